@@ -1,0 +1,47 @@
+"""kernelscape: every implementation of a sequence of kernels as one space, searched with a bound and a gap.
+
+The public names live in the table below and load on first use (PEP 562), so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "kernel": "kernels.language",
+    "func": "kernels.language",
+    "types": "kernels.language",
+    "static": "kernels.language",
+    "ndrange": "kernels.language",
+    "atomic_add": "kernels.language",
+    "atomic_max": "kernels.language",
+    "atomic_min": "kernels.language",
+    "sqrt": "kernels.language",
+    "exp": "kernels.language",
+    "log": "kernels.language",
+    "sin": "kernels.language",
+    "cos": "kernels.language",
+    "floor": "kernels.language",
+    "cast": "kernels.language",
+    "f32": "kernels.language",
+    "f64": "kernels.language",
+    "i32": "kernels.language",
+    "i64": "kernels.language",
+    "ndarray": "kernels.sequence",
+    "record": "kernels.sequence",
+    "interpret": "kernels.interpret",
+    "explore": "explorer",
+    "replay": "explorer",
+    "load": "explorer",
+}
+
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605 - the table is the one list of public names
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("kernelscape")
+    if name in _PUBLIC:
+        return getattr(import_module("." + _PUBLIC[name], __name__), name)
+    raise AttributeError(f"kernelscape has no public name {name!r}; it has {', '.join(__all__)}")

@@ -1,0 +1,46 @@
+"""Target: the machine facts that constraints, bounds and lowering read. Frozen, serialisable, filled by `explore calibrate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheLevel:
+    """One cache level. `read_bytes_per_ns` is the optimistic end of what all cores together read from it."""
+
+    name: str  # "L1", "L2", "L3"
+    capacity_bytes: int  # of all cores together
+    read_bytes_per_ns: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Facts of one machine as seen by one backend. Every rate is the optimistic end of its measured spread, all cores together.
+
+    `levels` runs from the innermost cache outwards. `*_flops_per_ns` count one fused multiply-add as two.
+    """
+
+    backend: str  # "cpu"
+    name: str  # for people
+    cores: int
+    vector_bytes: int
+    vector_registers: int
+    levels: tuple[CacheLevel, ...]
+    memory_read_bytes_per_ns: float
+    memory_write_bytes_per_ns: float
+    memory_mixed_bytes_per_ns: float  # best sum of reads and writes over any mix of both
+    f32_flops_per_ns: float
+    f64_flops_per_ns: float
+    launch_ns: float  # the cheapest start and end of a parallel launch
+    barrier_ns: float
+    call_ns: float  # the cheapest call of the whole sequence
+    calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
+
+    def lanes(self, size_bytes: int) -> int:
+        """Elements of `size_bytes` in one vector register."""
+        return max(1, self.vector_bytes // size_bytes)
+
+    @property
+    def last_cache_bytes(self) -> int:
+        return self.levels[-1].capacity_bytes if self.levels else 0
