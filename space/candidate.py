@@ -1,0 +1,205 @@
+"""Candidates: a vector of domains at its fixpoint, standing for all implementations inside it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .declarations import Choice
+from .model import Model
+from .propagate import (
+    CULPRIT,
+    FIXPOINT,
+    Scratch,
+    decide,
+    expand,
+    explain,
+    guided_completion,
+    make_scratch,
+    propagate_all,
+    random_descent,
+)
+
+__all__ = ["Candidate", "Choice", "DeadEnd", "Space"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEnd:
+    """No implementation is left: `choice` (its name) lost its last value, and why."""
+
+    choice: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Every implementation of a problem on a target: the model, and what its objects stand for.
+
+    One space propagates one candidate at a time: its scratch memory is not for several threads.
+    """
+
+    model: Model
+    problem: Any = None
+    target: Any = None
+    backbone: Any = None
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """[n_choices] by position; both orientations of an order are there."""
+        return self.model.choices
+
+    @property
+    def n_choices(self) -> int:
+        return len(self.model.choices)
+
+    @property
+    def searchable(self) -> npt.NDArray[np.int32]:
+        """Positions of the choices a searcher decides; when they are decided, all are."""
+        return self.model.searchable
+
+    @property
+    def key(self) -> str:
+        """Fingerprint of choices, constraints and initial domains."""
+        return self.model.key
+
+    @cached_property
+    def scratch(self) -> Scratch:
+        return make_scratch(self.model)
+
+    @cached_property
+    def _root(self) -> Candidate | DeadEnd:
+        return self.candidate(self.model.initial)
+
+    def root(self) -> Candidate | DeadEnd:
+        """The candidate that stands for every implementation of the space."""
+        return self._root
+
+    def candidate(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
+        """The fixpoint of any domains ([n_choices], within the initial ones)."""
+        narrowed = domains & self.model.initial
+        return self._result(propagate_all(self.model.arrays, self.scratch, narrowed), narrowed)
+
+    def _result(self, status: int, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
+        if status == FIXPOINT:
+            return Candidate(self, domains)
+        return DeadEnd(*explain(self.model, int(self.scratch.state[CULPRIT]), status))
+
+
+class Candidate:
+    """A partly decided implementation; no method changes it."""
+
+    __slots__ = ("domains", "space")
+
+    def __init__(self, space: Space, domains: npt.NDArray[np.uint32]) -> None:
+        """`domains`: [n_choices] uint32, bit v set while value v is possible, at a fixpoint."""
+        self.space = space
+        self.domains = domains
+
+    def __repr__(self) -> str:
+        return f"Candidate({len(self.open_choices())} of {len(self.space.searchable)} choices open)"
+
+    @property
+    def key(self) -> bytes:
+        """Equal exactly for equal domains (of one space)."""
+        return hashlib.blake2b(self.domains.tobytes(), digest_size=16).digest()
+
+    @property
+    def is_complete(self) -> bool:
+        domains = self.domains
+        return not (domains & (domains - np.uint32(1))).any()
+
+    def is_open(self, choice_id: int) -> bool:
+        domain = int(self.domains[choice_id])
+        return domain & (domain - 1) != 0
+
+    def open_choices(self) -> npt.NDArray[np.int32]:
+        """Positions of the searchable choices with more than one value, increasing."""
+        searchable = self.space.searchable
+        domains = self.domains[searchable]
+        return searchable[domains & (domains - np.uint32(1)) != 0]
+
+    def values(self, choice_id: int) -> tuple[int, ...]:
+        """The values still possible, increasing."""
+        domain = int(self.domains[choice_id])
+        return tuple(value for value in range(domain.bit_length()) if domain >> value & 1)
+
+    def value(self, choice_id: int) -> int:
+        """The value of a decided choice."""
+        assert not self.is_open(choice_id), f"{self.space.choices[choice_id].name} is open"
+        return int(self.domains[choice_id]).bit_length() - 1
+
+    def assignment(self) -> npt.NDArray[np.int64]:
+        """[n_choices] value of every choice of a complete candidate, for `Model.violations`."""
+        assert self.is_complete
+        return np.log2(self.domains).astype(np.int64)
+
+    def decide(self, choice_id: int, mask: int) -> Candidate | DeadEnd:
+        """This candidate with the choice narrowed to the values in `mask`, at its fixpoint."""
+        space = self.space
+        out = np.empty_like(self.domains)
+        status = decide(
+            space.model.arrays, space.scratch, self.domains, int(choice_id), int(mask), out
+        )
+        return space._result(status, out)
+
+    def expand(self, choice_id: int) -> tuple[tuple[int, Candidate | DeadEnd], ...]:
+        """One child for each possible value of a choice, in the order of values."""
+        space = self.space
+        n_values = int(self.domains[choice_id]).bit_length()
+        out = np.empty((n_values, len(self.domains)), np.uint32)
+        statuses = np.empty(n_values, np.int64)
+        culprits = np.empty(n_values, np.int64)
+        expand(
+            space.model.arrays,
+            space.scratch,
+            self.domains,
+            int(choice_id),
+            out,
+            statuses,
+            culprits,
+        )
+        children: list[tuple[int, Candidate | DeadEnd]] = []
+        for value in self.values(choice_id):
+            status = int(statuses[value])
+            if status == FIXPOINT:
+                children.append((value, Candidate(space, out[value])))
+            else:
+                children.append(
+                    (value, DeadEnd(*explain(space.model, int(culprits[value]), status)))
+                )
+        return tuple(children)
+
+    def complete(
+        self,
+        preference: npt.NDArray[np.uint8] | None = None,
+        var_order: npt.NDArray[np.integer] | None = None,
+        max_backtracks: int = 200,
+    ) -> Candidate | DeadEnd:
+        """A completion that prefers values in the order given; see `propagate.guided_completion`."""
+        space = self.space
+        out = self.domains.copy()
+        status = guided_completion(
+            space.model, space.scratch, out, preference, var_order, max_backtracks
+        )
+        return space._result(status, out)
+
+    def random_completion(
+        self, rng: np.random.Generator, priority: npt.NDArray[np.integer] | None = None
+    ) -> Candidate | DeadEnd:
+        """Decide open choices at random, smallest `priority` ([n_choices]) first, without a retry."""
+        space = self.space
+        out = self.domains.copy()
+        seed = int(rng.integers(2**31 - 1))
+        status, _, _ = random_descent(space.model, space.scratch, out, seed, priority)
+        return space._result(status, out)
+
+    def decisions(self) -> tuple[tuple[str, str], ...]:
+        """(choice name, value name) of what is decided; see `decisions.to_names`."""
+        from .decisions import to_names  # decisions is built on candidates
+
+        return to_names(self)

@@ -1,0 +1,96 @@
+"""What a model says, in plain Python: its choices, and its constraints as truths that judge complete assignments.
+
+The filters of `propagate` are derived from these declarations but share no code with `holds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An open question about objects of the backbone and the values it can take; value v is bit v of its domain."""
+
+    kind: str
+    objects: tuple[str, ...]
+    values: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}({','.join(self.objects)})"
+
+    def mask(self, *values: str) -> int:
+        """The domain that holds exactly the named values."""
+        return sum(1 << self.values.index(value) for value in set(values))
+
+
+class Literal(NamedTuple):
+    """True if the value of `var` is one of `mask`."""
+
+    var: int
+    mask: int
+
+
+class Term(NamedTuple):
+    """What a counter counts: `weights[value of var]` if the condition is true (or None), else the neutral element."""
+
+    condition: tuple[int, int] | None  # (var, mask)
+    var: int
+    weights: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A predicate over the value indexes of two or three variables."""
+
+    name: str
+    vars: tuple[int, ...]
+    predicate: Callable[..., bool]
+
+    def holds(self, values: Sequence[int]) -> bool:
+        return bool(self.predicate(*(values[var] for var in self.vars)))
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """At least one literal is true."""
+
+    name: str
+    literals: tuple[Literal, ...]
+
+    @property
+    def vars(self) -> tuple[int, ...]:
+        return tuple(literal.var for literal in self.literals)
+
+    def holds(self, values: Sequence[int]) -> bool:
+        return any(mask >> values[var] & 1 for var, mask in self.literals)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A sum or product of terms is at most `limit`."""
+
+    name: str
+    terms: tuple[Term, ...]
+    limit: int
+    is_product: bool
+
+    @property
+    def vars(self) -> tuple[int, ...]:
+        conditions = [term.condition[0] for term in self.terms if term.condition]
+        return (*conditions, *(term.var for term in self.terms))
+
+    def holds(self, values: Sequence[int]) -> bool:
+        counted = [
+            term.weights[values[term.var]]
+            for term in self.terms
+            if term.condition is None or term.condition[1] >> values[term.condition[0]] & 1
+        ]
+        return (prod(counted) if self.is_product else sum(counted)) <= self.limit
+
+
+Declaration = Table | Clause | Counter

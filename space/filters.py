@@ -1,0 +1,303 @@
+"""The filters of the propagation engine, each only removing values, and the memory they share.
+
+Every filter is monotone and stateless: it reads domains, narrows domains, and returns False when
+one would become empty. `propagate` runs them to their common fixpoint. Variables and masks travel
+as int64 everywhere, so that each function is compiled once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .jit import jit
+from .model import PRODUCT, Arrays, Model
+from .order import ANY_ORDER
+
+# Positions in Scratch.state.
+VAR_HEAD, N_VARS, LIGHT_HEAD, N_LIGHT, HEAVY_HEAD, N_HEAVY = range(6)
+CULPRIT, N_TRAIL, N_DECISIONS, N_PROPAGATIONS, N_BACKTRACKS = range(6, 11)
+_N_STATE = 11
+
+Mask = npt.NDArray[np.uint32]
+Ints = npt.NDArray[np.int32]
+
+
+class Scratch(NamedTuple):
+    """Memory of one propagation at a time, so that none is allocated; empty queues between calls."""
+
+    state: npt.NDArray[np.int64]  # [11] heads and lengths of the queues, culprit, counts
+    var_queue: Ints  # [n_vars] ring
+    var_queued: npt.NDArray[np.uint8]  # [n_vars]
+    light_queue: Ints  # [n_constraints] ring of tables and clauses
+    heavy_queue: Ints  # [n_constraints] ring of counters
+    queued: npt.NDArray[np.uint8]  # [n_constraints]
+    trail_var: Ints  # [total values] narrowed variable
+    trail_mask: Mask  # [total values] its domain before
+    stack: Ints  # [n_searchable + 1, 4] decisions: var, value, trail length, place in the order
+
+
+def make_scratch(model: Model) -> Scratch:
+    """Scratch memory that fits this model; not to be shared between threads."""
+    n_vars, n_constraints = model.n_vars, len(model.declarations)
+    n_values = sum(len(choice.values) for choice in model.choices)  # a narrowing removes a value
+    return Scratch(
+        state=np.zeros(_N_STATE, np.int64),
+        var_queue=np.zeros(n_vars + 1, np.int32),
+        var_queued=np.zeros(n_vars + 1, np.uint8),
+        light_queue=np.zeros(n_constraints + 1, np.int32),
+        heavy_queue=np.zeros(n_constraints + 1, np.int32),
+        queued=np.zeros(n_constraints + 1, np.uint8),
+        trail_var=np.zeros(n_values + 1, np.int32),
+        trail_mask=np.zeros(n_values + 1, np.uint32),
+        stack=np.zeros((len(model.searchable) + 1, 4), np.int32),
+    )
+
+
+# ---- queues and narrowing
+
+
+@jit
+def push_var(scratch: Scratch, var: int) -> None:
+    if scratch.var_queued[var]:
+        return
+    scratch.var_queued[var] = 1
+    state = scratch.state
+    place = state[VAR_HEAD] + state[N_VARS]
+    size = scratch.var_queue.size
+    scratch.var_queue[place if place < size else place - size] = var
+    state[N_VARS] += 1
+
+
+@jit
+def push_constraint(scratch: Scratch, constraint: int, is_heavy: bool) -> None:
+    if scratch.queued[constraint]:
+        return
+    scratch.queued[constraint] = 1
+    state = scratch.state
+    size = scratch.queued.size
+    if is_heavy:
+        place = state[HEAVY_HEAD] + state[N_HEAVY]
+        scratch.heavy_queue[place if place < size else place - size] = constraint
+        state[N_HEAVY] += 1
+    else:
+        place = state[LIGHT_HEAD] + state[N_LIGHT]
+        scratch.light_queue[place if place < size else place - size] = constraint
+        state[N_LIGHT] += 1
+
+
+@jit
+def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: int, mask: int) -> bool:
+    """Keep only the values in `mask`; False if none is left (the domain then stays as it was)."""
+    old = np.int64(domains[var])
+    new = old & mask
+    if new == old:
+        return True
+    state = scratch.state
+    if new == 0:
+        state[CULPRIT] = var
+        return False
+    scratch.trail_var[state[N_TRAIL]] = var
+    scratch.trail_mask[state[N_TRAIL]] = old
+    state[N_TRAIL] += 1
+    domains[var] = new
+    mirror = np.int64(arrays.mirror[var])
+    if mirror != var:
+        domains[mirror] = arrays.inverse[new]
+    push_var(scratch, min(var, mirror))
+    return True
+
+
+@jit
+def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: int) -> None:
+    state = scratch.state
+    while state[N_TRAIL] > length:
+        state[N_TRAIL] -= 1
+        var = scratch.trail_var[state[N_TRAIL]]
+        mask = scratch.trail_mask[state[N_TRAIL]]
+        domains[var] = mask
+        mirror = arrays.mirror[var]
+        if mirror != var:
+            domains[mirror] = arrays.inverse[mask]
+
+
+@jit
+def clear(scratch: Scratch) -> None:
+    state = scratch.state
+    for k in range(state[N_VARS]):
+        scratch.var_queued[scratch.var_queue[(state[VAR_HEAD] + k) % scratch.var_queue.size]] = 0
+    size = scratch.queued.size
+    for k in range(state[N_LIGHT]):
+        scratch.queued[scratch.light_queue[(state[LIGHT_HEAD] + k) % size]] = 0
+    for k in range(state[N_HEAVY]):
+        scratch.queued[scratch.heavy_queue[(state[HEAVY_HEAD] + k) % size]] = 0
+    state[N_VARS] = 0
+    state[N_LIGHT] = 0
+    state[N_HEAVY] = 0
+
+
+# ---- filters: False when a domain would become empty
+
+
+@jit
+def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: int) -> bool:
+    """Path consistency of every triple that holds the changed pair (a, b)."""
+    n = arrays.n_objects
+    a, b = var // n, var % n
+    ab = domains[var]
+    if ab == ANY_ORDER or a == b:
+        return True
+    ba = arrays.inverse[ab]
+    row_a, row_b = a * n, b * n
+    composition = arrays.composition
+    for c in range(n):
+        ac, bc = domains[row_a + c], domains[row_b + c]
+        if c == a or c == b:
+            continue
+        left = ac & composition[ab, bc]
+        if left != ac and not narrow(arrays, scratch, domains, row_a + c, np.int64(left)):
+            return False
+        right = bc & composition[ba, left]
+        if right != bc and not narrow(arrays, scratch, domains, row_b + c, np.int64(right)):
+            return False
+    return True
+
+
+@jit
+def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+    start = arrays.start[constraint]
+    a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
+    row = arrays.first_row[constraint]
+    left, right = np.int64(domains[a]), np.int64(domains[b])
+    keep_left, keep_right, value = np.int64(0), np.int64(0), 0
+    while left >> value:
+        if left >> value & 1:
+            support = np.int64(arrays.rows[row + value]) & right
+            if support:
+                keep_left |= np.int64(1) << value
+                keep_right |= support
+        value += 1
+    return narrow(arrays, scratch, domains, a, keep_left) and narrow(
+        arrays, scratch, domains, b, keep_right
+    )
+
+
+@jit
+def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+    start = arrays.start[constraint]
+    a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
+    c = np.int64(arrays.scope[start + 2])
+    row, width = arrays.first_row[constraint], arrays.width[constraint]
+    first, second, third = np.int64(domains[a]), np.int64(domains[b]), np.int64(domains[c])
+    keep_first, keep_second, keep_third = np.int64(0), np.int64(0), np.int64(0)
+    i = 0
+    while first >> i:
+        if first >> i & 1:
+            j = 0
+            while second >> j:
+                if second >> j & 1:
+                    support = np.int64(arrays.rows[row + i * width + j]) & third
+                    if support:
+                        keep_first |= np.int64(1) << i
+                        keep_second |= np.int64(1) << j
+                        keep_third |= support
+                j += 1
+        i += 1
+    return (
+        narrow(arrays, scratch, domains, a, keep_first)
+        and narrow(arrays, scratch, domains, b, keep_second)
+        and narrow(arrays, scratch, domains, c, keep_third)
+    )
+
+
+@jit
+def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+    start, stop = arrays.start[constraint], arrays.start[constraint + 1]
+    alive = -1
+    for k in range(start, stop):
+        domain = domains[arrays.scope[k]]
+        hit = domain & arrays.scope_mask[k]
+        if hit == 0:
+            continue
+        if hit == domain or alive >= 0:
+            return True
+        alive = k
+    if alive < 0:
+        scratch.state[CULPRIT] = arrays.scope[start]
+        return False
+    var, mask = np.int64(arrays.scope[alive]), np.int64(arrays.scope_mask[alive])
+    return narrow(arrays, scratch, domains, var, mask)
+
+
+@jit
+def _lightest(arrays: Arrays, domains: Mask, entry: int) -> int:
+    """Smallest weight that a term can still have if its condition is true."""
+    domain = np.int64(domains[arrays.scope[entry]])
+    first = arrays.scope_weights[entry]
+    lightest = np.int64(-1)
+    value = 0
+    while domain >> value:
+        if domain >> value & 1:
+            weight = arrays.weights[first + value]
+            if lightest < 0 or weight < lightest:
+                lightest = weight
+        value += 1
+    return lightest
+
+
+@jit
+def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+    """Forbid what would exceed the limit even if every other term is as small as it can be."""
+    start, stop = arrays.start[constraint], arrays.start[constraint + 1]
+    limit = arrays.limit[constraint]
+    is_product = arrays.kind[constraint] == PRODUCT
+    total = np.int64(1) if is_product else np.int64(0)
+    for k in range(start, stop):
+        condition = np.int64(arrays.scope_condition[k])
+        if condition >= 0 and domains[condition] & arrays.scope_mask[k] != domains[condition]:
+            continue  # not surely counted
+        weight = _lightest(arrays, domains, k)
+        total = total * weight if is_product else total + weight
+        if total > limit:
+            scratch.state[CULPRIT] = arrays.scope[k]
+            return False
+    for k in range(start, stop):
+        condition = np.int64(arrays.scope_condition[k])
+        is_sure = True
+        if condition >= 0:
+            hit = domains[condition] & arrays.scope_mask[k]
+            if hit == 0:
+                continue
+            is_sure = hit == domains[condition]
+        lightest = _lightest(arrays, domains, k)
+        if not is_sure:
+            heavier = total * lightest if is_product else total + lightest
+            if heavier > limit:
+                mask = ~np.int64(arrays.scope_mask[k])
+                if not narrow(arrays, scratch, domains, condition, mask):
+                    return False
+            continue
+        # A term that got heavier during this pass makes `others` too small, which only removes
+        # less; its own change wakes this filter again.
+        if is_product:
+            heaviest = limit // max(total // lightest, np.int64(1))
+        else:
+            heaviest = limit - max(total - lightest, np.int64(0))
+        if not _drop_heavy(arrays, scratch, domains, k, heaviest):
+            return False
+    return True
+
+
+@jit
+def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: int, heaviest: int) -> bool:
+    var = np.int64(arrays.scope[entry])
+    domain = np.int64(domains[var])
+    first = arrays.scope_weights[entry]
+    keep, value = np.int64(0), 0
+    while domain >> value:
+        if domain >> value & 1 and arrays.weights[first + value] <= heaviest:
+            keep |= np.int64(1) << value
+        value += 1
+    return narrow(arrays, scratch, domains, var, keep)

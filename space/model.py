@@ -1,0 +1,412 @@
+"""The constraint model of a space: built once from declarations, frozen into flat arrays that the compiled filters read.
+
+Layout of a domain vector (uint32, bit v set while value v is possible): first the order of every pair of objects, entry
+i * n_objects + j for order(i, j), both orientations kept as inverses and the diagonal MERGED; then the other variables in
+the order of their declaration. Every position is a choice; the searcher decides the `searchable` ones (order only for i < j).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter as Multiset
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .declarations import Choice, Clause, Counter, Declaration, Literal, Table, Term
+from .order import (
+    AFTER,
+    ANY_ORDER,
+    BEFORE,
+    INNER,
+    MERGED,
+    ORDER_VALUES,
+    composition_table,
+    holds_order,
+    inverse_mask,
+    inverse_table,
+)
+
+TABLE2, TABLE3, CLAUSE, SUM, PRODUCT = range(
+    5
+)  # kinds of constraint, the rungs of the filter ladder
+MAX_VALUES = 32
+
+__all__ = ["Arrays", "Choice", "Literal", "Model", "ModelBuilder", "Term"]
+
+
+class Arrays(NamedTuple):
+    """What the compiled filters read. Constraint c owns the scope entries start[c] up to start[c + 1]."""
+
+    n_objects: int
+    composition: npt.NDArray[np.uint32]  # [32, 32] masks of (a,b), (b,c) -> mask of (a,c)
+    inverse: npt.NDArray[np.uint32]  # [32] mask of (i,j) -> mask of (j,i)
+    mirror: npt.NDArray[
+        np.int32
+    ]  # [n_vars] position of the inverse order variable; others: themselves
+    kind: npt.NDArray[np.uint8]  # [n_constraints]
+    start: npt.NDArray[np.int32]  # [n_constraints + 1]
+    first_row: npt.NDArray[np.int32]  # [n_constraints] of a table, in rows
+    width: npt.NDArray[
+        np.int32
+    ]  # [n_constraints] of a table: number of values of its middle variable
+    limit: npt.NDArray[np.int64]  # [n_constraints] of a counter
+    scope: npt.NDArray[np.int32]  # [n_scope] variable: of a table, a literal, the weight of a term
+    scope_mask: npt.NDArray[np.uint32]  # [n_scope] of a literal, or of the condition of a term
+    scope_condition: npt.NDArray[np.int32]  # [n_scope] variable of a term's condition, -1 for none
+    scope_weights: npt.NDArray[np.int32]  # [n_scope] where the weights of a term begin
+    rows: npt.NDArray[np.uint32]  # values (a) or (a, b) -> mask of the last variable
+    weights: npt.NDArray[np.int64]
+    watch_start: npt.NDArray[np.int32]  # [n_vars + 1]; mirrors have no watches of their own
+    watch: npt.NDArray[np.int32]  # constraint to wake
+    watch_mask: npt.NDArray[np.uint32]  # of a literal: wake only when it is false; 0: wake always
+    searchable: npt.NDArray[np.int32]  # [n_searchable] increasing
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Choices, declarations (the truths) and the arrays compiled from them."""
+
+    objects: tuple[str, ...]
+    choices: tuple[Choice, ...]  # [n_vars]
+    initial: npt.NDArray[np.uint32]  # [n_vars] domains before any propagation
+    declarations: tuple[Declaration, ...]  # [n_constraints]
+    arrays: Arrays
+
+    @property
+    def n_vars(self) -> int:
+        return len(self.choices)
+
+    @property
+    def searchable(self) -> npt.NDArray[np.int32]:
+        return self.arrays.searchable
+
+    def order(self, x: int, y: int) -> int:
+        """Position of order(x, y)."""
+        return x * len(self.objects) + y
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Position of every choice by name, both orientations of order included."""
+        return {choice.name: var for var, choice in enumerate(self.choices)}
+
+    @cached_property
+    def key(self) -> str:
+        """Fingerprint of names, values, initial domains, declaration names and compiled tables."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr(self.objects).encode())
+        for choice in self.choices[len(self.objects) ** 2 :]:
+            digest.update(f"{choice.name}={'|'.join(choice.values)};".encode())
+        for declaration in self.declarations:
+            digest.update(f"{type(declaration).__name__} {declaration.name};".encode())
+        digest.update(self.initial.tobytes())
+        for array in self.arrays[1:]:
+            digest.update(np.asarray(array).tobytes())
+        return digest.hexdigest()
+
+    def narrow(self, domains: npt.NDArray[np.uint32], var: int, mask: int) -> None:
+        """Intersect a domain with `mask`, and its mirror with the inverse; no propagation."""
+        mirror = int(self.arrays.mirror[var])
+        domains[var] &= mask
+        if mirror != var:
+            domains[mirror] = inverse_mask(int(domains[var]))
+
+    def relation_matrix(self, values: Sequence[int] | npt.NDArray[np.int64]) -> list[list[int]]:
+        """[n_objects, n_objects] value of order(i, j), for `order.forest`."""
+        n = len(self.objects)
+        return [[int(value) for value in values[i * n : i * n + n]] for i in range(n)]
+
+    def violations(self, values: Sequence[int] | npt.NDArray[np.int64]) -> list[str]:
+        """Names of what a complete assignment (value index per position) breaks; judged by the truths, not the filters."""
+        plain = [int(value) for value in values]
+        broken = [
+            f"domain of {self.choices[var].name}"
+            for var in range(self.n_vars)
+            if not int(self.initial[var]) >> plain[var] & 1
+        ]
+        if not holds_order(self.relation_matrix(plain)):
+            broken.append("order algebra")
+        return broken + [d.name for d in self.declarations if not d.holds(plain)]
+
+
+class ModelBuilder:
+    """Collects objects, then variables, then constraints, and freezes them into a Model."""
+
+    def __init__(self) -> None:
+        self._objects: list[str] = []
+        self._leaves: list[bool] = []
+        self._choices: list[Choice] = []
+        self._initial: list[int] = []
+        self._declarations: list[Declaration] = []
+        self._tables: dict[int, tuple[int, int]] = {}  # declaration -> (first row, width)
+        self._shared: dict[Hashable, int] = {}  # share key and shape -> first row
+        self._by_content: dict[bytes, int] = {}
+        self._rows: list[npt.NDArray[np.uint32]] = []
+        self._n_rows = 0
+
+    # ---- objects and variables
+
+    def add_object(self, name: str, leaf: bool = False) -> int:
+        """Declare an object of the loop forest. A leaf (a statement body) contains nothing and never merges."""
+        assert not self._choices, "declare every object before the first variable"
+        self._objects.append(name)
+        self._leaves.append(leaf)
+        return len(self._objects) - 1
+
+    def order(self, x: int, y: int) -> int:
+        """Position of order(x, y), between objects by index."""
+        self._close_objects()
+        return x * len(self._objects) + y
+
+    def add(
+        self, kind: str, objects: tuple[str, ...], values: tuple[str, ...], mask: int | None = None
+    ) -> int:
+        """Declare a variable with 1 to 32 values, of which `mask` (default: all) are possible."""
+        self._close_objects()
+        assert 1 <= len(values) <= MAX_VALUES, f"{kind}{objects} has {len(values)} values"
+        self._choices.append(Choice(kind, objects, values))
+        every = (1 << len(values)) - 1
+        self._initial.append(every if mask is None else mask & every)
+        return len(self._choices) - 1
+
+    def restrict(self, var: int, mask: int) -> None:
+        """Remove values from the initial domain."""
+        self._close_objects()
+        self._initial[var] &= mask
+        mirror = self._mirror(var)
+        if mirror != var:
+            self._initial[mirror] &= inverse_mask(mask & ANY_ORDER)
+
+    def n_values(self, var: int) -> int:
+        return len(self._choices[var].values)
+
+    def _close_objects(self) -> None:
+        if self._choices or not self._objects:
+            return
+        for i, first in enumerate(self._objects):
+            for j, second in enumerate(self._objects):
+                self._choices.append(Choice("order", (first, second), ORDER_VALUES))
+                self._initial.append(self._initial_order(i, j))
+
+    def _initial_order(self, i: int, j: int) -> int:
+        if i == j:
+            return 1 << MERGED
+        apart = 1 << BEFORE | 1 << AFTER
+        match self._leaves[i], self._leaves[j]:
+            case False, False:
+                return ANY_ORDER
+            case True, True:
+                return apart
+            case True, False:
+                return apart | 1 << INNER
+        return apart | inverse_mask(1 << INNER)
+
+    def _mirror(self, var: int) -> int:
+        n = len(self._objects)
+        return var if var >= n * n else var % n * n + var // n
+
+    # ---- constraints
+
+    def table2(
+        self,
+        name: str,
+        a: int,
+        b: int,
+        predicate: Callable[[int, int], bool],
+        share: Hashable = None,
+    ) -> None:
+        """Require predicate(value of a, value of b). Equal `share` promises the same predicate: it is tabulated once."""
+        self._add_table(name, (a, b), predicate, share)
+
+    def table3(
+        self,
+        name: str,
+        a: int,
+        b: int,
+        c: int,
+        predicate: Callable[[int, int, int], bool],
+        share: Hashable = None,
+    ) -> None:
+        """Require predicate(value of a, value of b, value of c); `share` as in `table2`."""
+        self._add_table(name, (a, b, c), predicate, share)
+
+    def clause(self, name: str, literals: Iterable[tuple[int, int]]) -> None:
+        """Require that at least one (variable, mask) has its value in its mask."""
+        merged: dict[
+            int, int
+        ] = {}  # one literal a variable, else the filter could miss that only one variable is left
+        for var, mask in literals:
+            mirror = self._mirror(var)
+            canonical = min(var, mirror)
+            mask &= (1 << self.n_values(var)) - 1
+            merged[canonical] = merged.get(canonical, 0) | (
+                mask if canonical == var else inverse_mask(mask)
+            )
+        assert merged, f"clause {name} has no literal"
+        self._declarations.append(Clause(name, tuple(Literal(*item) for item in merged.items())))
+
+    def sum_at_most(self, name: str, terms: Iterable[Term], limit: int) -> None:
+        """Require that the sum of the terms is at most `limit`; weights are not negative."""
+        self._add_counter(Counter(name, tuple(terms), limit, is_product=False))
+
+    def product_at_most(self, name: str, terms: Iterable[Term], limit: int) -> None:
+        """Require that the product of the terms is at most `limit`; weights are positive."""
+        self._add_counter(Counter(name, tuple(terms), limit, is_product=True))
+
+    def _add_counter(self, counter: Counter) -> None:
+        neutral = 1 if counter.is_product else 0
+        # Weights are clipped to limit + 1, so that no intermediate of the filter leaves int64.
+        assert neutral <= counter.limit < (1 << 31 if counter.is_product else 1 << 61), counter.name
+        for term in counter.terms:
+            assert len(term.weights) == self.n_values(term.var), counter.name
+            assert min(term.weights) >= neutral, counter.name
+        self._declarations.append(counter)
+
+    def _add_table(
+        self, name: str, scope: tuple[int, ...], predicate: Callable[..., bool], share: Hashable
+    ) -> None:
+        shape = tuple(self.n_values(var) for var in scope)
+        known = None if share is None else self._shared.get((share, shape))
+        if known is None:
+            known = self._tabulate(shape, predicate)
+            if share is not None:
+                self._shared[share, shape] = known
+        self._tables[len(self._declarations)] = known, shape[1]
+        self._declarations.append(Table(name, scope, predicate))
+
+    def _tabulate(self, shape: tuple[int, ...], predicate: Callable[..., bool]) -> int:
+        last = range(shape[-1])
+        rows = np.array(
+            [
+                sum(1 << value for value in last if predicate(*map(int, prefix), value))
+                for prefix in np.ndindex(*shape[:-1])
+            ],
+            np.uint32,
+        )
+        content = bytes(shape) + rows.tobytes()
+        known = self._by_content.get(content)
+        if known is None:
+            known = self._by_content[content] = self._n_rows
+            self._rows.append(rows)
+            self._n_rows += len(rows)
+        return known
+
+    # ---- freezing
+
+    def freeze(self) -> Model:
+        """The model; the builder may go on and be frozen again."""
+        self._close_objects()
+        names = Multiset(choice.name for choice in self._choices)
+        twice = [name for name, times in names.items() if times > 1]
+        assert not twice, f"choices declared twice: {twice[:5]}"
+        return Model(
+            objects=tuple(self._objects),
+            choices=tuple(self._choices),
+            initial=np.array(self._initial, np.uint32),
+            declarations=tuple(self._declarations),
+            arrays=self._arrays(),
+        )
+
+    def _arrays(self) -> Arrays:
+        n, n_vars = len(self._objects), len(self._choices)
+        flat = _Flat()
+        for position, declaration in enumerate(self._declarations):
+            flat.add(declaration, *self._tables.get(position, (0, 0)))
+        watch_start, watch, watch_mask = flat.watches(n_vars, self._mirror)
+        searchable = [i * n + j for i in range(n) for j in range(i + 1, n)]
+        return Arrays(
+            n_objects=n,
+            composition=composition_table(),
+            inverse=inverse_table(),
+            mirror=np.array([self._mirror(var) for var in range(n_vars)], np.int32),
+            kind=np.array(flat.kind, np.uint8),
+            start=np.array(flat.start, np.int32),
+            first_row=np.array(flat.first_row, np.int32),
+            width=np.array(flat.width, np.int32),
+            limit=np.array(flat.limit, np.int64),
+            scope=np.array(flat.scope, np.int32),
+            scope_mask=np.array(flat.scope_mask, np.uint32),
+            scope_condition=np.array(flat.scope_condition, np.int32),
+            scope_weights=np.array(flat.scope_weights, np.int32),
+            rows=np.concatenate([*self._rows, np.zeros(1, np.uint32)]),
+            weights=np.array([*flat.weights, 0], np.int64),
+            watch_start=watch_start,
+            watch=watch,
+            watch_mask=watch_mask,
+            searchable=np.array([*searchable, *range(n * n, n_vars)], np.int32),
+        )
+
+
+class _Flat:
+    """The constraints as growing lists, one entry a constraint or a scope position."""
+
+    def __init__(self) -> None:
+        self.kind: list[int] = []
+        self.start: list[int] = [0]
+        self.first_row: list[int] = []
+        self.width: list[int] = []
+        self.limit: list[int] = []
+        self.scope: list[int] = []
+        self.scope_mask: list[int] = []
+        self.scope_condition: list[int] = []
+        self.scope_weights: list[int] = []
+        self.weights: list[int] = []
+        self._weights_at: dict[tuple[int, ...], int] = {}
+
+    def add(self, declaration: Declaration, first_row: int, width: int) -> None:
+        limit = 0
+        if isinstance(declaration, Table):
+            kind = TABLE2 if len(declaration.vars) == 2 else TABLE3
+            for var in declaration.vars:
+                self._entry(var)
+        elif isinstance(declaration, Clause):
+            kind = CLAUSE
+            for var, mask in declaration.literals:
+                self._entry(var, mask)
+        else:
+            kind, limit = (PRODUCT if declaration.is_product else SUM), declaration.limit
+            for term in declaration.terms:
+                condition, mask = term.condition or (-1, 0)
+                self._entry(term.var, mask, condition, self._weights(term, limit))
+        self.kind.append(kind)
+        self.start.append(len(self.scope))
+        self.first_row.append(first_row)
+        self.width.append(width)
+        self.limit.append(limit)
+
+    def _entry(self, var: int, mask: int = 0, condition: int = -1, weights: int = 0) -> None:
+        self.scope.append(var)
+        self.scope_mask.append(mask)
+        self.scope_condition.append(condition)
+        self.scope_weights.append(weights)
+
+    def _weights(self, term: Term, limit: int) -> int:
+        clipped = tuple(min(weight, limit + 1) for weight in term.weights)
+        if clipped not in self._weights_at:
+            self._weights_at[clipped] = len(self.weights)
+            self.weights.extend(clipped)
+        return self._weights_at[clipped]
+
+    def watches(
+        self, n_vars: int, mirror: Callable[[int], int]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+        """For each variable, in CSR form, the constraints to wake and the literal mask that can spare it."""
+        wakes: list[dict[int, int]] = [{} for _ in range(n_vars)]
+        for constraint, kind in enumerate(self.kind):
+            for entry in range(self.start[constraint], self.start[constraint + 1]):
+                var = self.scope[entry]
+                canonical = min(var, mirror(var))
+                mask = self.scope_mask[entry] if kind == CLAUSE else 0
+                wakes[canonical][constraint] = mask  # clauses already name canonical variables
+                if self.scope_condition[entry] >= 0:
+                    condition = self.scope_condition[entry]
+                    wakes[min(condition, mirror(condition))][constraint] = 0
+        counts = [len(wake) for wake in wakes]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        watch = np.array([c for wake in wakes for c in wake], np.int32)
+        watch_mask = np.array([m for wake in wakes for m in wake.values()], np.uint32)
+        return start, watch, watch_mask

@@ -1,0 +1,347 @@
+"""The propagation engine: wakes filters until nothing changes, and the searches built on that.
+
+Every filter is monotone and the engine wakes everyone, the author of a change included, so the
+fixpoint depends neither on the order of decisions nor on the order in which filters run. Cheap
+filters run first: order composition, then tables and clauses, then counters.
+
+A status is FIXPOINT, or says what found the dead end: the position of a declaration (>= 0),
+ORDER_ALGEBRA, or EXCLUDED (the decision itself left no value); LIMIT means that guided completion
+gave up. `scratch.state[CULPRIT]` is then the variable that would have become empty.
+
+All functions here expect domains at a fixpoint (except for the variables they name), and leave the
+queues empty. `Arrays` are shared and constant; a `Scratch` serves one call at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .filters import (
+    CULPRIT,
+    HEAVY_HEAD,
+    LIGHT_HEAD,
+    N_BACKTRACKS,
+    N_DECISIONS,
+    N_HEAVY,
+    N_LIGHT,
+    N_PROPAGATIONS,
+    N_TRAIL,
+    N_VARS,
+    VAR_HEAD,
+    Ints,
+    Mask,
+    Scratch,
+    clear,
+    filter_clause,
+    filter_counter,
+    filter_order,
+    filter_table2,
+    filter_table3,
+    make_scratch,
+    narrow,
+    push_constraint,
+    push_var,
+    undo,
+)
+from .jit import jit
+from .model import CLAUSE, SUM, TABLE2, TABLE3, Arrays, Model
+
+FIXPOINT = -1
+ORDER_ALGEBRA = -2
+EXCLUDED = -3
+LIMIT = -4
+
+__all__ = [
+    "CULPRIT",
+    "EXCLUDED",
+    "FIXPOINT",
+    "LIMIT",
+    "N_BACKTRACKS",
+    "N_DECISIONS",
+    "N_PROPAGATIONS",
+    "ORDER_ALGEBRA",
+    "Scratch",
+    "decide",
+    "expand",
+    "explain",
+    "guided_completion",
+    "make_scratch",
+    "propagate",
+    "propagate_all",
+    "random_descent",
+]
+
+
+@jit
+def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: int) -> None:
+    for k in range(arrays.watch_start[var], arrays.watch_start[var + 1]):
+        # A clause can only be hurt by a literal that just became false.
+        if domains[var] & arrays.watch_mask[k]:
+            continue
+        constraint = np.int64(arrays.watch[k])
+        push_constraint(scratch, constraint, arrays.kind[constraint] >= SUM)
+
+
+@jit
+def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+    kind = arrays.kind[constraint]
+    if kind == TABLE3:
+        return filter_table3(arrays, scratch, domains, constraint)
+    if kind == TABLE2:
+        return filter_table2(arrays, scratch, domains, constraint)
+    if kind == CLAUSE:
+        return filter_clause(arrays, scratch, domains, constraint)
+    return filter_counter(arrays, scratch, domains, constraint)
+
+
+@jit
+def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> int:
+    state = scratch.state
+    n_order = arrays.n_objects * arrays.n_objects
+    while True:
+        if state[N_VARS] > 0:
+            var = np.int64(scratch.var_queue[state[VAR_HEAD]])
+            state[VAR_HEAD] = (state[VAR_HEAD] + 1) % scratch.var_queue.size
+            state[N_VARS] -= 1
+            state[N_PROPAGATIONS] += 1
+            scratch.var_queued[var] = 0
+            if var < n_order and not filter_order(arrays, scratch, domains, var):
+                clear(scratch)
+                return ORDER_ALGEBRA
+            _wake(arrays, scratch, domains, var)
+            continue
+        if state[N_LIGHT] > 0:
+            constraint = np.int64(scratch.light_queue[state[LIGHT_HEAD]])
+            state[LIGHT_HEAD] = (state[LIGHT_HEAD] + 1) % scratch.queued.size
+            state[N_LIGHT] -= 1
+        elif state[N_HEAVY] > 0:
+            constraint = np.int64(scratch.heavy_queue[state[HEAVY_HEAD]])
+            state[HEAVY_HEAD] = (state[HEAVY_HEAD] + 1) % scratch.queued.size
+            state[N_HEAVY] -= 1
+        else:
+            return FIXPOINT
+        state[N_PROPAGATIONS] += 1
+        scratch.queued[constraint] = 0  # before the filter runs: it may wake itself
+        if not _filter(arrays, scratch, domains, constraint):
+            clear(scratch)
+            return constraint
+
+
+@jit
+def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Ints) -> int:
+    """Bring `domains` to the fixpoint in place after `changed_vars` were narrowed; a status."""
+    scratch.state[N_TRAIL] = 0
+    for var in changed_vars:
+        push_var(scratch, np.int64(min(var, arrays.mirror[var])))
+    return _fixpoint(arrays, scratch, domains)
+
+
+@jit
+def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> int:
+    """Bring any `domains` to the fixpoint in place, whatever they are; a status."""
+    state = scratch.state
+    state[N_TRAIL] = 0
+    for var in range(domains.size):
+        if domains[var] == 0:
+            state[CULPRIT] = var
+            return EXCLUDED
+    for var in range(domains.size):
+        if var <= arrays.mirror[var]:
+            push_var(scratch, var)
+    for constraint in range(arrays.kind.size):
+        push_constraint(scratch, constraint, arrays.kind[constraint] >= SUM)
+    return _fixpoint(arrays, scratch, domains)
+
+
+@jit
+def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: int, mask: int) -> int:
+    if not narrow(arrays, scratch, domains, var, mask):
+        return EXCLUDED
+    return _fixpoint(arrays, scratch, domains)
+
+
+@jit
+def decide(
+    arrays: Arrays, scratch: Scratch, domains_in: Mask, var: int, mask: int, domains_out: Mask
+) -> int:
+    """Write to `domains_out` the fixpoint of `domains_in` with `var` narrowed to `mask`; a status."""
+    domains_out[:] = domains_in
+    scratch.state[N_TRAIL] = 0
+    return _decide(arrays, scratch, domains_out, var, mask)
+
+
+@jit
+def expand(
+    arrays: Arrays,
+    scratch: Scratch,
+    domains: Mask,
+    var: int,
+    out: npt.NDArray[np.uint32],
+    statuses: npt.NDArray[np.int64],
+    culprits: npt.NDArray[np.int64],
+) -> None:
+    """Decide `var` to each of its values v in turn: out[v] ([n_values, n_vars]), statuses[v] and,
+    for dead ends, culprits[v].
+
+    A value that `domains` excludes gets the status EXCLUDED and leaves its row alone.
+    """
+    for value in range(out.shape[0]):
+        statuses[value] = EXCLUDED
+        culprits[value] = var
+        if np.int64(domains[var]) >> value & 1:
+            bit = np.int64(1) << value
+            statuses[value] = decide(arrays, scratch, domains, var, bit, out[value])
+            culprits[value] = scratch.state[CULPRIT]
+
+
+@jit
+def _pick(domain: int, rank: int) -> int:
+    """Position of the set bit that has `rank` set bits below it."""
+    value = 0
+    while True:
+        if domain >> value & 1:
+            if rank == 0:
+                return value
+            rank -= 1
+        value += 1
+
+
+@jit
+def _count_values(domain: int) -> int:
+    count = 0
+    while domain:
+        domain &= domain - 1
+        count += 1
+    return count
+
+
+@jit
+def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, seed: int) -> int:
+    state = scratch.state
+    state[N_TRAIL] = 0
+    state[N_DECISIONS] = 0
+    state[N_PROPAGATIONS] = 0
+    # Lehmer's generator: the same numbers with the JIT on and off, and no state outside.
+    draw = np.int64(seed) % 2147483646 + 1
+    for _ in range(4):
+        draw = draw * 48271 % 2147483647
+    for k in range(var_order.size):
+        var = np.int64(var_order[k])
+        domain = np.int64(domains[var])
+        if domain & (domain - 1) == 0:
+            continue
+        draw = draw * 48271 % 2147483647
+        state[N_DECISIONS] += 1
+        value = _pick(domain, draw % _count_values(domain))
+        status = _decide(arrays, scratch, domains, var, np.int64(1) << value)
+        if status != FIXPOINT:
+            return status
+    return FIXPOINT
+
+
+def random_descent(
+    model: Model,
+    scratch: Scratch,
+    domains: Mask,
+    seed: int,
+    priority: npt.NDArray[np.integer] | None = None,
+) -> tuple[int, int, int]:
+    """Decide open variables to uniform values, in place, until none is open or a dead end is met.
+
+    `priority`: [n_vars] the smallest go first, ties in random order (None: all tie). Returns the
+    status, the number of decisions and the number of propagations; deterministic for a seed.
+    """
+    key = np.random.default_rng(seed).random(len(model.searchable))
+    if priority is not None:
+        key += priority[model.searchable]
+    var_order = model.searchable[np.argsort(key, kind="stable")]
+    status = _descend(model.arrays, scratch, domains, var_order, int(seed))
+    return int(status), int(scratch.state[N_DECISIONS]), int(scratch.state[N_PROPAGATIONS])
+
+
+@jit
+def _next_value(domain: int, preference: npt.NDArray[np.uint8], var: int) -> int:
+    for k in range(preference.shape[1]):
+        if domain >> np.int64(preference[var, k]) & 1:
+            return np.int64(preference[var, k])
+    return _pick(domain, 0)
+
+
+@jit
+def _complete(
+    arrays: Arrays,
+    scratch: Scratch,
+    domains: Mask,
+    preference: npt.NDArray[np.uint8],
+    var_order: Ints,
+    max_backtracks: int,
+) -> int:
+    """Depth first over x = v, then x != v; `stack` holds the decisions x = v not yet refuted."""
+    state, stack = scratch.state, scratch.stack
+    state[N_TRAIL] = 0
+    state[N_DECISIONS] = 0
+    state[N_PROPAGATIONS] = 0
+    state[N_BACKTRACKS] = 0
+    depth, place = 0, 0
+    while place < var_order.size:
+        var = np.int64(var_order[place])
+        domain = np.int64(domains[var])
+        if domain & (domain - 1) == 0:
+            place += 1
+            continue
+        value = _next_value(domain, preference, var)
+        stack[depth, 0] = var
+        stack[depth, 1] = value
+        stack[depth, 2] = state[N_TRAIL]
+        stack[depth, 3] = place
+        depth += 1
+        state[N_DECISIONS] += 1
+        status = _decide(arrays, scratch, domains, var, np.int64(1) << value)
+        while status != FIXPOINT:
+            if depth == 0:
+                return status
+            if state[N_BACKTRACKS] >= max_backtracks:
+                return LIMIT
+            state[N_BACKTRACKS] += 1
+            depth -= 1
+            var = np.int64(stack[depth, 0])
+            place = stack[depth, 3]
+            undo(arrays, scratch, domains, np.int64(stack[depth, 2]))
+            refuted = np.int64(1) << np.int64(stack[depth, 1])
+            status = _decide(arrays, scratch, domains, var, ~refuted)
+    return FIXPOINT
+
+
+def guided_completion(
+    model: Model,
+    scratch: Scratch,
+    domains: Mask,
+    preference: npt.NDArray[np.uint8] | None = None,
+    var_order: npt.NDArray[np.integer] | None = None,
+    max_backtracks: int = 200,
+) -> int:
+    """Complete `domains` in place, trying values in the order preferred, backtracking chronologically.
+
+    `preference`: [n_vars, up to 32] value indexes, the preferred first; values not named come last.
+    `var_order`: variables to decide first, in this order; the others follow in declaration order.
+    The status is FIXPOINT (complete), a dead end (there is no completion: proven), or LIMIT.
+    """
+    if preference is None:
+        preference = np.zeros((model.n_vars, 0), np.uint8)
+    first = np.zeros(0, np.int32) if var_order is None else np.asarray(var_order, np.int32)
+    order = np.concatenate([first, model.searchable])
+    preferred = np.ascontiguousarray(preference, np.uint8)
+    return int(_complete(model.arrays, scratch, domains, preferred, order, int(max_backtracks)))
+
+
+def explain(model: Model, culprit: int, status: int) -> tuple[str, str]:
+    """Name of the choice that a dead end emptied, and the sentence that says why."""
+    choice = model.choices[culprit].name
+    if status == EXCLUDED:
+        return choice, "the decision leaves no value"
+    if status == LIMIT:
+        return choice, "no completion found within the backtracks allowed"
+    if status == ORDER_ALGEBRA:
+        return choice, "no loop forest has these orders"
+    return choice, f"{model.declarations[status].name} leaves no value"
