@@ -82,7 +82,8 @@ class Space:
     def candidate(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         """The fixpoint of any domains ([n_choices], within the initial ones)."""
         narrowed = domains & self.model.initial
-        return self._result(propagate_all(self.model.arrays, self.scratch, narrowed), narrowed)
+        status = propagate_all(self.model.arrays, self.scratch, narrowed)
+        return self._result(int(status), narrowed)
 
     def _result(self, status: int, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         if status == FIXPOINT:
@@ -121,7 +122,8 @@ class Candidate:
         """Positions of the searchable choices with more than one value, increasing."""
         searchable = self.space.searchable
         domains = self.domains[searchable]
-        return searchable[domains & (domains - np.uint32(1)) != 0]
+        is_open = domains & (domains - np.uint32(1)) != 0
+        return np.compress(is_open, searchable)
 
     def values(self, choice_id: int) -> tuple[int, ...]:
         """The values still possible, increasing."""
@@ -145,7 +147,7 @@ class Candidate:
         status = decide(
             space.model.arrays, space.scratch, self.domains, int(choice_id), int(mask), out
         )
-        return space._result(status, out)
+        return space._result(int(status), out)
 
     def expand(self, choice_id: int) -> tuple[tuple[int, Candidate | DeadEnd], ...]:
         """One child for each possible value of a choice, in the order of values."""
@@ -180,7 +182,7 @@ class Candidate:
         var_order: npt.NDArray[np.integer] | None = None,
         max_backtracks: int = 200,
     ) -> Candidate | DeadEnd:
-        """A completion that prefers values in the order given; see `propagate.guided_completion`."""
+        """A completion that prefers values as given; see `propagate.guided_completion`."""
         space = self.space
         out = self.domains.copy()
         status = guided_completion(
@@ -191,7 +193,7 @@ class Candidate:
     def random_completion(
         self, rng: np.random.Generator, priority: npt.NDArray[np.integer] | None = None
     ) -> Candidate | DeadEnd:
-        """Decide open choices at random, smallest `priority` ([n_choices]) first, without a retry."""
+        """Decide open choices at random, smallest `priority` ([n_choices]) first, no retries."""
         space = self.space
         out = self.domains.copy()
         seed = int(rng.integers(2**31 - 1))

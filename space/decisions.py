@@ -39,7 +39,7 @@ def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
 
 
 def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | DeadEnd:
-    """The candidate that the decisions describe, at its fixpoint; DecisionError for unknown names."""
+    """The candidate that the decisions describe; DecisionError for unknown names."""
     domains = space.model.initial.copy()
     positions = space.model.positions
     for name, value_names in decisions:

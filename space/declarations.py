@@ -1,6 +1,7 @@
-"""What a model says, in plain Python: its choices, and its constraints as truths that judge complete assignments.
+"""What a model says, in plain Python: its choices, and its constraints as truths.
 
-The filters of `propagate` are derived from these declarations but share no code with `holds`.
+A truth (`holds`) judges a complete assignment. The filters are derived from the same declarations
+but share no code with the truths.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Choice:
-    """An open question about objects of the backbone and the values it can take; value v is bit v of its domain."""
+    """An open question about backbone objects; value number v is bit v of its domain."""
 
     kind: str
     objects: tuple[str, ...]
@@ -36,7 +37,7 @@ class Literal(NamedTuple):
 
 
 class Term(NamedTuple):
-    """What a counter counts: `weights[value of var]` if the condition is true (or None), else the neutral element."""
+    """Counts `weights[value of var]` if the condition holds or is None, else nothing."""
 
     condition: tuple[int, int] | None  # (var, mask)
     var: int

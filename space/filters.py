@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .jit import jit
+from .jit import jit_flat
 from .model import PRODUCT, Arrays, Model
 from .order import ANY_ORDER
 
@@ -21,12 +21,13 @@ VAR_HEAD, N_VARS, LIGHT_HEAD, N_LIGHT, HEAVY_HEAD, N_HEAVY = range(6)
 CULPRIT, N_TRAIL, N_DECISIONS, N_PROPAGATIONS, N_BACKTRACKS = range(6, 11)
 _N_STATE = 11
 
+Int = int | np.int64
 Mask = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int32]
 
 
 class Scratch(NamedTuple):
-    """Memory of one propagation at a time, so that none is allocated; empty queues between calls."""
+    """Memory of one propagation at a time, allocated once; between calls the queues are empty."""
 
     state: npt.NDArray[np.int64]  # [11] heads and lengths of the queues, culprit, counts
     var_queue: Ints  # [n_vars] ring
@@ -59,8 +60,8 @@ def make_scratch(model: Model) -> Scratch:
 # ---- queues and narrowing
 
 
-@jit
-def push_var(scratch: Scratch, var: int) -> None:
+@jit_flat
+def push_var(scratch: Scratch, var: Int) -> None:
     if scratch.var_queued[var]:
         return
     scratch.var_queued[var] = 1
@@ -71,8 +72,8 @@ def push_var(scratch: Scratch, var: int) -> None:
     state[N_VARS] += 1
 
 
-@jit
-def push_constraint(scratch: Scratch, constraint: int, is_heavy: bool) -> None:
+@jit_flat
+def push_constraint(scratch: Scratch, constraint: Int, is_heavy: bool) -> None:
     if scratch.queued[constraint]:
         return
     scratch.queued[constraint] = 1
@@ -88,8 +89,8 @@ def push_constraint(scratch: Scratch, constraint: int, is_heavy: bool) -> None:
         state[N_LIGHT] += 1
 
 
-@jit
-def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: int, mask: int) -> bool:
+@jit_flat
+def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> bool:
     """Keep only the values in `mask`; False if none is left (the domain then stays as it was)."""
     old = np.int64(domains[var])
     new = old & mask
@@ -106,12 +107,12 @@ def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: int, mask: int)
     mirror = np.int64(arrays.mirror[var])
     if mirror != var:
         domains[mirror] = arrays.inverse[new]
-    push_var(scratch, min(var, mirror))
+    push_var(scratch, var if var < mirror else mirror)
     return True
 
 
-@jit
-def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: int) -> None:
+@jit_flat
+def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: Int) -> None:
     state = scratch.state
     while state[N_TRAIL] > length:
         state[N_TRAIL] -= 1
@@ -123,7 +124,7 @@ def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: int) -> None:
             domains[mirror] = arrays.inverse[mask]
 
 
-@jit
+@jit_flat
 def clear(scratch: Scratch) -> None:
     state = scratch.state
     for k in range(state[N_VARS]):
@@ -141,8 +142,8 @@ def clear(scratch: Scratch) -> None:
 # ---- filters: False when a domain would become empty
 
 
-@jit
-def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: int) -> bool:
+@jit_flat
+def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> bool:
     """Path consistency of every triple that holds the changed pair (a, b)."""
     n = arrays.n_objects
     a, b = var // n, var % n
@@ -151,22 +152,20 @@ def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: int) -> b
         return True
     ba = arrays.inverse[ab]
     row_a, row_b = a * n, b * n
-    composition = arrays.composition
-    for c in range(n):
+    after_ab, after_ba = arrays.composition[ab], arrays.composition[ba]
+    for c in range(n):  # c = a and c = b too: the diagonal is MERGED, and nothing is removed
         ac, bc = domains[row_a + c], domains[row_b + c]
-        if c == a or c == b:
-            continue
-        left = ac & composition[ab, bc]
+        left = ac & after_ab[bc]
         if left != ac and not narrow(arrays, scratch, domains, row_a + c, np.int64(left)):
             return False
-        right = bc & composition[ba, left]
+        right = bc & after_ba[left]
         if right != bc and not narrow(arrays, scratch, domains, row_b + c, np.int64(right)):
             return False
     return True
 
 
-@jit
-def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+@jit_flat
+def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     start = arrays.start[constraint]
     a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
     row = arrays.first_row[constraint]
@@ -184,8 +183,8 @@ def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: i
     )
 
 
-@jit
-def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+@jit_flat
+def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     start = arrays.start[constraint]
     a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
     c = np.int64(arrays.scope[start + 2])
@@ -212,8 +211,8 @@ def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: i
     )
 
 
-@jit
-def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+@jit_flat
+def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     alive = -1
     for k in range(start, stop):
@@ -231,8 +230,8 @@ def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: i
     return narrow(arrays, scratch, domains, var, mask)
 
 
-@jit
-def _lightest(arrays: Arrays, domains: Mask, entry: int) -> int:
+@jit_flat
+def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
     """Smallest weight that a term can still have if its condition is true."""
     domain = np.int64(domains[arrays.scope[entry]])
     first = arrays.scope_weights[entry]
@@ -247,8 +246,8 @@ def _lightest(arrays: Arrays, domains: Mask, entry: int) -> int:
     return lightest
 
 
-@jit
-def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+@jit_flat
+def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     """Forbid what would exceed the limit even if every other term is as small as it can be."""
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     limit = arrays.limit[constraint]
@@ -290,8 +289,8 @@ def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: 
     return True
 
 
-@jit
-def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: int, heaviest: int) -> bool:
+@jit_flat
+def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: Int, heaviest: Int) -> bool:
     var = np.int64(arrays.scope[entry])
     domain = np.int64(domains[var])
     first = arrays.scope_weights[entry]

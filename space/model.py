@@ -1,8 +1,9 @@
-"""The constraint model of a space: built once from declarations, frozen into flat arrays that the compiled filters read.
+"""The constraint model of a space: declarations, frozen into flat arrays for the compiled filters.
 
-Layout of a domain vector (uint32, bit v set while value v is possible): first the order of every pair of objects, entry
-i * n_objects + j for order(i, j), both orientations kept as inverses and the diagonal MERGED; then the other variables in
-the order of their declaration. Every position is a choice; the searcher decides the `searchable` ones (order only for i < j).
+Layout of a domain vector (uint32, bit v set while value v is possible): first the order of every
+pair of objects, entry i * n_objects + j for order(i, j), both orientations kept as inverses and the
+diagonal MERGED; then the other variables in the order of their declaration. Every position is a
+choice; the searcher decides the `searchable` ones (order only for i < j).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = ["Arrays", "Choice", "Literal", "Model", "ModelBuilder", "Term"]
 
 
 class Arrays(NamedTuple):
-    """What the compiled filters read. Constraint c owns the scope entries start[c] up to start[c + 1]."""
+    """What the compiled filters read. Constraint c owns scope[start[c] : start[c + 1]]."""
 
     n_objects: int
     composition: npt.NDArray[np.uint32]  # [32, 32] masks of (a,b), (b,c) -> mask of (a,c)
@@ -121,7 +122,7 @@ class Model:
         return [[int(value) for value in values[i * n : i * n + n]] for i in range(n)]
 
     def violations(self, values: Sequence[int] | npt.NDArray[np.int64]) -> list[str]:
-        """Names of what a complete assignment (value index per position) breaks; judged by the truths, not the filters."""
+        """Names of what a complete assignment (value per position) breaks, judged by the truths."""
         plain = [int(value) for value in values]
         broken = [
             f"domain of {self.choices[var].name}"
@@ -151,7 +152,7 @@ class ModelBuilder:
     # ---- objects and variables
 
     def add_object(self, name: str, leaf: bool = False) -> int:
-        """Declare an object of the loop forest. A leaf (a statement body) contains nothing and never merges."""
+        """Declare an object. A leaf (a statement body) contains nothing and never merges."""
         assert not self._choices, "declare every object before the first variable"
         self._objects.append(name)
         self._leaves.append(leaf)
@@ -219,7 +220,10 @@ class ModelBuilder:
         predicate: Callable[[int, int], bool],
         share: Hashable = None,
     ) -> None:
-        """Require predicate(value of a, value of b). Equal `share` promises the same predicate: it is tabulated once."""
+        """Require predicate(value of a, value of b).
+
+        Equal `share` promises the same predicate, which is then tabulated once a shape.
+        """
         self._add_table(name, (a, b), predicate, share)
 
     def table3(
@@ -394,7 +398,7 @@ class _Flat:
     def watches(
         self, n_vars: int, mirror: Callable[[int], int]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """For each variable, in CSR form, the constraints to wake and the literal mask that can spare it."""
+        """Per variable, in CSR form: the constraints to wake, and the literal that can spare it."""
         wakes: list[dict[int, int]] = [{} for _ in range(n_vars)]
         for constraint, kind in enumerate(self.kind):
             for entry in range(self.start[constraint], self.start[constraint + 1]):

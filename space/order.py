@@ -1,7 +1,8 @@
-"""The order of two objects of a loop tree: five relations, their inverses and their composition, and the forest they describe.
+"""The order of two objects of a loop forest: five relations, their composition, and the forest.
 
-`order(i, j) = INNER` says that i is inside j, `BEFORE` that all of i comes before all of j, `MERGED` that both are one loop
-(Telamon section 3). What may follow about (a, c) from (a, b) and (b, c) is a table derived from the forests themselves.
+`order(i, j) = INNER` says that i is inside j, `BEFORE` that all of i comes before all of j,
+`MERGED` that both are one loop (Telamon section 3). What may follow about (a, c) from (a, b) and
+(b, c) is a table derived from the forests themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def inverse_mask(mask: int) -> int:
     return sum(1 << INVERSE[value] for value in range(5) if mask >> value & 1)
 
 
-# ---- the composition table --------------------------------------------------------------------------------------------
+# ---- the composition table
 
 
 def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -50,7 +51,7 @@ def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]
 
 
 def _forests(blocks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[Node, ...]]:
-    """Every ordered forest with one node per block: a first tree (its root, what is below it), then the other trees."""
+    """Every ordered forest with one node per block: its first tree, then the other trees."""
     if not blocks:
         yield ()
         return
@@ -122,11 +123,11 @@ def inverse_table() -> npt.NDArray[np.uint32]:
     return np.array([inverse_mask(mask) for mask in range(32)], np.uint32)
 
 
-# ---- the truth, and the forest of a complete matrix -------------------------------------------------------------------
+# ---- the truth, and the forest of a complete matrix
 
 
 def _build(matrix: Matrix) -> tuple[Node, ...]:
-    """The only forest that can realise the matrix; a contradictory matrix gives a forest that misses it."""
+    """The only forest that can realise the matrix, whether or not it does."""
     n = len(matrix)
     classes = [
         tuple(j for j in range(n) if matrix[i][j] == MERGED)
@@ -169,7 +170,7 @@ def _shown(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def holds_order(matrix: Matrix) -> bool:
-    """Whether an ordered forest realises this complete matrix (`matrix[i][j]` = value of order(i, j), diagonal MERGED)."""
+    """Whether an ordered forest has these relations: matrix[i][j] is the value of order(i, j)."""
     paths: dict[int, tuple[int, ...]] = {}
     for item, path in _paths(_build(matrix), ()):
         if item in paths:

@@ -29,6 +29,7 @@ from .filters import (
     N_TRAIL,
     N_VARS,
     VAR_HEAD,
+    Int,
     Ints,
     Mask,
     Scratch,
@@ -44,7 +45,7 @@ from .filters import (
     push_var,
     undo,
 )
-from .jit import jit
+from .jit import jit_flat
 from .model import CLAUSE, SUM, TABLE2, TABLE3, Arrays, Model
 
 FIXPOINT = -1
@@ -73,8 +74,8 @@ __all__ = [
 ]
 
 
-@jit
-def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: int) -> None:
+@jit_flat
+def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> None:
     for k in range(arrays.watch_start[var], arrays.watch_start[var + 1]):
         # A clause can only be hurt by a literal that just became false.
         if domains[var] & arrays.watch_mask[k]:
@@ -83,8 +84,8 @@ def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: int) -> None:
         push_constraint(scratch, constraint, arrays.kind[constraint] >= SUM)
 
 
-@jit
-def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) -> bool:
+@jit_flat
+def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     kind = arrays.kind[constraint]
     if kind == TABLE3:
         return filter_table3(arrays, scratch, domains, constraint)
@@ -95,8 +96,8 @@ def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: int) ->
     return filter_counter(arrays, scratch, domains, constraint)
 
 
-@jit
-def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> int:
+@jit_flat
+def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
     state = scratch.state
     n_order = arrays.n_objects * arrays.n_objects
     while True:
@@ -128,17 +129,18 @@ def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> int:
             return constraint
 
 
-@jit
-def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Ints) -> int:
+@jit_flat
+def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Ints) -> Int:
     """Bring `domains` to the fixpoint in place after `changed_vars` were narrowed; a status."""
     scratch.state[N_TRAIL] = 0
-    for var in changed_vars:
-        push_var(scratch, np.int64(min(var, arrays.mirror[var])))
+    for k in range(changed_vars.size):
+        var, mirror = np.int64(changed_vars[k]), np.int64(arrays.mirror[changed_vars[k]])
+        push_var(scratch, var if var < mirror else mirror)
     return _fixpoint(arrays, scratch, domains)
 
 
-@jit
-def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> int:
+@jit_flat
+def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
     """Bring any `domains` to the fixpoint in place, whatever they are; a status."""
     state = scratch.state
     state[N_TRAIL] = 0
@@ -154,29 +156,30 @@ def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> int:
     return _fixpoint(arrays, scratch, domains)
 
 
-@jit
-def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: int, mask: int) -> int:
+@jit_flat
+def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> Int:
     if not narrow(arrays, scratch, domains, var, mask):
         return EXCLUDED
     return _fixpoint(arrays, scratch, domains)
 
 
-@jit
+@jit_flat
 def decide(
-    arrays: Arrays, scratch: Scratch, domains_in: Mask, var: int, mask: int, domains_out: Mask
-) -> int:
-    """Write to `domains_out` the fixpoint of `domains_in` with `var` narrowed to `mask`; a status."""
-    domains_out[:] = domains_in
+    arrays: Arrays, scratch: Scratch, domains_in: Mask, var: Int, mask: Int, domains_out: Mask
+) -> Int:
+    """Write to `domains_out` the fixpoint of `domains_in` with `var` in `mask`; a status."""
+    for k in range(domains_in.size):  # a slice assignment would allocate when they overlap
+        domains_out[k] = domains_in[k]
     scratch.state[N_TRAIL] = 0
     return _decide(arrays, scratch, domains_out, var, mask)
 
 
-@jit
+@jit_flat
 def expand(
     arrays: Arrays,
     scratch: Scratch,
     domains: Mask,
-    var: int,
+    var: Int,
     out: npt.NDArray[np.uint32],
     statuses: npt.NDArray[np.int64],
     culprits: npt.NDArray[np.int64],
@@ -195,8 +198,8 @@ def expand(
             culprits[value] = scratch.state[CULPRIT]
 
 
-@jit
-def _pick(domain: int, rank: int) -> int:
+@jit_flat
+def _pick(domain: Int, rank: Int) -> Int:
     """Position of the set bit that has `rank` set bits below it."""
     value = 0
     while True:
@@ -207,8 +210,8 @@ def _pick(domain: int, rank: int) -> int:
         value += 1
 
 
-@jit
-def _count_values(domain: int) -> int:
+@jit_flat
+def _count_values(domain: Int) -> Int:
     count = 0
     while domain:
         domain &= domain - 1
@@ -216,8 +219,8 @@ def _count_values(domain: int) -> int:
     return count
 
 
-@jit
-def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, seed: int) -> int:
+@jit_flat
+def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, seed: Int) -> Int:
     state = scratch.state
     state[N_TRAIL] = 0
     state[N_DECISIONS] = 0
@@ -260,23 +263,23 @@ def random_descent(
     return int(status), int(scratch.state[N_DECISIONS]), int(scratch.state[N_PROPAGATIONS])
 
 
-@jit
-def _next_value(domain: int, preference: npt.NDArray[np.uint8], var: int) -> int:
+@jit_flat
+def _next_value(domain: Int, preference: npt.NDArray[np.uint8], var: Int) -> Int:
     for k in range(preference.shape[1]):
         if domain >> np.int64(preference[var, k]) & 1:
             return np.int64(preference[var, k])
     return _pick(domain, 0)
 
 
-@jit
+@jit_flat
 def _complete(
     arrays: Arrays,
     scratch: Scratch,
     domains: Mask,
     preference: npt.NDArray[np.uint8],
     var_order: Ints,
-    max_backtracks: int,
-) -> int:
+    max_backtracks: Int,
+) -> Int:
     """Depth first over x = v, then x != v; `stack` holds the decisions x = v not yet refuted."""
     state, stack = scratch.state, scratch.stack
     state[N_TRAIL] = 0
@@ -321,7 +324,7 @@ def guided_completion(
     var_order: npt.NDArray[np.integer] | None = None,
     max_backtracks: int = 200,
 ) -> int:
-    """Complete `domains` in place, trying values in the order preferred, backtracking chronologically.
+    """Complete `domains` in place, trying values as preferred, backtracking chronologically.
 
     `preference`: [n_vars, up to 32] value indexes, the preferred first; values not named come last.
     `var_order`: variables to decide first, in this order; the others follow in declaration order.

@@ -1,0 +1,204 @@
+"""The declarations of a model as an OR-tools CP-SAT model: counts, proves dead ends, completes.
+
+It shares the declarations and the set of order triples with the filters, and no filter. Order
+takes a table for each of n^3 / 6 triples of objects, so that this is for small numbers of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ortools.sat.python import cp_model
+
+from .candidate import Space
+from .declarations import Clause, Counter, Table, Term
+from .model import Model
+from .order import INVERSE, triples
+
+Domains = npt.NDArray[np.uint32]
+
+
+class _Encoding:
+    """A CP-SAT variable for each searchable choice; every other variable is a function of these."""
+
+    def __init__(self, model: Model, domains: Domains) -> None:
+        self.model = model
+        self.domains = [int(domain) for domain in domains]
+        self.cp = cp_model.CpModel()
+        self.variables: dict[int, Any] = {}
+        self._literals: dict[tuple[int, int], Any] = {}
+        for var in range(model.n_vars):
+            if var == self._canonical(var):
+                values = cp_model.Domain.from_values(self._values(var))
+                self.variables[var] = self.cp.new_int_var_from_domain(values, f"v{var}")
+        self._add_order()
+        for declaration in model.declarations:
+            if isinstance(declaration, Table):
+                self._add_table(declaration)
+            elif isinstance(declaration, Clause):
+                self._add_clause(declaration)
+            else:
+                self._add_counter(declaration)
+
+    def _canonical(self, var: int) -> int:
+        return min(var, int(self.model.arrays.mirror[var]))
+
+    def _values(self, var: int) -> list[int]:
+        return [value for value in range(32) if self.domains[var] >> value & 1]
+
+    def _stored(self, var: int, value: int) -> int:
+        """The value of the canonical variable when `var` has `value`."""
+        return value if var == self._canonical(var) else INVERSE[value]
+
+    def _add_rows(
+        self, scope: tuple[int, ...], rows: Sequence[tuple[int, ...]], *more: Any
+    ) -> None:
+        """Allow exactly `rows` over the variables of `scope` and further CP-SAT variables."""
+        columns = [self.variables[self._canonical(var)] for var in scope]
+        stored = [
+            (
+                *(self._stored(var, value) for var, value in zip(scope, row, strict=False)),
+                *row[len(scope) :],
+            )
+            for row in rows
+        ]
+        if stored:
+            self.cp.add_allowed_assignments([*columns, *more], stored)
+        else:
+            self.cp.add_bool_or([])
+
+    def _add_order(self) -> None:
+        model = self.model
+        rows = [tuple(row) for row in sorted(triples())]
+        for a, b, c in combinations(range(len(model.objects)), 3):
+            self._add_rows((model.order(a, b), model.order(b, c), model.order(a, c)), rows)
+
+    def _add_table(self, table: Table) -> None:
+        rows = [
+            row
+            for row in product(*(self._values(var) for var in table.vars))
+            if table.predicate(*row)
+        ]
+        self._add_rows(table.vars, rows)
+
+    def _literal(self, var: int, value: int) -> Any:
+        if (var, value) not in self._literals:
+            literal = self.cp.new_bool_var(f"v{var}={value}")
+            self.cp.add(self.variables[var] == value).only_enforce_if(literal)
+            self.cp.add(self.variables[var] != value).only_enforce_if(~literal)
+            self._literals[var, value] = literal
+        return self._literals[var, value]
+
+    def _add_clause(self, clause: Clause) -> None:
+        self.cp.add_bool_or(
+            [
+                self._literal(self._canonical(var), self._stored(var, value))
+                for var, mask in clause.literals
+                for value in self._values(var)
+                if mask >> value & 1
+            ]
+        )
+
+    def _add_counter(self, counter: Counter) -> None:
+        counted = [self._contribution(term, counter) for term in counter.terms]
+        if not counter.is_product:
+            self.cp.add(sum(counted) <= counter.limit)
+            return
+        # Weights are at least one, so that every prefix of the product respects the limit as well.
+        so_far: Any = 1
+        for contribution in counted:
+            prefix = self.cp.new_int_var(1, counter.limit, "prefix")
+            self.cp.add_multiplication_equality(prefix, [so_far, contribution])
+            so_far = prefix
+
+    def _contribution(self, term: Term, counter: Counter) -> Any:
+        neutral = 1 if counter.is_product else 0
+        heavy = counter.limit + 1
+        contribution = self.cp.new_int_var(0, heavy, "contribution")
+        if term.condition is None or term.condition[0] == term.var:
+            mask = term.condition[1] if term.condition else -1
+            rows = [
+                (value, min(term.weights[value] if mask >> value & 1 else neutral, heavy))
+                for value in self._values(term.var)
+            ]
+            self._add_rows((term.var,), rows, contribution)
+            return contribution
+        condition, mask = term.condition
+        pairs = [
+            (asked, value, min(term.weights[value] if mask >> asked & 1 else neutral, heavy))
+            for asked in self._values(condition)
+            for value in self._values(term.var)
+        ]
+        self._add_rows((condition, term.var), pairs, contribution)
+        return contribution
+
+    def weighed(self, weights: Mapping[tuple[int, int], float]) -> Any:
+        """The sum of the weights of the (position, value) pairs that are chosen."""
+        return sum(
+            weight * self._literal(self._canonical(var), self._stored(var, value))
+            for (var, value), weight in weights.items()
+            if self.domains[var] >> value & 1
+        )
+
+    def solved(self, solver: cp_model.CpSolver) -> Domains:
+        """The complete domain vector of the solution."""
+        domains = np.empty(self.model.n_vars, np.uint32)
+        for var in range(self.model.n_vars):
+            stored = int(solver.value(self.variables[self._canonical(var)]))
+            domains[var] = 1 << self._stored(var, stored)
+        return domains
+
+
+class _Counting(cp_model.CpSolverSolutionCallback):
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.count = 0
+        self._limit = limit
+
+    def on_solution_callback(self) -> None:
+        self.count += 1
+        if self.count >= self._limit:
+            self.stop_search()
+
+
+def count(space: Space, domains: Domains, limit: int) -> tuple[int, bool]:
+    """Number of implementations within `domains`, up to `limit`, and whether that is all."""
+    encoding = _Encoding(space.model, domains)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.enumerate_all_solutions = True
+    counting = _Counting(limit)
+    status = solver.solve(encoding.cp, counting)
+    return counting.count, status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+
+
+def has_solution(space: Space, domains: Domains) -> bool:
+    """Whether `domains` hold an implementation; as long as a proof takes."""
+    return complete(space, domains) is not None
+
+
+def complete(
+    space: Space,
+    domains: Domains,
+    objective: Mapping[tuple[int, int], float] | None = None,
+    seconds: float | None = None,
+) -> Domains | None:
+    """A complete domain vector within `domains`, or None if there is none or time ran out.
+
+    `objective`: weight of (position, value), summed over what is chosen and minimised; the best
+    found within `seconds`. Deterministic while no time limit cuts it short (one worker).
+    """
+    encoding = _Encoding(space.model, domains)
+    if objective:
+        encoding.cp.minimize(encoding.weighed(objective))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = seconds
+    status = solver.solve(encoding.cp)
+    return encoding.solved(solver) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
