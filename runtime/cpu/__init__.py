@@ -1,0 +1,17 @@
+"""The CPU backend: the system's C compiler, OpenMP, ctypes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..device import AbstractDevice, DeviceOptions
+
+
+def open_backend(options: DeviceOptions) -> AbstractDevice:
+    """The device of this machine's CPU. Raises DeviceError when no C compiler with OpenMP is
+    found.
+    """
+    from .device import CpuDevice
+
+    return CpuDevice(options)

@@ -1,0 +1,184 @@
+"""The system's C compiler: found, asked for its version, run with a deadline; artifacts are kept
+by content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..device import DeviceError
+from ..outcome import Failure
+
+_COMMON: tuple[str, ...] = (
+    "-std=gnu11",
+    "-O2",
+    "-fopenmp",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+)
+_COMMON += ("-fno-trapping-math", "-w")
+_LIBRARY = ("-shared", "-fPIC")
+_LOG_CHARACTERS = 6000
+
+_PROBE = """
+#include <omp.h>
+int probe(int n) {
+  int s = 0;
+#pragma omp parallel num_threads(n) reduction(+ : s)
+  s += omp_get_thread_num();
+  return s;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler that links OpenMP. `flags` are those of every build, in order."""
+
+    path: str
+    version: str  # first line of --version
+    flags: tuple[str, ...]
+    native: str = (
+        ""  # hash of what -march=native stands for: build folders may be shared between machines
+    )
+
+    def command(self, source: Path | str, output: Path | str, extra: tuple[str, ...]) -> list[str]:
+        """The command that makes a shared library of one C file."""
+        flags = (*self.flags, *_LIBRARY, *extra)
+        return [self.path, *flags, "-o", str(output), str(source), "-lm"]
+
+    def command_line(
+        self, source: Path | str, output: Path | str, extra: tuple[str, ...] = ()
+    ) -> str:
+        """The same for people, to paste into a shell."""
+        return shlex.join(self.command(source, output, extra))
+
+
+def find_compiler(wanted: str | None = None) -> Compiler:
+    """The compiler named or pathed `wanted`, else the first of gcc, clang, cc that builds with
+    OpenMP.
+
+    Raises DeviceError with a sentence that says what was tried and what to install.
+    """
+    tried = []
+    for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
+        path = shutil.which(name)
+        if path is None:
+            tried.append(f"{name}: not found")
+            continue
+        found = _try(path)
+        if isinstance(found, Compiler):
+            return found
+        tried.append(f"{name}: {found}")
+    raise DeviceError(
+        "no C compiler with OpenMP was found ("
+        + "; ".join(tried)
+        + "); install gcc, or clang with libomp (Debian: apt install gcc, or clang libomp-dev)"
+    )
+
+
+def _try(path: str) -> Compiler | str:
+    """A usable compiler, or why it is not one."""
+    try:
+        version = _output([path, "--version"]).splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return "cannot be run"
+    flags, meaning = _COMMON, ""
+    for native in ("-march=native", "-mcpu=native"):
+        try:
+            macros = _output([path, native, "-dM", "-E", "-x", "c", os.devnull])
+        except (OSError, subprocess.SubprocessError):
+            continue
+        # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.
+        wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
+        flags = (*_COMMON, native, *wide)
+        meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
+        break
+    compiler = Compiler(path, version, flags, meaning)
+    with tempfile.TemporaryDirectory(prefix="kernelscape-") as folder:
+        source = Path(folder) / "probe.c"
+        source.write_text(_PROBE)
+        failure = run_compiler(compiler.command(source, source.with_suffix(".so"), ()), 60.0)
+    if failure is None:
+        return compiler
+    if "omp" in failure.log:
+        return "has no OpenMP library (install libomp for clang)"
+    last_line = (failure.log.strip() or failure.advice).splitlines()[-1]
+    return f"fails on a small program: {last_line}"
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
+    """Run it in a process group of its own; past the deadline the whole group (cc1, as, ld) is
+    killed.
+    """
+    try:
+        running = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as e:
+        return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
+    try:
+        log, _ = running.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.communicate()
+    if running.returncode == 0:
+        return None
+    text = log.decode(errors="replace")[:_LOG_CHARACTERS]
+    return Failure("compile", f"the compiler ended with status {running.returncode}", text)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A built shared library."""
+
+    path: Path
+    key: str
+    build_ns: int  # 0 when it was there already
+
+
+def build_library(
+    compiler: Compiler, text: str, extra: tuple[str, ...], folder: Path, timeout_s: float
+) -> Library | Failure:
+    """Compile C text to `folder/KEY.so` (with KEY.c beside it), once for equal text, flags and
+    compiler version.
+
+    Safe for concurrent callers, also of other processes: the file appears by rename, complete or
+    not at all.
+    """
+    parts = (text, *compiler.flags, *extra, compiler.version, compiler.native)
+    key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    target = folder / f"{key}.so"
+    if target.exists():
+        return Library(target, key, 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    started_ns = time.monotonic_ns()
+    with tempfile.TemporaryDirectory(prefix="making-", dir=folder) as scratch:
+        source, output = Path(scratch) / f"{key}.c", Path(scratch) / f"{key}.so"
+        source.write_text(text)
+        failure = run_compiler(compiler.command(source, output, extra), timeout_s)
+        if failure is not None:
+            return failure
+        os.replace(source, folder / source.name)
+        os.replace(output, target)
+    return Library(target, key, time.monotonic_ns() - started_ns)

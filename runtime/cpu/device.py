@@ -1,0 +1,218 @@
+"""The CPU as a device: build with the system compiler, load with ctypes, time with a compiled
+loop.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..build import Artifact
+from ..device import (
+    AbstractArray,
+    AbstractDevice,
+    AbstractModule,
+    CallArguments,
+    DeviceError,
+    DeviceOptions,
+)
+from ..measure import Sampler, interleave, waited_ns
+from ..outcome import Failure, Measurement, Protocol
+from .compiler import Compiler, build_library, find_compiler
+from .memory import CpuArray
+
+if TYPE_CHECKING:
+    from ...codegen.source import Argument, Source
+    from ...space.target import Target
+
+Array = NDArray[Any]
+
+
+class CpuModule(AbstractModule):
+    """A loaded shared library. Its workspace, where it needs one and is given none, is its own
+    and is reused.
+    """
+
+    def __init__(self, artifact: Artifact, library: ctypes.CDLL) -> None:
+        self._artifact = artifact
+        self._library = library
+        self.entry = getattr(library, artifact.entry)
+        self.entry.restype = None
+        self._workspace: CpuArray | None = None
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._artifact
+
+    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+        pointers, _kept = self.bind(values)
+        self.entry(pointers)
+
+    def bind(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> tuple[ctypes.Array[ctypes.c_void_p], list[Array]]:
+        """The argument vector of the entry, and the arrays that must outlive its use."""
+        arguments = self._artifact.arguments
+        if len(values) < len(arguments) and arguments[-1].kind == "workspace":
+            values = [*values, self._own_workspace(arguments[-1])]
+        if len(values) != len(arguments):
+            names = ", ".join(a.name for a in arguments)
+            raise TypeError(f"{len(arguments)} arguments are needed ({names}), {len(values)} given")
+        kept = [_as_host(a, v) for a, v in zip(arguments, values, strict=True)]
+        return (ctypes.c_void_p * len(kept))(*(k.ctypes.data for k in kept)), kept
+
+    def close(self) -> None:
+        _ctypes.dlclose(self._library._handle)
+
+    def _own_workspace(self, argument: Argument) -> CpuArray:
+        if self._workspace is None:
+            self._workspace = CpuArray(argument.shape, np.dtype(np.uint8), stagger=23)
+        return self._workspace
+
+
+def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bool) -> Array:
+    dtype = np.dtype(argument.dtype)
+    if argument.kind == "scalar":
+        return np.array(value, dtype)
+    array = value.host if isinstance(value, CpuArray) else value
+    if not isinstance(array, np.ndarray):
+        raise TypeError(
+            f"argument {argument.name} must be a NumPy array, not {type(value).__name__}"
+        )
+    if array.dtype != dtype or array.shape != argument.shape:
+        raise TypeError(
+            f"argument {argument.name} must be {dtype} of shape {argument.shape},"
+            f" not {array.dtype} of shape {array.shape}"
+        )
+    if not array.flags.c_contiguous:
+        raise TypeError(f"argument {argument.name} must be C-contiguous")
+    return array
+
+
+class CpuDevice(AbstractDevice):
+    """This machine's CPU. Raises DeviceError on creation when no compiler with OpenMP is found."""
+
+    name = "cpu"
+
+    def __init__(self, options: DeviceOptions) -> None:
+        self._options = options
+        self._n_allocated = 0
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """The compiler; looked for on first use, so that a process that only loads artifacts does
+        not look.
+        """
+        return find_compiler(self._options.compiler)
+
+    def facts(self) -> Target:
+        from .probe import guess_target, load_target
+
+        return load_target() or guess_target()
+
+    def build(self, source: Source) -> Artifact | Failure:
+        o = self._options
+        built = build_library(
+            self.compiler, source.text, source.flags, o.build_folder, o.compile_timeout_s
+        )
+        if isinstance(built, Failure):
+            return built
+        return Artifact(
+            key=f"{built.key}-{source.entry}",
+            source_key=source.key,
+            path=str(built.path),
+            entry=source.entry,
+            arguments=source.arguments,
+            n_threads=source.n_threads,
+            build_ns=built.build_ns,
+        )
+
+    def load(self, artifact: Artifact) -> CpuModule | Failure:
+        try:
+            # ctypes resolves every symbol now, so that a missing one cannot end a run later.
+            return CpuModule(artifact, ctypes.CDLL(artifact.path))
+        except OSError as e:
+            return Failure("launch", "the built library cannot be loaded", str(e))
+        except AttributeError:
+            return Failure("launch", f"the built library does not export {artifact.entry}")
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CpuArray:
+        self._n_allocated += 1
+        return CpuArray(shape, dtype, stagger=17 * self._n_allocated)
+
+    def time(
+        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+    ) -> list[Measurement]:
+        return interleave([self._sampler(m, a) for m, a in calls], protocol)
+
+    @cached_property
+    def harness(self) -> ctypes.CDLL:
+        """The compiled timing loop."""
+        return load_harness(self.build_harness())
+
+    def build_harness(self) -> Path:
+        """Build the timing loop, once per compiler; the child of a worker is given its path."""
+        return self.build_own("timer.c")
+
+    def build_own(self, name: str) -> Path:
+        """Build one of this folder's C files."""
+        text = (Path(__file__).parent / name).read_text()
+        o = self._options
+        built = build_library(self.compiler, text, (), o.build_folder, o.compile_timeout_s)
+        if isinstance(built, Failure):
+            raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
+        return built.path
+
+    def use_harness(self, path: Path) -> None:
+        """Take the timing loop from `path` and look for no compiler."""
+        self.harness = load_harness(path)
+
+    def _sampler(self, module: AbstractModule, args: CallArguments) -> Sampler:
+        assert isinstance(module, CpuModule)
+        pointers, kept = module.bind(args.values)
+        run = partial(self._run, module.entry, pointers, kept)
+        if not args.restore:
+            return Sampler(run, waited_ns=waited_ns)
+
+        def restore() -> None:
+            for array, contents in args.restore:
+                array.upload(contents)
+            run(1)
+
+        def drifted() -> bool:
+            return any(_is_extreme(array.download()) for array, _ in args.restore)
+
+        return Sampler(run, restore, drifted, waited_ns)
+
+    def _run(
+        self, entry: Any, pointers: ctypes.Array[ctypes.c_void_p], _kept: list[Array], n: int
+    ) -> float:
+        return float(self.harness.ks_run(entry, pointers, n))
+
+
+def load_harness(path: Path) -> ctypes.CDLL:
+    """The timing loop with its types declared."""
+    harness = ctypes.CDLL(str(path))
+    harness.ks_run.restype = ctypes.c_double
+    harness.ks_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    harness.ks_report_faults.argtypes = [ctypes.c_int]
+    harness.ks_start_team.argtypes = [ctypes.c_int]
+    return harness
+
+
+def _is_extreme(array: Array) -> bool:
+    """Whether an array holds a value whose arithmetic may take another time: not finite, or
+    denormal.
+    """
+    if array.dtype.kind != "f" or array.size == 0:
+        return False
+    size = np.abs(array)
+    tiny = (size > 0) & (size < np.finfo(array.dtype).smallest_normal)
+    return bool(tiny.any() or not np.isfinite(size).all())

@@ -1,0 +1,130 @@
+"""Arrays between guard zones, on huge pages where they are large.
+
+Layout of one mapping, addresses rising:  unreadable | guard bytes | contents | guard bytes |
+unreadable A write just outside lands in the guard bytes and is found afterwards; one farther away
+faults at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..device import AbstractArray
+from ..verify import poison_value
+
+_PAGE = os.sysconf("SC_PAGESIZE")
+_HUGE = 2 << 20
+_HUGE_FROM_BYTES = 4 << 20  # below, the rounding to 2 MiB costs more than it gives
+_GUARD = 0xA5
+_PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
+
+
+_MARGIN = 16 << 20  # addresses only, no memory
+_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x20, 0x4000
+_MADV_HUGEPAGE = 14
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    sizes = ctypes.c_void_p, ctypes.c_size_t
+    libc.mmap.argtypes = [*sizes, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.mmap.restype = ctypes.c_void_p
+    libc.munmap.argtypes = [*sizes]
+    libc.mprotect.argtypes = [*sizes, ctypes.c_int]
+    libc.madvise.argtypes = [*sizes, ctypes.c_int]
+    return libc
+
+
+class CpuArray(AbstractArray):
+    """A C-contiguous array at a 64-byte aligned address of this process.
+
+    `stagger` shifts the start by that many cache lines: arrays that all begin at the same place
+    of a page would compete for the same cache sets, and loads would wait for unrelated stores
+    whose addresses agree in the low 12 bits.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], stagger: int = 0) -> None:
+        self._shape, self._dtype = shape, np.dtype(dtype)
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+        alignment = _HUGE if n_bytes >= _HUGE_FROM_BYTES else _PAGE
+        front = _PAGE + (stagger * 64) % _PAGE
+        self._inner_bytes = _round_up(front + n_bytes + 64, _PAGE)
+        outer_bytes = self._inner_bytes + alignment + 2 * _MARGIN
+        flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
+        outer = _libc().mmap(None, outer_bytes, _PROT_NONE, flags, -1, 0)
+        if outer == ctypes.c_void_p(-1).value:
+            raise MemoryError(f"{n_bytes} bytes could not be mapped")
+        self._address = _round_up(outer + _MARGIN, alignment)
+        raw = (ctypes.c_uint8 * self._inner_bytes).from_address(self._address)
+        # NumPy views keep `raw` alive, and the mapping with it.
+        weakref.finalize(raw, _libc().munmap, outer, outer_bytes).atexit = False
+        self._protect(_PROT_READ_WRITE)
+        if alignment == _HUGE:
+            # Refused: small pages, slower to touch, nothing else.
+            _libc().madvise(self._address, self._inner_bytes, _MADV_HUGEPAGE)
+        inner = np.frombuffer(memoryview(raw), np.uint8)
+        self._before, self._behind = inner[:front], inner[front + n_bytes :]
+        self._contents = inner[front : front + n_bytes]
+        self._before[:] = _GUARD
+        self._behind[:] = _GUARD
+        self.host: NDArray[Any] = self._contents.view(self._dtype).reshape(shape)
+        self._is_frozen = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last-plus-one address of the contents."""
+        first = self._contents.ctypes.data
+        return first, first + self._contents.nbytes
+
+    def upload(self, values: NDArray[Any]) -> None:
+        self._thaw()
+        np.copyto(self.host, values, casting="no")
+
+    def download(self) -> NDArray[Any]:
+        return self.host
+
+    def poison(self) -> None:
+        self._thaw()
+        self.host.fill(poison_value(self._dtype))
+        self._before[:] = _GUARD
+        self._behind[:] = _GUARD
+
+    def freeze(self) -> None:
+        self._protect(_PROT_READ)
+        self._is_frozen = True
+
+    def trespass(self) -> str | None:
+        if self._is_frozen:
+            return None
+        if not (self._before == _GUARD).all():
+            return "before it"
+        return None if (self._behind == _GUARD).all() else "behind it"
+
+    def _thaw(self) -> None:
+        if self._is_frozen:
+            self._protect(_PROT_READ_WRITE)
+            self._is_frozen = False
+
+    def _protect(self, protection: int) -> None:
+        if _libc().mprotect(self._address, self._inner_bytes, protection) != 0:
+            raise MemoryError(f"{self._inner_bytes} bytes could not be allocated")
+
+
+def _round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple

@@ -1,0 +1,174 @@
+"""What a backend is to the rest: five methods, found by name on demand."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .build import Artifact
+from .outcome import Failure, Measurement, Protocol
+
+if TYPE_CHECKING:
+    from ..codegen.source import Source
+    from ..space.target import Target
+
+Array = NDArray[Any]
+
+
+class DeviceError(Exception):
+    """A device cannot be opened; the message is one sentence that says what is missing and how to
+    get it.
+    """
+
+
+class AbstractArray(ABC):
+    """An array on a device, with guard zones around it that show writes out of bounds."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @abstractmethod
+    def upload(self, values: Array) -> None:
+        """Set the contents; `values` has the array's shape and dtype. Undoes `freeze`."""
+
+    @abstractmethod
+    def download(self) -> Array:
+        """The contents on the host; where host and device share memory, a view of them and no
+        copy.
+        """
+
+    @abstractmethod
+    def poison(self) -> None:
+        """Fill with a pattern no kernel computes: NaN in floats, a large negative number in
+        integers. Repairs the guard zones.
+        """
+
+    @abstractmethod
+    def freeze(self) -> None:
+        """Let a later write by a kernel be found: it crashes, or shows in `trespass`."""
+
+    @abstractmethod
+    def trespass(self) -> str | None:
+        """Where memory around (or, frozen, inside) the array was written: "before it", "behind
+        it" or None.
+        """
+
+
+class AbstractModule(ABC):
+    """A loaded artifact."""
+
+    @property
+    @abstractmethod
+    def artifact(self) -> Artifact: ...
+
+    @abstractmethod
+    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+        """Call the sequence once; `values` follow `artifact.arguments`, with or without the
+        workspace at the end.
+
+        NumPy arrays are used in place. Raises TypeError naming the argument whose dtype, shape or
+        layout does not fit.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Unload. The module must not be run afterwards."""
+
+
+@dataclass(frozen=True)
+class CallArguments:
+    """Values for one module and, for the arrays that the sequence updates in place, the contents
+    to start from.
+    """
+
+    values: tuple[AbstractArray | int | float | bool, ...]
+    restore: tuple[tuple[AbstractArray, Array], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """Settings that every backend understands; a backend ignores what means nothing to it."""
+
+    compiler: str | None = None  # name or path; None: the first that works
+    build_folder: Path = field(default_factory=lambda: cache_folder() / "build")
+    compile_timeout_s: float = 60.0
+
+
+class AbstractDevice(ABC):
+    """One device: its facts, and how sources are built, loaded, fed and timed on it."""
+
+    name: str
+
+    @abstractmethod
+    def facts(self) -> Target:
+        """The machine facts: calibrated ones where they were stored, optimistic guesses
+        otherwise.
+        """
+
+    @abstractmethod
+    def build(self, source: Source) -> Artifact | Failure:
+        """Compile; equal sources under equal flags give the same artifact without compiling
+        again. Thread-safe.
+        """
+
+    @abstractmethod
+    def load(self, artifact: Artifact) -> AbstractModule | Failure:
+        """Load the artifact into *this* process; a missing symbol is a Failure "launch"."""
+
+    @abstractmethod
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AbstractArray:
+        """A new array, contents arbitrary, aligned to 64 bytes. Raises MemoryError."""
+
+    @abstractmethod
+    def time(
+        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+    ) -> list[Measurement]:
+        """Time modules on arguments that each was already run on once; several are interleaved,
+        sample by sample.
+        """
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made again: built artifacts and calibrations."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(base) / "kernelscape"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"kernelscape-{os.getuid()}"
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevice:
+    """The device of backend `name` ("cpu", "fake", ...). Raises DeviceError with a sentence when
+    it cannot be had.
+    """
+    package = f"{__package__}.{name}"
+    if not name.isidentifier() or find_spec(package) is None:
+        raise DeviceError(f"there is no backend {name!r}; this installation has {_backends()}")
+    try:
+        device: AbstractDevice = import_module(package).open_backend(options or DeviceOptions())
+    except ImportError as e:
+        raise DeviceError(f"the backend {name!r} needs a package that is missing: {e}") from e
+    return device
+
+
+def _backends() -> str:
+    here = Path(__file__).parent
+    return ", ".join(sorted(p.parent.name for p in here.glob("*/__init__.py")))

@@ -1,0 +1,151 @@
+"""What a worker and its child say to each other: one JSON object a message, four bytes of length
+before it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from .build import Artifact
+from .outcome import Failure, Measurement, Protocol
+
+_LENGTH_BYTES = 4
+
+
+class ExpectedFiles(msgspec.Struct, frozen=True):
+    """An `Expected` whose arrays are .npy files."""
+
+    want: str
+    factor: float
+    magnitude: str | float | None
+
+
+class SetFiles(msgspec.Struct, frozen=True):
+    """An `InputSet` whose arrays are .npy files."""
+
+    arrays: dict[str, str]
+    scalars: dict[str, float | int | bool]
+    expected: dict[str, ExpectedFiles]
+
+
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    roles: dict[str, str]
+    sets: list[SetFiles]
+    allowance_bytes: int  # private memory allowed beyond what the arrays take
+
+
+class Evaluate(msgspec.Struct, tag=True, frozen=True):
+    artifact: Artifact
+    protocol: Protocol
+    verify: bool
+
+
+class Interleave(msgspec.Struct, tag=True, frozen=True):
+    artifacts: list[Artifact]
+    protocol: Protocol
+
+
+class Probe(msgspec.Struct, tag=True, frozen=True):
+    library: str
+
+
+class Calibrate(msgspec.Struct, tag=True, frozen=True):
+    library: str
+
+
+class TimeFunction(msgspec.Struct, tag=True, frozen=True):
+    module: str
+    attribute: str
+    protocol: Protocol
+
+
+Request = Prepare | Evaluate | Interleave | Probe | Calibrate | TimeFunction
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """Prepared (or started); `regions` are the address ranges of read-only inputs, to explain
+    faults.
+    """
+
+    regions: list[tuple[str, int, int]]
+    limit_bytes: int  # of private memory; 0: none
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """The request cannot be met for a reason that is no bug; one sentence."""
+
+    why: str
+
+
+class Broken(msgspec.Struct, tag=True, frozen=True):
+    """A bug in the child's own code."""
+
+    traceback: str
+
+
+class Outcomes(msgspec.Struct, tag=True, frozen=True):
+    measured: list[Measurement | None]
+    failed: list[Failure | None]  # exactly one of the two is not None, per artifact
+
+
+class Rates(msgspec.Struct, tag=True, frozen=True):
+    """Samples of the probe by name: rates in bytes or flops a nanosecond, latencies in
+    nanoseconds.
+    """
+
+    samples: dict[str, list[float]]
+
+
+class Fault(msgspec.Struct, tag=True, frozen=True):
+    """Written by the signal handler, in place of a reply."""
+
+    signal: int
+    address: int
+    used_bytes: int
+
+
+Reply = Ready | Refused | Broken | Outcomes | Rates | Fault
+
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+def encode(message: Request | Reply) -> bytes:
+    """The message with its length before it."""
+    body = msgspec.json.encode(message)
+    return len(body).to_bytes(_LENGTH_BYTES, "little") + body
+
+
+def decode_reply(body: bytes) -> Reply:
+    """Raises msgspec.DecodeError for anything that is no reply."""
+    return _replies.decode(body)
+
+
+def read_request(fd: int) -> Request | None:
+    """The next request, or None when the other end is closed."""
+    head = _read_exactly(fd, _LENGTH_BYTES)
+    if head is None:
+        return None
+    body = _read_exactly(fd, int.from_bytes(head, "little"))
+    return None if body is None else _requests.decode(body)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write every byte to a blocking descriptor."""
+    view: Any = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _read_exactly(fd: int, n_bytes: int) -> bytes | None:
+    parts = []
+    while n_bytes:
+        part = os.read(fd, min(n_bytes, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        n_bytes -= len(part)
+    return b"".join(parts)

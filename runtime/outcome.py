@@ -1,0 +1,67 @@
+"""What running a candidate can give: a measurement, or a failure that says what happened and what
+can be done about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+Status = Literal["ok", "compile", "launch", "crash", "timeout", "wrong", "memory"]
+FailureKind = Literal["compile", "launch", "crash", "timeout", "wrong", "memory"]
+STATUSES: tuple[str, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A candidate that gave no time.
+
+    compile: the compiler refused it or ran too long; launch: it could not be loaded; crash: a
+    signal or an exit while it ran; timeout: no answer before the deadline; wrong: an output
+    differs, or memory that is not its own was written; memory: it exhausted the memory it was
+    allowed. `advice` is one sentence for people, `log` what the tool or the system printed.
+    """
+
+    kind: FailureKind
+    advice: str
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Times of one candidate per call of the whole sequence, caches hot (the calls follow one
+    another).
+    """
+
+    time_ns: float  # median over samples
+    spread: float  # half the inter-quartile range over the median
+    min_ns: float
+    n_samples: int
+    n_calls: int  # calls a sample
+    disturbed: int  # samples thrown away because other work held the cores
+    stopped_early: bool = False  # clearly slower than the cut: fewer samples were taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """How a candidate is timed. All limits hold for one candidate."""
+
+    sample_ns: float = 1e6  # a sample repeats calls until it lasts about this long
+    min_samples: int = 5
+    max_samples: int = 40
+    target_spread: float = 0.01  # enough samples once the spread is this small
+    budget_ns: float = 150e6  # no new sample after this much timed work
+    max_disturbed: int = 10  # samples thrown away at most; later ones count even if disturbed
+    cut_ns: float | None = None  # the time to beat
+    first_factor: float = 3.0  # stop after the first sample when it is this many cuts long
+    later_factor: float = (
+        1.3  # stop after `min_samples // 2 + 1` when the fastest is this many cuts long
+    )
+
+    def with_cut(self, cut_ns: float | None) -> Protocol:
+        """The same protocol with another time to beat."""
+        return replace(self, cut_ns=cut_ns)
+
+
+FINAL = Protocol(sample_ns=4e6, min_samples=11, max_samples=31, target_spread=0.003, budget_ns=1e9)
+"""For the interleaved re-measurement of the best candidates."""

@@ -1,0 +1,298 @@
+"""The worker: one child process that runs candidates, killed and replaced when it crashes or hangs.
+
+The parent never loads generated code. Input arrays travel once, as .npy files in the worker's
+scratch folder, which a new child maps again; so a crash costs a restart (about 0.2 s) and one
+copy of the inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .build import Artifact
+from .channel import Answer, Channel, Death
+from .device import AbstractDevice
+from .messages import (
+    Calibrate,
+    Evaluate,
+    ExpectedFiles,
+    Fault,
+    Interleave,
+    Outcomes,
+    Prepare,
+    Probe,
+    Rates,
+    Ready,
+    Request,
+    SetFiles,
+    TimeFunction,
+)
+from .outcome import FINAL, Failure, Measurement, Protocol
+from .verify import Expected
+
+Array = NDArray[Any]
+Outcome = Measurement | Failure
+
+# Half of the unreadable margin around an array: one address is as near to one array at most.
+_NEAR_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """Arguments before the call, by name (every array of the sequence but its temporaries), and
+    what must hold after it.
+
+    Contents given for arrays of role "output" are not used: they hold `verify.poison_value`
+    before each verified run.
+    """
+
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, float | int | bool]
+    expected: Mapping[str, Expected]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What candidates of one problem are run on. Set 0 is the one that is timed; all are verified.
+
+    `roles` says "input" (never written), "output" (contents before the call do not matter) or
+    "inout", per array, in the order of the arguments.
+    """
+
+    roles: Mapping[str, str]
+    sets: tuple[InputSet, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all arrays of one set together."""
+        return sum(a.nbytes for a in self.sets[0].arrays.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Limits on what runs in the child."""
+
+    run_timeout_s: float | None = None  # None: from the cut, see `Worker.deadline_s`
+    memory_bytes: int | None = None  # beyond the arrays; None: 512 MiB + twice the arrays
+    bind_threads: bool = True  # off only to time other people's libraries
+
+
+class WorkerError(Exception):
+    """The child cannot do what it is for (no memory for the arrays, no interpreter): one
+    sentence.
+    """
+
+
+class AbstractWorker(ABC):
+    """Evaluates artifacts on a prepared workload."""
+
+    @abstractmethod
+    def prepare(self, workload: Workload) -> None:
+        """Take over the arrays. Raises WorkerError when they do not fit."""
+
+    @abstractmethod
+    def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
+        """Verify on every input set, then time."""
+
+    @abstractmethod
+    def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
+        """Verify again and time in turn, in one process; outcomes in the order of the artifacts."""
+
+    @abstractmethod
+    def probe(self) -> float:
+        """Bytes that memory delivers to all cores a nanosecond, right now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the child and remove the scratch folder. Safe to call twice."""
+
+    def __enter__(self) -> AbstractWorker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, t: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Worker(AbstractWorker):
+    """The worker of the cpu backend."""
+
+    def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
+        from .cpu.device import CpuDevice
+
+        assert isinstance(device, CpuDevice)
+        self._device = device
+        self._options = options or WorkerOptions()
+        self._scratch = Path(tempfile.mkdtemp(prefix="kernelscape-worker-"))
+        self._workload: Workload | None = None
+        self._prepare: Prepare | None = None
+        self._ready = Ready([], 0)
+        self.n_restarts = 0
+        harness = device.build_harness() if self._options.bind_threads else None
+        self._channel = Channel(
+            device.name, harness, self._scratch, bind_threads=self._options.bind_threads
+        )
+
+    def prepare(self, workload: Workload) -> None:
+        folder = self._scratch / "arrays"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        sets = [_write_set(folder, k, s) for k, s in enumerate(workload.sets)]
+        allowance_bytes = self._options.memory_bytes
+        if allowance_bytes is None:
+            allowance_bytes = (512 << 20) + 2 * workload.size_bytes
+        self._workload = workload
+        self._prepare = Prepare(dict(workload.roles), sets, allowance_bytes)
+        self._send_prepare()
+
+    def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
+        n_runs = len(self._prepared.sets) if verify else 0
+        deadline_s = self.deadline_s(protocol, n_runs)
+        return self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
+
+    def interleave(
+        self, artifacts: Sequence[Artifact], protocol: Protocol = FINAL
+    ) -> list[Outcome]:
+        if not artifacts:
+            return []
+        deadline_s = self.deadline_s(protocol, 1) * len(artifacts)
+        outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
+        if len(outcomes) == len(artifacts):
+            return outcomes
+        # The child died and which candidate did it is unknown: each alone, then.
+        return [self.evaluate(a, protocol) for a in artifacts]
+
+    def probe(self) -> float:
+        library = str(self._device.build_own("probe.c"))
+        return max(self._rates(Probe(library), 30.0)["memory_read"])
+
+    def calibrate(self) -> dict[str, list[float]]:
+        """All samples of the machine probe by name (cpu/probe.py gives them meaning); about 5 s."""
+        return self._rates(Calibrate(str(self._device.build_own("probe.c"))), 120.0)
+
+    def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
+        """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:
+        arrays, then scalars.
+
+        For baselines such as NumPy. Use a worker with `bind_threads=False`: libraries bring their
+        own threads, which would inherit the binding of the thread that starts them.
+        """
+        request = TimeFunction(module, attribute, protocol)
+        return self._outcomes(request, self.deadline_s(protocol, 3))[0]
+
+    def close(self) -> None:
+        self._channel.kill()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def deadline_s(self, protocol: Protocol, n_verified: int) -> float:
+        """Seconds after which an evaluation has failed.
+
+        The runs themselves may take ten times the cut each (at least a second together), or the
+        run timeout that was set; restoring and comparing arrays is allowed 4 ns a byte, far above
+        what it takes.
+        """
+        arrays_s = 4e-9 * self._prepared.size_bytes * (n_verified + protocol.max_samples // 4)
+        run_s = self._options.run_timeout_s
+        if run_s is None:
+            cut_ns = protocol.cut_ns
+            n_runs = n_verified + 5
+            run_s = 30.0 if cut_ns is None else max(1.0, 10 * n_runs * cut_ns * 1e-9)
+        return 1.0 + run_s + arrays_s + 2 * protocol.budget_ns * 1e-9
+
+    @property
+    def _prepared(self) -> Workload:
+        assert self._workload is not None, "prepare() comes first"
+        return self._workload
+
+    def _send_prepare(self) -> None:
+        assert self._prepare is not None
+        assert self._workload is not None
+        deadline_s = 30.0 + 2e-8 * self._workload.size_bytes * len(self._workload.sets)
+        answer = self._channel.ask(self._prepare, deadline_s)
+        if isinstance(answer, Death):
+            raise WorkerError(f"the worker's child could not take the arrays: {answer.what}")
+        assert isinstance(answer, Ready)
+        self._ready = answer
+
+    def _ask(self, request: Request, deadline_s: float) -> Answer:
+        if not self._channel.is_alive:
+            self.n_restarts += 1
+            if self._prepare is not None:
+                self._send_prepare()
+        return self._channel.ask(request, deadline_s)
+
+    def _rates(self, request: Probe | Calibrate, deadline_s: float) -> dict[str, list[float]]:
+        answer = self._ask(request, deadline_s)
+        if isinstance(answer, Death):
+            raise WorkerError(f"the machine probe failed: {answer.what}")
+        assert isinstance(answer, Rates)
+        return answer.samples
+
+    def _outcomes(self, request: Request, deadline_s: float) -> list[Outcome]:
+        answer = self._ask(request, deadline_s)
+        if isinstance(answer, Death):
+            return [self._explain(answer)]
+        assert isinstance(answer, Outcomes)
+        both = zip(answer.measured, answer.failed, strict=True)
+        return [o for pair in both for o in pair if o is not None]
+
+    def _explain(self, death: Death) -> Failure:
+        """What kind of failure the end of the child was."""
+        limit_bytes, fault = self._ready.limit_bytes, death.fault
+        used_bytes = fault.used_bytes if fault is not None else death.used_bytes
+        # A failed allocation leaves use just under the limit, by less than one block of the
+        # allocator's growth.
+        is_full = limit_bytes > 0 and used_bytes > limit_bytes - (64 << 20)
+        if death.signal == signal.SIGKILL:
+            return Failure("memory", "the system killed it, most likely for its memory", death.log)
+        if is_full:
+            return Failure(
+                "memory", f"it used up the {limit_bytes >> 20} MiB it may have", death.log
+            )
+        if death.timed_out:
+            return Failure("timeout", f"no answer within {death.deadline_s:.1f} s", death.log)
+        where = self._locate(fault) if fault is not None else ""
+        return Failure("crash", death.what + where, death.log)
+
+    def _locate(self, fault: Fault) -> str:
+        for name, first, end in self._ready.regions:
+            if first <= fault.address < end:
+                return f" writing inside the read-only input {name}"
+        for name, first, end in self._ready.regions:
+            if first - _NEAR_BYTES <= fault.address < end + _NEAR_BYTES:
+                return f" {_offset(fault.address, first, end)} of {name}"
+        return f" at address {fault.address:#x}" if fault.signal in (11, 7) else ""
+
+
+def _offset(address: int, first: int, end: int) -> str:
+    if address < first:
+        return f"{first - address} bytes before the start"
+    return f"{address - end} bytes past the end"
+
+
+def _write_set(folder: Path, k: int, s: InputSet) -> SetFiles:
+    def write(name: str, array: Array) -> str:
+        path = folder / f"{k}-{name}.npy"
+        np.save(path, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+        return os.fspath(path)
+
+    expected = {}
+    for name, e in s.expected.items():
+        magnitude = e.magnitude
+        kept = write(f"{name}.size", magnitude) if isinstance(magnitude, np.ndarray) else magnitude
+        expected[name] = ExpectedFiles(write(f"{name}.want", e.want), e.factor, kept)
+    arrays = {name: write(name, a) for name, a in s.arrays.items()}
+    return SetFiles(arrays, dict(s.scalars), expected)

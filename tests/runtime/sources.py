@@ -1,0 +1,54 @@
+"""Small hand-written sources and the workload they run on."""
+
+from __future__ import annotations
+
+import numpy as np
+from kernelscape.codegen.source import Argument, Source
+from kernelscape.runtime.verify import Expected
+from kernelscape.runtime.worker import InputSet, Workload
+
+N = 1000
+
+ARGUMENTS = (
+    Argument("x", "array", "float32", (N,)),
+    Argument("y", "array", "float32", (N,)),
+    Argument("z", "array", "float32", (N,)),
+    Argument("alpha", "scalar", "float32", ()),
+)
+
+PRELUDE = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+enum { N = 1000 };
+void entry(void **args) {
+  const float *x = args[0]; float *y = args[1]; float *z = args[2];
+  const float alpha = *(const float *)args[3];
+"""
+
+# z = alpha x + y, then y = z: an output and an array updated in place.
+CORRECT = """
+#pragma omp parallel for num_threads(2)
+  for (int i = 0; i < N; i++) { z[i] = alpha * x[i] + y[i]; y[i] = z[i]; }
+"""
+
+
+def source(body: str = CORRECT, *, entry: str = "entry", workspace_bytes: int = 0) -> Source:
+    """A source whose entry has `body`, on x (input), y (inout), z (output) and alpha."""
+    arguments = ARGUMENTS
+    if workspace_bytes:
+        arguments += (Argument("workspace", "workspace", "uint8", (workspace_bytes,)),)
+    return Source(PRELUDE + body + "}\n", entry, arguments, n_threads=2)
+
+
+def workload(n_sets: int = 2) -> Workload:
+    rng = np.random.default_rng(7)
+    sets = []
+    for _ in range(n_sets):
+        x = rng.uniform(-1, 1, N).astype(np.float32)
+        y = rng.uniform(-1, 1, N).astype(np.float32)
+        z = np.zeros(N, np.float32)
+        want = np.float64(np.float32(0.5)) * x.astype(np.float64) + y
+        expected = {"y": Expected(want), "z": Expected(want)}
+        sets.append(InputSet({"x": x, "y": y, "z": z}, {"alpha": 0.5}, expected))
+    return Workload({"x": "input", "y": "inout", "z": "output"}, tuple(sets))

@@ -1,0 +1,170 @@
+"""The fault table: every way a candidate can misbehave has its status, and the next one runs as
+if nothing had been.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from kernelscape.runtime.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.verify import Expected
+from kernelscape.runtime.worker import InputSet, Worker, WorkerOptions, Workload
+
+from .sources import CORRECT, source, workload
+
+QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
+
+FAULTS = {
+    "null pointer": ("*(volatile int *)0 = 1;", "crash", "SIGSEGV"),
+    "abort": ("abort();", "crash", "SIGABRT"),
+    "exit": ("exit(0);", "crash", "status 0"),
+    "divide": ("volatile int n = 0; volatile int m = 7; y[0] = m / n;", "crash", "SIGFPE"),
+    "endless loop": ("for (;;) usleep(1000);", "timeout", "within"),
+    "wrong value": (CORRECT + "if (x[0]) z[17] += 1;", "wrong", "z[17]"),
+    "nothing written": ("", "wrong", "[0] is"),
+    "one element missing": (
+        "for (int i = 0; i < N - 1; i++) { z[i] = alpha * x[i] + y[i]; y[i] = z[i]; }",
+        "wrong",
+        "[999] is",
+    ),
+    "just behind": (CORRECT + "z[N] = 0;", "wrong", "behind it"),
+    "just before": (CORRECT + "z[-1] = 0;", "wrong", "before it"),
+    "far outside": (CORRECT + "z[100000] = 0;", "crash", "SIGSEGV"),
+    "read-only input": (CORRECT + "((float *)x)[3] = 0;", "crash", "read-only input x"),
+    "allocates without end": ("for (;;) memset(malloc(1 << 20), 1, 1 << 20);", "memory", "MiB"),
+    "allocates and waits": (
+        "for (;;) { char *p = malloc(1 << 20); if (p) memset(p, 1, 1 << 20); else usleep(100); }",
+        "memory",
+        "MiB",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_has_its_status_and_the_next_candidate_runs(cpu, worker, name):
+    body, status, detail = FAULTS[name]
+    artifact = cpu.build(source(body))
+    assert not isinstance(artifact, Failure), artifact
+    outcome = worker.evaluate(artifact, QUICK)
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, detail in outcome.advice) == (status, True), outcome
+    good = worker.evaluate(cpu.build(source()), QUICK)
+    assert isinstance(good, Measurement), good
+
+
+def test_missing_entry_is_launch(cpu, worker):
+    outcome = worker.evaluate(cpu.build(source(entry="absent")), QUICK)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "launch"
+    assert "absent" in outcome.advice
+
+
+def test_unresolved_symbol_is_launch(cpu, worker):
+    artifact = cpu.build(source("extern void nowhere(void); nowhere();"))
+    outcome = worker.evaluate(artifact, QUICK)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "launch"
+    assert "nowhere" in outcome.log
+
+
+def test_workspace_beyond_the_limit_is_memory(cpu, worker):
+    outcome = worker.evaluate(cpu.build(source(workspace_bytes=1 << 33)), QUICK)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "memory"
+
+
+def test_workspace_is_poisoned_and_guarded(cpu, worker):
+    body = CORRECT + "unsigned char *w = args[4]; memset(w, 0, 4096);"
+    assert isinstance(
+        worker.evaluate(cpu.build(source(body, workspace_bytes=4096)), QUICK), Measurement
+    )
+    outcome = worker.evaluate(cpu.build(source(body, workspace_bytes=4095)), QUICK)
+    assert isinstance(outcome, Failure)
+    assert "workspace" in outcome.advice
+
+
+def test_interleave_keeps_order_and_reports_failures(cpu, worker):
+    bodies = (CORRECT, "", CORRECT + "/* again */")
+    outcomes = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
+    assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
+
+
+def test_interleave_survives_a_crash(cpu, worker):
+    bodies = (CORRECT, "abort();")
+    outcomes = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
+    assert isinstance(outcomes[0], Measurement)
+    assert isinstance(outcomes[1], Failure)
+
+
+def test_slow_candidate_stops_early(cpu, worker):
+    artifact = cpu.build(source(CORRECT + "usleep(2000);"))
+    outcome = worker.evaluate(artifact, Protocol(cut_ns=1e5))
+    assert isinstance(outcome, Measurement)
+    assert outcome.stopped_early
+    assert outcome.n_samples == 1
+
+
+def test_in_place_values_stay_ordinary(cpu):
+    """x *= 2 reaches infinity after some 130 calls: samples must be shorter than that, and
+    results still verify.
+    """
+    body = "for (int i = 0; i < N; i++) { y[i] *= 2; z[i] = x[i] + alpha; }"
+    x = np.ones(1000, np.float32)
+    expected = {"y": Expected(np.full(1000, 2.0)), "z": Expected(np.full(1000, 1.5))}
+    s = InputSet({"x": x, "y": x, "z": x}, {"alpha": 0.5}, expected)
+    with Worker(cpu) as w:
+        w.prepare(Workload({"x": "input", "y": "inout", "z": "output"}, (s,)))
+        outcome = w.evaluate(cpu.build(source(body)), Protocol(max_samples=5))
+    assert isinstance(outcome, Measurement)
+    assert outcome.n_calls < 128
+
+
+def test_child_of_a_killed_parent_ends(cpu, tmp_path):
+    """Also while generated code loops for ever."""
+    script = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from pathlib import Path
+from sources import source, workload
+from kernelscape.runtime.device import DeviceOptions, open_device
+from kernelscape.runtime.outcome import Protocol
+from kernelscape.runtime.worker import Worker
+device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
+w = Worker(device)
+w.prepare(workload())
+print(w._channel._child.pid, flush=True)
+w.evaluate(device.build(source("for (;;);")), Protocol())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    end = time.monotonic() + 20
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
+        with open(f"/proc/{pid}/stat") as f:
+            if f.read().rsplit(")", 1)[1].split()[0] == "Z":
+                break
+        time.sleep(0.02)
+    else:
+        assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_numpy_function_is_timed(cpu):
+    roles = {"x": "input", "y": "input", "out": "output"}
+    x = np.ones(8)
+    with Worker(cpu, WorkerOptions(bind_threads=False)) as w:
+        w.prepare(Workload(roles, (InputSet({"x": x, "y": x, "out": x}, {}, {}),)))
+        outcome = w.time_function("numpy", "add", QUICK)
+    assert isinstance(outcome, Measurement)
+
+
+def test_workload_size():
+    assert workload().size_bytes == 12000
