@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,6 +33,14 @@ class DType(Enum):
     @property
     def is_float(self) -> bool:
         return self in (DType.f32, DType.f64)
+
+    @property
+    def is_integer(self) -> bool:
+        return self in (DType.i32, DType.i64)
+
+    def __call__(self, x: Any) -> Any:
+        """`f32(x)` outside a kernel: `x` converted, as a NumPy scalar or array of this type."""
+        return np.asarray(x).astype(self.numpy)[()]
 
 
 @dataclass(frozen=True)
