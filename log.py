@@ -1,0 +1,326 @@
+"""The log of a run, made from events alone: plain rows in the manner of a MIP solver, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from . import stages as st
+from .kernels.tasks import Problem
+from .search import events as ev
+from .space.candidate import DeadEnd, Space
+
+_LEGEND = (
+    "Src: U default, W warm start, M tree policy, R rollout, D bound dive, F final; * new best"
+)
+_HEADER_EVERY = 25
+_STATUS = {
+    "optimal": "optimal: the tree is exhausted under the bound",
+    "gap_limit": "gap limit reached",
+    "time_limit": "time limit reached",
+    "eval_limit": "evaluation limit reached",
+    "target_time": "target time reached",
+    "stalled": "stalled: no new best for long",
+    "exhausted": "exhausted: nothing left to try, nothing proved",
+    "infeasible": "infeasible: no implementation",
+    "interrupted": "interrupted",
+}
+
+Event = st.Stage | ev.Event
+
+
+class Unit:
+    """The unit of all times in one log, chosen once so that columns can be compared."""
+
+    def __init__(self, typical_ns: float) -> None:
+        # With four decimals a hundredth of a unit still shows two digits of a percent.
+        units = (("s", 1e9), ("ms", 1e6), ("us", 1e3))
+        fitting = [unit for unit in units if typical_ns >= 0.02 * unit[1]]
+        self.name, self._size_ns = fitting[0] if fitting else units[-1]
+
+    def number(self, time_ns: float | None) -> str:
+        return "-" if time_ns is None else f"{time_ns / self._size_ns:.4f}"
+
+    def text(self, time_ns: float | None) -> str:
+        return "-" if time_ns is None else f"{self.number(time_ns)} {self.name}"
+
+
+class TextLog:
+    """Rows for people. `verbosity`: 0 the result only, 1 the log, 2 every row there is."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        *,
+        version: str,
+        every_s: float = 5.0,
+        verbosity: int = 1,
+    ) -> None:
+        self._write = write
+        self._version = version
+        self._every_s = every_s
+        self._verbosity = verbosity
+        self._unit = Unit(1e6)
+        self._n_rows = 0
+        self._told_s = 0.0
+        self._root_ns = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, st.Ended):
+            for line in result_lines(event, self._unit):
+                self._write(line)
+        elif self._verbosity == 0:
+            return
+        elif isinstance(event, st.Opened):
+            self._open(event)
+        elif isinstance(event, st.Rooted):
+            self._root(event)
+        elif isinstance(event, st.Compared):
+            self._compare(event)
+        elif isinstance(event, ev.Row):
+            self._row(event)
+        elif isinstance(event, ev.AdmissibilityAlarm):
+            self._write(
+                f"!     {self._unit.text(event.time_ns)} was measured below its bound"
+                f" {self._unit.text(event.bound_ns)}: the gap is withdrawn"
+            )
+        elif isinstance(event, st.Remeasured):
+            self._again(event)
+
+    def _open(self, e: st.Opened) -> None:
+        given = " ".join(f"{key}={value}" for key, value in e.given)
+        self._write(
+            f"kernelscape {self._version} | {e.directory} | seed {e.seed}"
+            + (f" | given: {given}" if given else "")
+        )
+        p = e.problem
+        formula = f": {p.formula}" if p.formula else ""
+        self._write(f"Problem    {p.name}{formula}   fingerprint {p.key[:8]}")
+        calibrated = "calibrated" if e.target.calibrated else "guessed: run explore calibrate"
+        self._write(f"Target     {e.target.backend} {e.target.name}; {calibrated}")
+        for line in space_lines(e.problem, e.space, e.prepare_s):
+            self._write(line)
+        if e.n_resumed:
+            self._write(f"Resumed    {e.n_resumed} finished evaluations from the journal")
+
+    def _root(self, e: st.Rooted) -> None:
+        self._root_ns = e.bound_ns
+        self._unit = Unit(e.bound_ns)
+        largest = sorted((t for t in e.terms if t[1] > 0), key=lambda t: -t[1])[:5]
+        terms = " | ".join(f"{name} {self._unit.number(ns)}" for name, ns in largest)
+        self._write(f"Root bound {self._unit.text(e.bound_ns)}" + (f" ({terms})" if terms else ""))
+
+    def _compare(self, e: st.Compared) -> None:
+        self._unit = Unit(e.default_ns or self._root_ns or 1e6)
+        self._write(
+            f"Verify     {e.n_input_sets} input sets against a float64 reference"
+            f" | unfused default {self._unit.text(e.default_ns)}"
+            f" | NumPy {self._unit.text(e.numpy_ns)}"
+        )
+        self._write("")
+        self._write(_LEGEND)
+
+    def _row(self, e: ev.Row) -> None:
+        is_due = e.elapsed_s - self._told_s >= self._every_s
+        if not (e.is_new_best or is_due or self._verbosity > 1):
+            return
+        self._told_s = e.elapsed_s
+        if self._n_rows % _HEADER_EVERY == 0:
+            for line in _header(self._unit.name):
+                self._write(line)
+        self._n_rows += 1
+        self._write(_row_text(e, self._unit))
+
+    def _again(self, e: st.Remeasured) -> None:
+        if len(e.entries) < 2:
+            return
+        first, second = e.entries[:2]
+        slower = second.time_ns / first.time_ns - 1
+        verdict = (
+            f"{e.n_ties} cannot be told apart"
+            if e.n_ties > 1
+            else f"runner-up is {slower:.1%} slower (outside noise)"
+        )
+        self._write(f" F    top {len(e.entries)} re-measured interleaved: {verdict}")
+
+
+def _header(unit: str) -> tuple[str, str]:
+    time = f"Time of one run, {unit}"
+    return (
+        f"      |      Tree     |     Pruned      | {time:<27} |       |      Measured       |",
+        " Src  |   Expl   Open |   bound     csp |     Bound      Best   +/-   |  Gap  |"
+        "   ok  bad crash t/o | Elapsed",
+    )
+
+
+def _row_text(e: ev.Row, unit: Unit) -> str:
+    t = e.tally
+    star = "*" if e.is_new_best else " "
+    gap = "-" if e.gap is None else f"{e.gap:.1%}"
+    noise = "" if e.best_ns is None else f"{e.spread:.1%}"
+    pruned_bound, pruned_csp = t.pruned_bound + t.rollout_bound, t.pruned_csp + t.rollout_csp
+    crashed = t.crash + t.unbuilt
+    return (
+        f"{star}{e.tag}    | {_count(t.explored):>6} {_count(e.open):>6} |"
+        f" {_count(pruned_bound):>7} {_count(pruned_csp):>7} |"
+        f" {unit.number(e.bound_ns):>9} {unit.number(e.best_ns):>9} {noise:>6}  | {gap:>5} |"
+        f" {t.ok:>4} {t.bad:>4} {crashed:>5} {t.timeout:>3} | {e.elapsed_s:>6.1f}s"
+    )
+
+
+def _count(n: int) -> str:
+    return str(n) if n < 1_000_000 else f"{n / 1e6:.1f}M"
+
+
+def space_lines(problem: Problem, space: Space, prepare_s: float) -> list[str]:
+    """Two lines on the size of a space: its objects and choices, and what propagation fixed."""
+    n_loops = sum(len(t.loops) for t in problem.tasks)
+    open_by_kind, n_choices, n_open = count_choices(space)
+    kinds = ", ".join(f"{n} {kind}" for kind, n in open_by_kind.items())
+    return [
+        f"Space      {len(problem.tasks)} tasks, {n_loops} loops | {n_choices} choices,"
+        f" {n_open} open" + (f": {kinds}" if kinds else ""),
+        f"Propagated {n_choices - n_open} choices fixed,"
+        f" {len(space.model.declarations)} constraints, {prepare_s:.2f}s | space {space.key[:8]}",
+    ]
+
+
+def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
+    """Open choices of the root by kind (most first), the number of choices, and of open ones."""
+    root = space.root()
+    searchable = [int(v) for v in space.searchable]
+    opened = [] if isinstance(root, DeadEnd) else [v for v in searchable if root.is_open(v)]
+    by_kind = Counter(space.choices[v].kind for v in opened)
+    return dict(by_kind.most_common()), len(searchable), len(opened)
+
+
+def result_lines(e: st.Ended, unit: Unit) -> list[str]:
+    """The result block."""
+    lines = ["", f"Status       {_STATUS.get(e.status, e.status)} after {e.elapsed_s:.1f}s"]
+    if e.best_ns is None:
+        lines.append("Best         nothing valid was found")
+    else:
+        noise = f"+/- {e.best_spread:.1%}"
+        verified = f"verified on {e.n_input_sets} input sets" if e.verified else "not verified"
+        lines.append(f"Best         {unit.text(e.best_ns)} {noise}, {verified}")
+    below = f"{e.alarms} of {e.evaluations} measurements below their bound"
+    if e.alarms:
+        lines.append(f"Bound        withdrawn: {below}")
+    else:
+        gap = "-" if e.gap is None else f"{e.gap:.1%}"
+        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below})   Gap {gap}")
+    lines.append(f"Speed-up     {_speed_up(e)}")
+    failed = ", ".join(f"{n} {kind}" for kind, n in e.failures if n)
+    lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
+    lines.append(f"Saved        {e.directory}")
+    return lines
+
+
+def _speed_up(e: st.Ended) -> str:
+    if e.best_ns is None:
+        return "-"
+    parts = []
+    if e.default_ns is not None:
+        parts.append(f"{e.default_ns / e.best_ns:.2f}x unfused default")
+    if e.numpy_ns is not None:
+        parts.append(f"{e.numpy_ns / e.best_ns:.2f}x NumPy")
+    return ", ".join(parts) or "-"
+
+
+# --- JSON lines ---------------------------------------------------------------------------------
+
+
+class JsonLog:
+    """One JSON object a line, the last one `{"event": "result", ...}`."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def __call__(self, event: Event) -> None:
+        fields = to_fields(event)
+        if fields is not None:
+            self._write(json.dumps(fields, allow_nan=False))
+
+
+def to_fields(event: Event) -> dict[str, Any] | None:
+    """The JSON fields of an event; None for events that are too many to tell."""
+    match event:
+        case st.Opened():
+            return {
+                "event": "start",
+                "run_dir": str(event.directory),
+                "problem": event.problem.name,
+                "problem_key": event.problem.key,
+                "space_key": event.space.key,
+                "target": event.target.name,
+                "calibrated": event.target.calibrated,
+                "seed": event.seed,
+                "resumed": event.n_resumed,
+            }
+        case st.Rooted():
+            terms = dict(event.terms)
+            return {"event": "root_bound", "bound_ns": event.bound_ns, "terms_ns": terms}
+        case st.Compared():
+            return {
+                "event": "baseline",
+                "baseline_ns": event.default_ns,
+                "numpy_ns": event.numpy_ns,
+            }
+        case ev.Row():
+            return _row_fields(event)
+        case ev.AdmissibilityAlarm():
+            return {"event": "alarm", "time_ns": event.time_ns, "bound_ns": event.bound_ns}
+        case st.Remeasured():
+            entries = [
+                {"key": a.key, "time_ns": a.time_ns, "spread": a.spread} for a in event.entries
+            ]
+            return {"event": "final", "top": entries, "ties": event.n_ties}
+        case st.Ended():
+            return result_fields(event)
+        case _:
+            return None
+
+
+def _row_fields(e: ev.Row) -> dict[str, Any]:
+    t = e.tally
+    return {
+        "event": "row",
+        "elapsed_s": round(e.elapsed_s, 3),
+        "source": e.tag,
+        "new_best": e.is_new_best,
+        "explored": t.explored,
+        "open": e.open,
+        "pruned_bound": t.pruned_bound + t.rollout_bound,
+        "pruned_csp": t.pruned_csp + t.rollout_csp,
+        "bound_ns": e.bound_ns,
+        "best_ns": e.best_ns,
+        "spread": e.spread,
+        "gap": e.gap,
+        "ok": t.ok,
+        "wrong": t.bad,
+        "crash": t.crash,
+        "timeout": t.timeout,
+        "unbuilt": t.unbuilt,
+    }
+
+
+def result_fields(e: st.Ended) -> dict[str, Any]:
+    """The last JSON line of a run."""
+    return {
+        "event": "result",
+        "status": e.status,
+        "best_ns": e.best_ns,
+        "spread": e.best_spread,
+        "bound_ns": e.bound_ns,
+        "gap": e.gap,
+        "baseline_ns": e.default_ns,
+        "numpy_ns": e.numpy_ns,
+        "evaluations": e.evaluations,
+        "alarms": e.alarms,
+        "failures": dict(e.failures),
+        "verified": e.verified,
+        "run_dir": str(e.directory),
+        "elapsed_s": round(e.elapsed_s, 3),
+    }

@@ -1,0 +1,87 @@
+"""What an exploration tells besides the events of its search: prepared, compared, timed again, kept.
+
+All times are ns. Logs and tables read only these and the events of search/events.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .kernels.tasks import Problem
+from .space.candidate import Space
+from .space.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run directory is there and the space is built."""
+
+    directory: Path
+    problem: Problem
+    space: Space
+    target: Target
+    seed: int
+    given: tuple[tuple[str, str], ...]  # settings that are no defaults, as text
+    n_resumed: int  # finished evaluations taken over from the journal
+    prepare_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rooted:
+    """The bound of the root, by resource."""
+
+    bound_ns: float
+    terms: tuple[tuple[str, float], ...]
+    limiting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the result is compared with; None where it is not known."""
+
+    default_ns: float | None
+    numpy_ns: float | None
+    n_input_sets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One candidate of the final re-measurement."""
+
+    key: str  # source key
+    time_ns: float
+    spread: float
+    search_ns: float  # what the search had measured
+
+
+@dataclass(frozen=True, slots=True)
+class Remeasured:
+    """The best candidates, timed again in turn, fastest first; the first `n_ties` are equal."""
+
+    entries: tuple[Again, ...]
+    n_ties: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The result; `gap` and `bound_ns` are None when withdrawn or not known."""
+
+    problem: str
+    status: str
+    best_ns: float | None
+    best_spread: float
+    bound_ns: float | None
+    gap: float | None
+    default_ns: float | None
+    numpy_ns: float | None
+    evaluations: int
+    alarms: int
+    failures: tuple[tuple[str, int], ...]
+    n_input_sets: int
+    verified: bool
+    directory: Path
+    elapsed_s: float
+
+
+Stage = Opened | Rooted | Compared | Remeasured | Ended
