@@ -1,0 +1,71 @@
+"""Decisions by name: there and back, and one sentence for what a space does not have."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernelscape.space.candidate import DeadEnd, Space
+from kernelscape.space.decisions import DecisionError, restore, to_names
+from kernelscape.space.model import ModelBuilder
+
+
+@pytest.fixture(scope="module")
+def space():
+    builder = ModelBuilder()
+    for i in range(4):
+        builder.add_object(f"d{i}", leaf=i == 3)
+    sizes = [builder.add("size", (f"d{i}",), ("1", "2", "4")) for i in range(3)]
+    builder.table2("ordered", sizes[0], sizes[1], lambda a, b: a <= b)
+    return Space(builder.freeze())
+
+
+def test_names_of_a_partial_candidate(space):
+    assert to_names(space.root()) == ()
+    candidate = space.root().decide(space.model.positions["size(d0)"], 0b110)
+    assert to_names(candidate) == (("size(d0)", "2|4"), ("size(d1)", "2|4"))
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**31), share=st.floats(0, 1))
+def test_restore_gives_back_the_candidate(space, seed, share):
+    rng = np.random.default_rng(seed)
+    candidate = space.root()
+    for var in rng.permutation(space.searchable):
+        if rng.random() < share and not isinstance(candidate, DeadEnd):
+            values = candidate.values(var)
+            candidate = candidate.decide(var, 1 << int(rng.choice(values)))
+    if isinstance(candidate, DeadEnd):
+        return
+    names = to_names(candidate)
+    assert restore(space, names).key == candidate.key
+    assert restore(space, names[::-1]).key == candidate.key
+    assert len(names) == len(space.searchable) or not candidate.is_complete
+
+
+def test_order_may_be_named_from_either_side(space):
+    assert (
+        restore(space, [("order(d1,d0)", "INNER")]).key
+        == restore(space, [("order(d0,d1)", "OUTER")]).key
+    )
+
+
+def test_impossible_decisions_are_a_dead_end(space):
+    dead = restore(space, [("size(d0)", "4"), ("size(d1)", "1")])
+    assert isinstance(dead, DeadEnd)
+    dead = restore(space, [("size(d0)", "4"), ("size(d0)", "1")])
+    assert dead == DeadEnd("size(d0)", "1 is not possible here")
+
+
+@pytest.mark.parametrize(
+    ("decision", "sentence"),
+    [
+        (("sise(d0)", "1"), "this space has no choice sise(d0); the nearest is size(d0)"),
+        (("size(d0)", "3"), "size(d0) has no value 3; the nearest is "),
+        (("order(d0,d1)", "BEFOR"), "order(d0,d1) has no value BEFOR; the nearest is BEFORE"),
+        (("qqqq", "1"), "this space has no choice qqqq"),
+    ],
+)
+def test_unknown_names(space, decision, sentence):
+    with pytest.raises(DecisionError) as caught:
+        restore(space, [decision])
+    assert str(caught.value).startswith(sentence)

@@ -1,0 +1,117 @@
+"""The compiled and the plain engine agree; the cache is keyed by the source."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+from kernelscape.space import jit
+
+PROBE = """
+import hashlib
+import numpy as np
+from kernelscape.space.candidate import DeadEnd, Space
+from kernelscape.space.model import ModelBuilder, Term
+from kernelscape.space.propagate import decide, random_descent
+
+builder = ModelBuilder()
+for i in range(5):
+    builder.add_object(f"d{i}", leaf=i == 4)
+sizes = [builder.add("size", (f"d{i}",), ("1", "2", "4", "8")) for i in range(4)]
+kinds = [builder.add("kind", (f"d{i}",), ("LOOP", "VECTOR", "PARALLEL")) for i in range(4)]
+for i in range(4):
+    builder.clause("outer", [(builder.order(i, 4), 8), (kinds[i], 1)])
+    builder.table2("vector", kinds[i], sizes[i], lambda k, s: k != 1 or s > 0, share="v")
+    for j in range(i):
+        builder.table3(
+            "same", builder.order(i, j), sizes[i], sizes[j], lambda o, a, b: o != 4 or a == b
+        )
+builder.product_at_most("p", [Term((kinds[i], 4), sizes[i], (1, 2, 4, 8)) for i in range(4)], 16)
+builder.sum_at_most("s", [Term((kinds[i], 2), sizes[i], (1, 1, 1, 2)) for i in range(4)], 2)
+space = Space(builder.freeze())
+root = space.root()
+digest = hashlib.sha256()
+rng = np.random.default_rng(1)
+for seed in range(30):
+    domains = root.domains.copy()
+    digest.update(repr(random_descent(space.model, space.scratch, domains, seed)).encode())
+    digest.update(domains.tobytes())
+    child = root.random_completion(rng)
+    digest.update(repr(child).encode())
+for var in root.open_choices():
+    for value, child in root.expand(var):
+        done = child if isinstance(child, DeadEnd) else child.complete()
+        digest.update(done.why.encode() if isinstance(done, DeadEnd) else done.key)
+print(hasattr(decide, "py_func"), digest.hexdigest())
+"""
+
+
+def probe(**environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROBE],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_without_the_jit_everything_runs_and_agrees():
+    compiled, plain = probe(NUMBA_DISABLE_JIT="0"), probe(NUMBA_DISABLE_JIT="1")
+    assert [compiled[0], plain[0]] == ["True", "False"]
+    assert compiled[1] == plain[1]
+
+
+@pytest.fixture
+def fresh_folder(monkeypatch):
+    monkeypatch.setattr(jit._CONFIG, "CACHE_DIR", "")
+    jit.cache_folder.cache_clear()
+    yield jit.cache_folder
+    jit.cache_folder.cache_clear()
+
+
+def test_cache_folder_names_versions_and_source(fresh_folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = fresh_folder()
+    assert folder.parent == tmp_path / "kernelscape" / "numba"
+    assert f"numba{numba.__version__}" in folder.name
+    assert folder.name.endswith(jit.source_hash())
+
+
+def test_an_unwritable_cache_falls_back_to_a_temporary_folder(fresh_folder, monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(temporary))
+    assert temporary in fresh_folder().parents
+
+
+def test_the_hash_follows_every_source_file(monkeypatch, tmp_path):
+    for folder in ("space", "search"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setattr(jit, "_PACKAGE", Path(tmp_path))
+    hashes = set()
+    for name, text in [
+        ("space/a.py", "1"),
+        ("space/a.py", "2"),
+        ("search/a.py", "2"),
+        ("space/b.py", ""),
+    ]:
+        (tmp_path / name).write_text(text)
+        jit.source_hash.cache_clear()
+        hashes.add(jit.source_hash())
+    jit.source_hash.cache_clear()
+    assert len(hashes) == 4
+
+
+def test_decorating_leaves_the_settings_of_numba_alone():
+    before = jit._CONFIG.CACHE_DIR
+    jit.jit(lambda x: x)
+    assert before == jit._CONFIG.CACHE_DIR
