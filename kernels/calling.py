@@ -1,4 +1,4 @@
-"""Where a kernel call goes: to the recorder that holds calls back, or straight to the interpreter."""
+"""Where a kernel call goes: to the recorder that holds calls back, or to the interpreter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AbstractHolder(ABC):
     def hold(
         self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any], where: Location
     ) -> None:
-        """Takes one call: an object per entry of `ir.arrays` (all different) and of `ir.scalars`."""
+        """Takes one call: an object for each of `ir.arrays` (all different) and of `ir.scalars`."""
 
     @abstractmethod
     def temporary(

@@ -1,4 +1,6 @@
-"""What makes a kernel's IR well-formed, as a program: `check` runs after every stage that builds or changes IR."""
+"""What makes a kernel's IR well-formed, as a program: `check` runs after every stage that builds or
+changes IR.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ class IRError(Exception):
 
 
 def check(ir: KernelIR) -> None:
-    """Raises IRError unless: names are unique and bound before use, dtypes agree, indices are integers and as many as the
-    array has axes, constant extents are not negative, and no Accumulator appears.
+    """Raises IRError unless: names are unique and bound before use, dtypes agree, indices are
+    integers and as many as the array has axes, constant extents are not negative, and no
+    Accumulator appears.
     """
     checker = _Checker(ir)
     checker.arguments()
@@ -58,7 +61,7 @@ class _Checker:
         self._where = ir.where
 
     def arguments(self) -> None:
-        names = [p.name for p in (*self._ir.arrays, *self._ir.scalars)]
+        names = [p.name for p in self._ir.arrays] + [p.name for p in self._ir.scalars]
         for name in names:
             if names.count(name) > 1:
                 self._fail(f"the argument {name} appears twice")
@@ -72,7 +75,9 @@ class _Checker:
     # --- statements
 
     def block(self, body: Iterable[Stmt], loops: set[str], bound: dict[str, DType]) -> None:
-        """`loops` and `bound` (locals) are what may be used; locals first set in a block end with it."""
+        """`loops` and `bound` (locals) are what may be used; locals first set in a block end with
+        it.
+        """
         bound = dict(bound)
         for s in body:
             self._where = s.where

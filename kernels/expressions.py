@@ -123,7 +123,8 @@ class Expressions:
             case ast.Call():
                 return self._call(node)
         return self._state.fail(
-            f"{construct_name(node)} is not supported in a kernel: use loops, conditions and arithmetic on numbers",
+            f"{construct_name(node)} is not supported in a kernel: use loops, conditions and "
+            f"arithmetic on numbers",
             node,
         )
 
@@ -149,7 +150,8 @@ class Expressions:
         x = self.typed(node)
         if not x.dtype.is_integer:
             self._state.fail(
-                f"`{ast.unparse(node)}` is {x.dtype.name.rstrip('_')} where an integer is needed: convert it with int(...)",
+                f"`{ast.unparse(node)}` is {x.dtype.name.rstrip('_')} where an integer is needed: "
+                f"convert it with int(...)",
                 node,
             )
         return cast(x.expr, DType.i64)
@@ -166,12 +168,14 @@ class Expressions:
         shape = base.param.shape
         if any(isinstance(p, ast.Slice) for p in parts):
             self._state.fail(
-                f"a slice of {base.param.name} is not supported in a kernel: write a loop over its elements",
+                f"a slice of {base.param.name} is not supported in a kernel: write a loop over "
+                f"its elements",
                 node,
             )
         if len(parts) != len(shape):
             self._state.fail(
-                f"{base.param.name} has {len(shape)} dimensions but is indexed with {len(parts)}: give one index per dimension",
+                f"{base.param.name} has {len(shape)} dimensions but is indexed with {len(parts)}: "
+                f"give one index per dimension",
                 node,
             )
         indices = (self.index(p) for p in parts)
@@ -195,7 +199,8 @@ class Expressions:
                 )
             except KeyError:
                 self._state.fail(
-                    f"ks.static needs `{name}` when the kernel is compiled, but it is known only at run time",
+                    f"ks.static needs `{name}` when the kernel is compiled, but it is known only "
+                    f"at run time",
                     node,
                 )
         fn = self._state.frame.parsed.fn
@@ -238,13 +243,15 @@ class Expressions:
             return self._plain(bound)
         if node.id in frame.ended:
             self._state.fail(
-                f"the name `{node.id}` ends with the block it is first assigned in: give it a value before that block",
+                f"the name `{node.id}` ends with the block it is first assigned in: give it a "
+                f"value before that block",
                 node,
             )
         found, obj = frame.parsed.free(node.id)
         if not found or frame.parsed.assigned[node.id]:
             self._state.fail(
-                f"the name `{node.id}` has no value here: assign it first, or define it outside the kernel",
+                f"the name `{node.id}` has no value here: assign it first, or define it outside "
+                f"the kernel",
                 node,
             )
         return lift(obj)
@@ -255,7 +262,8 @@ class Expressions:
             return self._array_attribute(base, node)
         if not isinstance(base, Static):
             self._state.fail(
-                f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}` in a kernel: only arrays have .shape",
+                f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}` in a kernel: "
+                f"only arrays have .shape",
                 node,
             )
         try:
@@ -276,7 +284,8 @@ class Expressions:
             case "dtype":
                 return Static(base.param.dtype)
         return self._state.fail(
-            f"the array attribute `.{node.attr}` is not supported in a kernel: arrays have .shape, .ndim, .size and .dtype",
+            f"the array attribute `.{node.attr}` is not supported in a kernel: arrays have "
+            f".shape, .ndim, .size and .dtype",
             node,
         )
 
@@ -291,7 +300,8 @@ class Expressions:
             key = python_value(self.value(node.slice))
         except KeyError:
             self._state.fail(
-                f"`{ast.unparse(node.value)}` is a Python object, its index must be a compile-time constant: "
+                f"`{ast.unparse(node.value)}` is a Python object, its index must be a "
+                f"compile-time constant: "
                 "loop over it with ks.static, or pass an array",
                 node,
             )
@@ -318,7 +328,8 @@ class Expressions:
         if exact is not None and is_certain:
             wrong = exact[0] if exact[0] < 0 else exact[1]
             state.fail(
-                f"index {axis} of {base.param.name} in `{ast.unparse(node)}` reaches {wrong}, outside 0..{extent - 1}: "
+                f"index {axis} of {base.param.name} in `{ast.unparse(node)}` reaches {wrong}, "
+                f"outside 0..{extent - 1}: "
                 "change the range of the loop, or clamp the index with min and max",
                 node,
             )
@@ -357,7 +368,9 @@ class Expressions:
         return self.arithmetic(op, a, b, node)
 
     def arithmetic(self, op: BinaryOp, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """`a op b` with Python's meaning: `/` gives a float, `//` and `%` round towards minus infinity."""
+        """`a op b` with Python's meaning: `/` gives a float, `//` and `%` round towards minus
+        infinity.
+        """
         if a.weak and b.weak and isinstance(a.expr, Const) and isinstance(b.expr, Const):
             return self._folded(op, a.expr, b.expr, node)
         default_float = self._state.default_float
@@ -394,7 +407,8 @@ class Expressions:
             or b.expr.value * 2 != int(b.expr.value * 2)
         ):
             self._state.fail(
-                f"`{ast.unparse(node)}`: an exponent must be a constant whole number up to {MAX_POWER} or 0.5: "
+                f"`{ast.unparse(node)}`: an exponent must be a constant whole number up to "
+                f"{MAX_POWER} or 0.5: "
                 "use ks.exp(y * ks.log(x)) for others",
                 node,
             )
@@ -430,7 +444,8 @@ class Expressions:
             op = _COMPARE.get(type(op_node))
             if op is None:
                 self._state.fail(
-                    f"{construct_name(op_node)} is not supported in a kernel: compare with < <= > >= == !=",
+                    f"{construct_name(op_node)} is not supported in a kernel: compare with < <= > "
+                    f">= == !=",
                     node,
                 )
             right = self.typed(right_node)
@@ -463,7 +478,8 @@ class Expressions:
         callee = self.callee(node)
         if node.keywords:
             self._state.fail(
-                f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: pass them by position",
+                f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
+                f"pass them by position",
                 node,
             )
         if callee in ATOMIC_CALLS or callee is ndrange or callee is range:
@@ -484,7 +500,8 @@ class Expressions:
         result = self._inline(callee, [self.value(a) for a in node.args], node)
         if result is None:
             self._state.fail(
-                f"`{ast.unparse(node.func)}` returns nothing, so it can only stand as a statement of its own",
+                f"`{ast.unparse(node.func)}` returns nothing, so it can only stand as a statement "
+                f"of its own",
                 node,
             )
         return result
@@ -492,7 +509,8 @@ class Expressions:
     def _arguments(self, node: ast.Call, count: int) -> list[Typed]:
         if len(node.args) != count:
             self._state.fail(
-                f"`{ast.unparse(node.func)}` takes {count} argument{'s' * (count > 1)} in a kernel, not {len(node.args)}",
+                f"`{ast.unparse(node.func)}` takes {count} argument{'s' * (count > 1)} in a "
+                f"kernel, not {len(node.args)}",
                 node,
             )
         return [self.typed(a) for a in node.args]
@@ -506,7 +524,8 @@ class Expressions:
                 dtype = as_dtype(target.python if isinstance(target, Static) else target)
             except TypeError:
                 self._state.fail(
-                    f"`{ast.unparse(node.args[1])}` is not an element type: use ks.f32, ks.f64, ks.i32 or ks.i64",
+                    f"`{ast.unparse(node.args[1])}` is not an element type: use ks.f32, ks.f64, "
+                    f"ks.i32 or ks.i64",
                     node,
                 )
             return Typed(cast(self.typed(node.args[0]).expr, dtype))
@@ -577,7 +596,9 @@ def _product(x: Expr, exponent: int) -> Expr:
 
 
 def is_cheap_and_fixed(x: Expr) -> bool:
-    """Whether an expression may be repeated wherever its name is used: no memory, no locals, no costly function."""
+    """Whether an expression may be repeated wherever its name is used: no memory, no locals, no
+    costly function.
+    """
     costly = ("sqrt", "exp", "log", "sin", "cos", "floor")
     return not any(
         isinstance(e, (Load, Local)) or getattr(e, "op", None) in costly for e in walk(x)

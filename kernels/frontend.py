@@ -1,7 +1,8 @@
 """Template instantiation: a kernel's syntax and a signature to IR.
 
-Literals that start a local (`acc = 0.0`) take their type from what is assigned to the local later. This needs several walks over
-the kernel: each one collects the types assigned to such locals, until nothing changes.
+Literals that start a local (`acc = 0.0`) take their type from what is assigned to the local later.
+This needs several walks over the kernel: each one collects the types assigned to such locals, until
+nothing changes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def default_float(signature: Signature) -> DType:
 
 
 def instantiate(parsed: ParsedFunction, signature: Signature, fast_math: bool) -> KernelIR:
-    """The IR of a kernel for one signature (one entry per parameter, in order); LanguageError where it has no meaning."""
+    """The IR of a kernel for one signature (one entry per parameter, in order); LanguageError where
+    it has no meaning.
+    """
     hints: dict[str, DType] = {}
     for _ in range(MAX_TYPE_PASSES):
         state, _ = _walk(parsed, signature, hints, is_final=False)

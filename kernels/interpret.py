@@ -1,7 +1,9 @@
-"""The meaning of a kernel: its IR run on NumPy arrays, in place. The oracle of everything that is generated.
+"""The meaning of a kernel: its IR run on NumPy arrays, in place. The oracle of everything that is
+generated.
 
-Every operation has the dtype of its node. Loops run one iteration after the other, or as NumPy lanes where that is provably the
-same (lanes.py); sums over lanes are then pairwise, so float results may differ by rounding from a loop in order.
+Every operation has the dtype of its node. Loops run one iteration after the other, or as NumPy
+lanes where that is provably the same (lanes.py); sums over lanes are then pairwise, so float
+results may differ by rounding from a loop in order.
 """
 
 from __future__ import annotations
@@ -49,14 +51,16 @@ _IDENTITY = {"add": 0, "mul": 1}
 
 @contextmanager
 def interpret() -> Iterator[None]:
-    """Kernels called within the block run at once through the interpreter, also where a sequence is being recorded."""
+    """Kernels called within the block run at once through the interpreter, also where a sequence is
+    being recorded.
+    """
     with held_by(None):
         yield
 
 
 def run_kernel(ir: KernelIR, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> None:
-    """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping), `scalars` a number for each
-    of `ir.scalars`. IndexError where an index leaves its array.
+    """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping),
+    `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array.
     """
     values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
     with np.errstate(all="ignore"):
@@ -71,7 +75,9 @@ def evaluate_scalar(x: Expr, scalars: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Lane:
-    """A loop run as lanes: iterations `start .. start + count`. The n-th lane from outside is the n-th axis from the end."""
+    """A loop run as lanes: iterations `start .. start + count`. The n-th lane from outside is the
+    n-th axis from the end.
+    """
 
     loop: str
     start: int
@@ -246,7 +252,7 @@ class _Run:
         return self.arrays[x.array][self._gathered(x.array, x.indices)]
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
-        """Indices as integers or index arrays, inside the array; 0 for lanes that are masked out."""
+        """Indices as integers or index arrays, checked; 0 for lanes that are masked out."""
         found = []
         for axis, (i, extent) in enumerate(zip(indices, self.arrays[name].shape, strict=True)):
             value = self.value(i)
@@ -259,7 +265,8 @@ class _Run:
         return tuple(found)
 
     def _view(self, name: str, indices: tuple[Expr, ...]) -> Array | None:
-        """The elements for all lanes as a strided view with one axis per lane (length 1 where the lane takes no part).
+        """The elements for all lanes as a strided view with one axis per lane (length 1 where the
+        lane takes no part).
 
         None unless each index is linear, with at most one lane in each and no lane in two.
         """

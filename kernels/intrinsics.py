@@ -1,6 +1,7 @@
 """The words of the kernel language that the frontend recognises by identity.
 
-Outside a kernel they are ordinary Python on numbers and NumPy arrays, so that the undecorated function (`Kernel.fn`) runs.
+Outside a kernel they are ordinary Python on numbers and NumPy arrays, so that the undecorated
+function (`Kernel.fn`) runs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class TemplateAnnotation:
 
 
 def template() -> TemplateAnnotation:
-    """Annotates an argument whose value is known when the kernel is compiled: each value is its own instance."""
+    """Annotates an argument whose value is known when the kernel is compiled: each value is its own
+    instance.
+    """
     return TemplateAnnotation()
 
 
@@ -58,7 +61,9 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 
 
 def as_dtype(x: Any) -> DType:
-    """`x` (a DType, `float`, `int`, or anything NumPy takes for a dtype) as a DType of the language; TypeError otherwise."""
+    """`x` (a DType, `float`, `int`, or anything NumPy takes for a dtype) as a DType of the
+    language; TypeError otherwise.
+    """
     if isinstance(x, DType):
         return x
     try:
@@ -71,12 +76,16 @@ def as_dtype(x: Any) -> DType:
 
 
 def static(x: T) -> T:
-    """Marks a condition, a value or a loop that is evaluated (or unrolled) when the kernel is compiled."""
+    """Marks a condition, a value or a loop that is evaluated (or unrolled) when the kernel is
+    compiled.
+    """
     return x
 
 
 def ndrange(*bounds: int | tuple[int, int]) -> Iterator[tuple[int, ...]]:
-    """All index tuples of a box; each bound is an extent or `(low, high)`. The last index runs fastest."""
+    """All index tuples of a box; each bound is an extent or `(low, high)`. The last index runs
+    fastest.
+    """
     return itertools.product(*(range(*b) if isinstance(b, tuple) else range(b) for b in bounds))
 
 

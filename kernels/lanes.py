@@ -1,8 +1,9 @@
 """Which loops of a kernel the interpreter may run as NumPy lanes, all iterations at once.
 
 A loop is run as lanes only if that is provably the same as one iteration after the other:
-- every array written in it is either touched at elements that belong to one iteration alone (one axis has the same index in all
-  accesses, and that index changes with this loop and with no loop inside it), or only updated, never read, with one operation;
+- every array written in it is either touched at elements that belong to one iteration alone (one
+  axis has the same index in all accesses, and that index changes with this loop and with no loop
+  inside it), or only updated, never read, with one operation;
 - every local from outside it is only read, or only updated with one operation and not read.
 Updates then happen in another order, which for floating-point sums and products is a reassociation.
 """
@@ -31,7 +32,9 @@ from .simplify import linear, walk
 
 @dataclass(frozen=True)
 class LanePlan:
-    """`is_vector`: may run as lanes. `inner_lanes`: the most lanes that loops inside it need for each of its iterations."""
+    """`is_vector`: may run as lanes. `inner_lanes`: the most lanes that loops inside it need for
+    each of its iterations.
+    """
 
     is_vector: bool
     inner_lanes: int
@@ -47,7 +50,9 @@ def plan_lanes(body: tuple[Stmt, ...]) -> Plans:
 
 
 def _plan_block(body: Iterable[Stmt], declared: frozenset[str], plans: Plans) -> int:
-    """Plans every loop of a block, and gives the most lanes the block needs. `declared` are the locals of before."""
+    """Plans every loop of a block, and gives the most lanes the block needs. `declared` are the
+    locals of before.
+    """
     lanes = 1
     for statement in body:
         match statement:

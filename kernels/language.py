@@ -1,8 +1,10 @@
-"""The kernel language, in Taichi's vocabulary: what `import kernelscape as ks` gives to write kernels with.
+"""The kernel language, in Taichi's vocabulary: what `import kernelscape as ks` gives to write
+kernels with.
 
-Types: a Python float passed to an argument without annotation has the kernel's default float (f32 if every float array of the
-call is f32, else f64), a Python int is i64; annotations `ks.f32`, `ks.f64`, `ks.i32`, `ks.i64`, `int` (i64) and `float` (the
-default float) decide otherwise. `ks.template()` makes an argument a compile-time constant.
+Types: a Python float passed to an argument without annotation has the kernel's default float (f32
+if every float array of the call is f32, else f64), a Python int is i64; annotations `ks.f32`,
+`ks.f64`, `ks.i32`, `ks.i64`, `int` (i64) and `float` (the default float) decide otherwise.
+`ks.template()` makes an argument a compile-time constant.
 """
 
 from __future__ import annotations
@@ -83,9 +85,11 @@ __all__ = [
 
 
 class Kernel:
-    """A kernel: call it in a sequence to have it held back, or anywhere else to run it at once through the interpreter.
+    """A kernel: call it in a sequence to have it held back, or anywhere else to run it at once
+    through the interpreter.
 
-    `fn` is the undecorated function. `instantiate(*args)` gives the IR for the types, shapes and templates of the arguments.
+    `fn` is the undecorated function. `instantiate(*args)` gives the IR for the types, shapes and
+    templates of the arguments.
     """
 
     def __init__(self, fn: Callable[..., Any], fast_math: bool) -> None:
@@ -118,7 +122,9 @@ class Kernel:
         return tuple(found)
 
     def instantiate(self, *args: Any) -> KernelIR:
-        """The IR for these arguments (NumPy arrays or arrays of a recorded sequence, numbers, template values)."""
+        """The IR for these arguments (NumPy arrays or arrays of a recorded sequence, numbers,
+        template values).
+        """
         return self._instance(self._bind(args, {}, self.where), self.where)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -143,7 +149,8 @@ class Kernel:
         except TypeError as error:
             count = len(self.parameters)
             raise LanguageError(
-                f"the kernel {self.name} takes {count} arguments ({', '.join(n for n, _ in self.parameters)}), "
+                f"the kernel {self.name} takes {count} arguments "
+                f"({', '.join(n for n, _ in self.parameters)}), "
                 f"this call gives {len(args) + len(kwargs)}: {error}",
                 where,
             ) from None
@@ -181,7 +188,7 @@ class Kernel:
         return ScalarArgument(scalar_dtype(annotation, value, label, where))
 
     def _without_aliases(self, ir: KernelIR, arrays: dict[str, Any], where: Location) -> KernelIR:
-        """One parameter for each array: an array passed twice is one array of the kernel that runs."""
+        """The kernel with one parameter for each array, also where one array is passed twice."""
         names: dict[str, str] = {}
         for name, array in arrays.items():
             same = next((other for other in names.values() if _is_same(arrays[other], array)), name)
@@ -190,7 +197,8 @@ class Kernel:
                 both = isinstance(array, np.ndarray) and isinstance(arrays[other], np.ndarray)
                 if other != same and both and np.may_share_memory(arrays[other], array):
                     raise LanguageError(
-                        f"the arguments {other} and {name} of the kernel {self.name} overlap in memory: pass a copy",
+                        f"the arguments {other} and {name} of the kernel {self.name} overlap in "
+                        f"memory: pass a copy",
                         where,
                     )
         return merge_arrays(ir, names)
@@ -215,7 +223,8 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
     dtype = next((d for d in (f32, f64, i32, i64) if value.dtype == d.numpy), None)
     if dtype is None:
         raise LanguageError(
-            f"{label} has elements of type {value.dtype}: convert it to float32, float64, int32 or int64",
+            f"{label} has elements of type {value.dtype}: convert it to float32, float64, int32 "
+            f"or int64",
             where,
         )
     if not value.flags.c_contiguous:
@@ -228,13 +237,14 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
 def _checked_array(
     annotation: NdarrayAnnotation, found: ArrayArgument, label: str, where: Location
 ) -> ArrayArgument:
-    if annotation.dtype not in (None, found.dtype):
+    if annotation.dtype is not None and annotation.dtype is not found.dtype:
         raise LanguageError(
             f"{label} is annotated {annotation.dtype.name}, this array is {found.dtype.name}", where
-        )  # type: ignore[union-attr]
+        )
     if annotation.ndim not in (None, len(found.shape)):
         raise LanguageError(
-            f"{label} is annotated with {annotation.ndim} dimensions, this array has {len(found.shape)}",
+            f"{label} is annotated with {annotation.ndim} dimensions, this array has "
+            f"{len(found.shape)}",
             where,
         )
     return found
@@ -247,7 +257,8 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
         value, (int, float, np.integer, np.floating, SymbolicScalar)
     ):
         raise LanguageError(
-            f"{label} must be a number, not {type(value).__name__}: use ks.template() for other constants",
+            f"{label} must be a number, not {type(value).__name__}: use ks.template() for other "
+            f"constants",
             where,
         )
     if annotation is inspect.Parameter.empty or annotation is None:
@@ -255,13 +266,15 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
     wanted = {float: None, int: DType.i64}.get(annotation, annotation)
     if wanted is not None and not isinstance(wanted, DType):
         raise LanguageError(
-            f"{label} is annotated {annotation!r}: use ks.types.ndarray(), ks.template(), or a scalar type",
+            f"{label} is annotated {annotation!r}: use ks.types.ndarray(), ks.template(), or a "
+            f"scalar type",
             where,
         )
     is_float = given is None or given.is_float
     if wanted is not None and wanted.is_integer and is_float:
         raise LanguageError(
-            f"{label} is annotated {wanted.name} but this call gives a float: convert it with int(...)",
+            f"{label} is annotated {wanted.name} but this call gives a float: convert it with "
+            f"int(...)",
             where,
         )
     return wanted

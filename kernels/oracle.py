@@ -18,9 +18,11 @@ def run_reference(
     scalars: Mapping[str, Any],
     dtype: Any = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """All arrays of the sequence after its calls ran in order on copies (temporaries start as zeros).
+    """All arrays of the sequence after its calls ran in order on copies (temporaries start as
+    zeros).
 
-    With `dtype=np.float64` every f32 of the computation is widened to f64, results too: a reference of higher precision.
+    With `dtype=np.float64` every f32 of the computation is widened to f64, results too: a reference
+    of higher precision.
     """
     is_wide = dtype is not None and np.dtype(dtype) == np.float64
     seen = widened(recording) if is_wide else recording

@@ -1,4 +1,6 @@
-"""A Python function as syntax: its tree with true line numbers, and the objects its free names stand for."""
+"""A Python function as syntax: its tree with true line numbers, and the objects its free names
+stand for.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from .ir import Location
 
 @dataclass(frozen=True)
 class ParsedFunction:
-    """`assigned` counts the assignments to each local name; names updated atomically count twice."""
+    """`assigned` counts the assignments to each local name; atomic updates count twice."""
 
     fn: Callable[..., Any]
     tree: ast.FunctionDef
@@ -32,7 +34,9 @@ class ParsedFunction:
         return Location(self.file, getattr(node, "lineno", self.tree.lineno))
 
     def free(self, name: str) -> tuple[bool, Any]:
-        """Whether a name is bound outside the function (closure, module, builtins), and to what, at this moment."""
+        """Whether a name is bound outside the function (closure, module, builtins), and to what, at
+        this moment.
+        """
         for bound in (closure_names(self.fn), self.fn.__globals__, vars(builtins)):
             if name in bound:
                 return True, bound[name]
@@ -63,7 +67,8 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
         lines, first = inspect.getsourcelines(fn)
     except (OSError, TypeError):
         raise LanguageError(
-            f"the source of {fn.__name__} cannot be read (it was typed at a prompt or built by exec): "
+            f"the source of {fn.__name__} cannot be read (it was typed at a prompt or built by "
+            f"exec): "
             "put the kernel into a file",
             where,
         ) from None

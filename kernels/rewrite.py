@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 def rewrite(node: T, change: Callable[[Any], Any]) -> T:
-    """`node` with `change` applied to every part, operands first; parts are dataclasses, tuples and leaves."""
+    """`node` with `change` applied to every part, operands first; parts are dataclasses, tuples and
+    leaves.
+    """
     if isinstance(node, tuple):
         return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
     if not is_dataclass(node) or isinstance(node, (type, Location)):

@@ -1,4 +1,6 @@
-"""What the frontend knows while it walks a kernel: names in scope, loops around, statements emitted so far."""
+"""What the frontend knows while it walks a kernel: names in scope, loops around, statements emitted
+so far.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from .typing_rules import Typed, Value, promote
 
 @dataclass(frozen=True)
 class LocalVar:
-    """A local of the IR. `weak` while only literals have been assigned to it and no pass has found its type."""
+    """A local of the IR. `weak` while only literals have been assigned to it and no pass has found
+    its type.
+    """
 
     name: str
     dtype: DType
@@ -61,9 +65,10 @@ class Frame:
 class Pass:
     """One walk over the kernel.
 
-    `hints` gives the types found so far of locals that start from a literal; `evidence` collects the types assigned to them in
-    this walk. `guard_depth` counts conditions around the current statement, `speculative_depth` those around the current
-    operand: there an index out of range is not an error, and is clamped as both sides of a Select are evaluated.
+    `hints` gives the types found so far of locals that start from a literal; `evidence` collects
+    the types assigned to them in this walk. `guard_depth` counts conditions around the current
+    statement, `speculative_depth` those around the current operand: there an index out of range is
+    not an error, and is clamped as both sides of a Select are evaluated.
     """
 
     default_float: DType

@@ -26,8 +26,9 @@ __all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record"
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call. `arrays` names the sequence's array for each entry of `ir.arrays` (all different: an array passed
-    twice is one parameter of `ir`); `scalars` gives an expression over the sequence's scalars for each of `ir.scalars`.
+    """One kernel call. `arrays` names the sequence's array for each entry of `ir.arrays` (all
+    different: an array passed twice is one parameter of `ir`); `scalars` gives an expression over
+    the sequence's scalars for each of `ir.scalars`.
     """
 
     ir: KernelIR
@@ -38,7 +39,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded sequence: its array and scalar parameters in order, its temporaries, its calls in program order."""
+    """A recorded sequence: its array and scalar parameters in order, its temporaries, its calls in
+    program order.
+    """
 
     name: str
     arrays: tuple[ArrayParam, ...]
@@ -48,7 +51,9 @@ class Recording:
 
 
 class Recorder(AbstractHolder):
-    """Holds calls back. Arrays are those it was given by name, its temporaries, and (if `is_open`) NumPy arrays as they come."""
+    """Holds calls back. Arrays are those it was given by name, its temporaries, and (if `is_open`)
+    NumPy arrays as they come.
+    """
 
     def __init__(self, is_open: bool) -> None:
         self._is_open = is_open
@@ -71,11 +76,14 @@ class Recorder(AbstractHolder):
         )
 
     def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
-        """A parameter of the sequence in place of a NumPy array; LanguageError if it shares memory with another."""
+        """A parameter of the sequence in place of a NumPy array; LanguageError if it shares memory
+        with another.
+        """
         for other, seen in self._seen.items():
             if np.may_share_memory(seen, value):
                 raise LanguageError(
-                    f"the arrays {other} and {name} of the sequence share memory: pass a copy of one of them",
+                    f"the arrays {other} and {name} of the sequence share memory: pass a copy of "
+                    f"one of them",
                     where,
                 )
         argument = array_argument(value, f"the array {name} of the sequence", where)
@@ -92,7 +100,7 @@ class Recorder(AbstractHolder):
     def temporary(
         self, dtype: DType, shape: tuple[int, ...], name: str | None, where: Location
     ) -> SymbolicArray:
-        taken = {p.name for p in (*self._arrays, *self._temps, *self._scalars)}
+        taken = {p.name for p in self._arrays + self._temps} | {p.name for p in self._scalars}
         if name is None:
             name = next(
                 n for k in range(len(self._temps), sys.maxsize) if (n := f"tmp{k}") not in taken
@@ -132,7 +140,8 @@ class Recorder(AbstractHolder):
                 return name
         if not self._is_open:
             raise LanguageError(
-                f"a kernel is called with an array of shape {array.shape} that is no argument of the sequence: "
+                f"a kernel is called with an array of shape {array.shape} that is no argument of "
+                f"the sequence: "
                 "make it an argument, or create it with ks.ndarray(dtype, shape)",
                 where,
             )
@@ -145,14 +154,18 @@ def _scalar(value: Any, dtype: DType) -> Expr:
 
 @contextmanager
 def record() -> Iterator[Recorder]:
-    """Holds kernel calls back within the block: `with ks.record() as rec: ...; rec.calls`. NumPy arrays are named a0, a1, ..."""
+    """Holds kernel calls back within the block: `with ks.record() as rec: ...; rec.calls`. NumPy
+    arrays are named a0, a1, ...
+    """
     recorder = Recorder(is_open=True)
     with held_by(recorder):
         yield recorder
 
 
 def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> Any:
-    """A temporary array: symbolic within a recorded sequence (its contents undefined until written), else NumPy zeros."""
+    """A temporary array: symbolic within a recorded sequence (its contents undefined until
+    written), else NumPy zeros.
+    """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
     try:
@@ -177,12 +190,13 @@ def record_sequence(
 ) -> Recording:
     """Calls `fn` with symbols in place of its arrays and numbers, and gives the calls it makes.
 
-    Arguments annotated `ks.template()`, and those that are neither arrays nor numbers, are passed as they are. LanguageError
-    if arguments do not fit, share memory, or if the function calls no kernel.
+    Arguments annotated `ks.template()`, and those that are neither arrays nor numbers, are passed
+    as they are. LanguageError if arguments do not fit, share memory, or if the function calls no
+    kernel.
     """
     target = getattr(fn, "fn", fn)
     where = location_of(target) if inspect.isfunction(target) else Location("<sequence>", 0)
-    label = name or getattr(fn, "__name__", "sequence")
+    label = name or str(getattr(fn, "__name__", "sequence"))
     recorder = Recorder(is_open=False)
     try:
         bound = inspect.signature(fn).bind(*args)

@@ -48,7 +48,9 @@ _UPDATE_SIGNS = {"add": "+=", "mul": "*=", "min": "min=", "max": "max="}
 
 
 def show(ir: KernelIR) -> str:
-    """A kernel as text; equal for kernels that compute the same in the same way, whatever file they come from."""
+    """A kernel as text; equal for kernels that compute the same in the same way, whatever file they
+    come from.
+    """
     arrays = [f"{p.name}: {p.dtype.name}[{', '.join(map(str, p.shape))}]" for p in ir.arrays]
     scalars = [f"{p.name}: {p.dtype.name}" for p in ir.scalars]
     head = f"kernel {ir.name}({', '.join(arrays + scalars)})" + (

@@ -1,6 +1,8 @@
-"""Constructors of expressions that fold constants and drop neutral operands, and what can be said of index expressions.
+"""Constructors of expressions that fold constants and drop neutral operands, and what can be said
+of index expressions.
 
-Integer sums are kept as `x + constant` (never `x - constant`), so that an index such as `i + 1 - 1` becomes `i`.
+Integer sums are kept as `x + constant` (never `x - constant`), so that an index such as `i + 1 - 1`
+becomes `i`.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ COMPARE_UFUNCS: dict[str, Ufunc] = {
 
 
 def const(value: Any, dtype: DType) -> Const:
-    """A constant of `dtype`: floats keep the digits they were written with, integers are truncated."""
+    """A constant of `dtype`: floats keep the digits they were written with, integers truncate."""
     if dtype is DType.bool_:
         return Const(bool(value), dtype)
     return Const(float(value) if dtype.is_float else int(value), dtype)
@@ -177,7 +179,9 @@ def walk(x: Expr) -> Iterator[Expr]:
 
 
 def linear(x: Expr) -> tuple[int, dict[str, int]] | None:
-    """`(constant, {loop: coefficient})` of an integer expression linear in loop indices; None for any other."""
+    """`(constant, {loop: coefficient})` of an integer expression linear in loop indices; None for
+    any other.
+    """
     match x:
         case Const(value=int(value)):
             return value, {}
@@ -213,7 +217,9 @@ def _combined(
 
 
 def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
-    """The least and the greatest value of a linear index over its loops, both taken; None where not known."""
+    """The least and the greatest value of a linear index over its loops, both taken; None where not
+    known.
+    """
     form = linear(x)
     if form is None:
         return None
@@ -228,7 +234,9 @@ def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
 
 
 def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
-    """Numbers that enclose every value of an integer expression (not always reached); None where not known."""
+    """Numbers that enclose every value of an integer expression (not always reached); None where
+    not known.
+    """
     exact = reach(x, extents)
     if exact is not None:
         return exact
@@ -237,8 +245,7 @@ def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None
             left, right = limits(a, extents), limits(b, extents)
             if left is None or right is None:
                 return _one_sided(op, left or right)
-            merge = {"min": min, "max": max, "add": lambda p, q: p + q}[op]
-            return merge(left[0], right[0]), merge(left[1], right[1])
+            return _merge(op, left[0], right[0]), _merge(op, left[1], right[1])
         case Binary(op="mod", b=Const(value=int(m))) if m > 0:
             return 0, m - 1
         case Binary(op="floordiv", a=a, b=Const(value=int(d))) if d > 0:
@@ -249,6 +256,12 @@ def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None
             if left is not None and right is not None:
                 return min(left[0], right[0]), max(left[1], right[1])
     return None
+
+
+def _merge(op: str, a: int, b: int) -> int:
+    if op == "add":
+        return a + b
+    return min(a, b) if op == "min" else max(a, b)
 
 
 def _one_sided(op: str, known: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -52,7 +52,9 @@ MAX_INLINE_DEPTH = 32
 
 
 class Func:
-    """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from Python it is itself."""
+    """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from
+    Python it is itself.
+    """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -151,7 +153,9 @@ class Statements:
         node: ast.AST,
         is_optional: bool = False,
     ) -> bool:
-        """Emits `target op= operand`. With `is_optional` gives False where types or bindings ask for a plain assignment."""
+        """Emits `target op= operand`. With `is_optional` gives False where types or bindings ask
+        for a plain assignment.
+        """
         state = self._state
         where = state.frame.parsed.where(node)
         if isinstance(target, ast.Subscript):
@@ -203,7 +207,8 @@ class Statements:
         if bound is None:
             self._state.fail(f"the name `{name}` has no value here: assign it first", target)
         self._state.fail(
-            f"the argument or constant `{name}` is assigned to: copy it into a local of another name first",
+            f"the argument or constant `{name}` is assigned to: copy it into a local of another "
+            f"name first",
             target,
         )
 
@@ -280,7 +285,8 @@ class Statements:
             return
         if not isinstance(target, ast.Name):
             state.fail(
-                f"`{ast.unparse(target)}` cannot be assigned to in a kernel: only locals and array elements can",
+                f"`{ast.unparse(target)}` cannot be assigned to in a kernel: only locals and "
+                f"array elements can",
                 node,
             )
         bound = state.frame.find(target.id)
@@ -295,13 +301,16 @@ class Statements:
         self._new_name(target.id, x, node)
 
     def _new_name(self, name: str, x: Value, node: ast.AST) -> None:
-        """A first assignment. A name assigned once stands for its value where that costs and changes nothing."""
+        """A first assignment. A name assigned once stands for its value where that costs and
+        changes nothing.
+        """
         state = self._state
         is_alias = state.frame.parsed.assigned[name] == 1
         if not isinstance(x, Typed):
             if not is_alias:
                 state.fail(
-                    f"`{name}` holds something that is not a number, so it can be assigned only once",
+                    f"`{name}` holds something that is not a number, so it can be assigned only "
+                    f"once",
                     node,
                 )
             state.frame.bind(name, x)
@@ -338,7 +347,8 @@ class Statements:
         callee = self._expr.callee(node.iter) if isinstance(node.iter, ast.Call) else None
         if not isinstance(node.iter, ast.Call) or (callee is not range and callee is not ndrange):
             state.fail(
-                f"a for loop over `{ast.unparse(node.iter)}` is not supported in a kernel: use range, ks.ndrange or ks.static",
+                f"a for loop over `{ast.unparse(node.iter)}` is not supported in a kernel: use "
+                f"range, ks.ndrange or ks.static",
                 node,
             )
         if node.iter.keywords or not node.iter.args:
@@ -353,7 +363,8 @@ class Statements:
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         if len(targets) != len(node.iter.args):
             state.fail(
-                f"ks.ndrange has {len(node.iter.args)} bounds for {len(targets)} names: give one name per bound",
+                f"ks.ndrange has {len(node.iter.args)} bounds for {len(targets)} names: give one "
+                f"name per bound",
                 node,
             )
         self._nest(targets, [self._pair(a) for a in node.iter.args], node)
@@ -506,7 +517,8 @@ class Statements:
         state.frames.pop()
         if not is_statement and any(_writes_memory(s) for s in state.blocks[-1][before:]):
             state.fail(
-                f"{parsed.name} writes to an array, so it can only be called as a statement of its own",
+                f"{parsed.name} writes to an array, so it can only be called as a statement of "
+                f"its own",
                 node,
             )
         return frame.returned
@@ -515,7 +527,8 @@ class Statements:
         frame = self._state.frame
         if frame.parsed.tree.body[-1] is not node:
             self._state.fail(
-                f"return can only be the last statement of the function {frame.parsed.name}: use a conditional expression",
+                f"return can only be the last statement of the function {frame.parsed.name}: use "
+                f"a conditional expression",
                 node,
             )
         if node.value is not None:

@@ -53,7 +53,9 @@ class SymbolicArray:
 
 @dataclass(frozen=True, eq=False)
 class SymbolicScalar:
-    """A scalar argument of a recorded sequence, or arithmetic on some. `float_dtype` is what a Python float meets it as."""
+    """A scalar argument of a recorded sequence, or arithmetic on some. `float_dtype` is what a
+    Python float meets it as.
+    """
 
     expr: Expr
     float_dtype: DType
@@ -118,7 +120,7 @@ class SymbolicScalar:
         )
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __eq__ = __ne__ = _refuse  # type: ignore[assignment]
+    __eq__ = __ne__ = _refuse
     __hash__ = None  # type: ignore[assignment]
     __int__ = __float__ = __index__ = __abs__ = __round__ = __array__ = _refuse
     __pow__ = __rpow__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse

@@ -1,7 +1,8 @@
 """What a name or an expression of a kernel stands for, and how types meet.
 
-A literal is *weak*: it takes the type of what it meets. Otherwise float and integer give the float, and two of a kind give the
-wider. Where nothing decides, floats are the kernel's default float: f32 if every float array argument is f32, else f64.
+A literal is *weak*: it takes the type of what it meets. Otherwise float and integer give the float,
+and two of a kind give the wider. Where nothing decides, floats are the kernel's default float: f32
+if every float array argument is f32, else f64.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from .simplify import cast, compare, const, select
 
 @dataclass(frozen=True)
 class Typed:
-    """A run-time value or a constant. `weak` is for literals: the dtype is what they have if nothing else decides."""
+    """A run-time value or a constant. `weak` is for literals: the dtype is what they have if
+    nothing else decides.
+    """
 
     expr: Expr
     weak: bool = False
