@@ -261,6 +261,27 @@ def test_both_orientations_stay_inverse_and_expand_agrees_with_decide(recipe):
     assert root.key == before
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(3, 7), st.integers(0, 2**30))
+def test_orders_at_the_fixpoint_are_path_consistent(n, seed):
+    builder = ModelBuilder()
+    for i in range(n):
+        builder.add_object(f"o{i}", leaf=i % 3 == 2)
+    builder.order(0, 0)
+    space, rng = Space(builder.freeze()), random.Random(seed)
+    composition = space.model.arrays.composition
+    candidate = space.root()
+    while isinstance(candidate, Candidate):
+        order = candidate.domains.reshape(n, n)
+        for a in range(n):
+            for b in range(n):
+                assert (order[a] & ~composition[order[a, b], order[b]] == 0).all()
+        if candidate.is_complete:
+            break
+        var = rng.choice(list(candidate.open_choices()))
+        candidate = candidate.decide(var, 1 << rng.choice(candidate.values(var)))
+
+
 # ---- each filter by hand
 
 
