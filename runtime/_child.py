@@ -115,19 +115,25 @@ class Child:
                     return _outcomes(self._interleave(request.artifacts, request.protocol))
                 case TimeFunction():
                     return _outcomes([self._time_function(request)])
-                case Probe():
-                    from .cpu.probe import run_memory_probe
-
-                    return Rates({"memory_read": run_memory_probe(Path(request.library))})
-                case Calibrate():
-                    from .cpu.probe import run_probe
-
-                    _limit_memory(None)
-                    return Rates(run_probe(Path(request.library), self._options.n_threads))
+                case Probe() | Calibrate():
+                    return Rates(self._probe(request))
         except MemoryError as e:
             return Refused(f"not enough memory: {e}")
         except Exception:
             return Broken(traceback.format_exc())
+
+    def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
+        from .cpu.probe import run_memory_probe, run_probe
+
+        library, n_threads = Path(request.library), self._options.n_threads
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+        try:
+            if isinstance(request, Probe):
+                return {"memory_read": run_memory_probe(library, n_threads)}
+            return run_probe(library, n_threads)
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
     def _prepare(self, request: Prepare) -> Ready:
         _limit_memory(None)

@@ -1,0 +1,92 @@
+"""What the operating system says about the CPU: model, cores, caches, vector width."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_SYSFS = Path("/sys/devices/system/cpu")
+_SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The data or unified caches of one level, all instances that the usable cores reach."""
+
+    name: str  # "L1"
+    capacity_bytes: int  # of all instances together
+    n_instances: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A CPU as this process may use it."""
+
+    model: str
+    cores: int
+    caches: tuple[Cache, ...]  # innermost first
+    vector_bytes: int
+    memory_bytes: int
+
+    @property
+    def key(self) -> str:
+        """A file-name-safe key, equal for machines that may share calibrations."""
+        parts = (self.model, self.cores, self.caches, self.vector_bytes)
+        digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).hexdigest()
+        name = re.sub(r"[^a-z0-9]+", "-", self.model.lower()).strip("-")
+        return f"cpu-{name[:40]}-{self.cores}c-{digest}"
+
+
+def read_machine() -> Machine:
+    """This machine; caches are empty where the system does not tell."""
+    info = _read(Path("/proc/cpuinfo"))
+    cpus = sorted(os.sched_getaffinity(0))
+    return Machine(
+        model=_model(info),
+        cores=len(cpus),
+        caches=_caches(cpus),
+        vector_bytes=_vector_bytes(info),
+        memory_bytes=os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )
+
+
+def _model(info: str) -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
+    return found.group(1).strip() if found else platform.processor() or platform.machine()
+
+
+def _vector_bytes(info: str) -> int:
+    found = re.search(r"^flags\s*:\s*(.+)$", info, re.MULTILINE)
+    flags = found.group(1).split() if found else []
+    if "avx512f" in flags:
+        return 64
+    return 32 if "avx2" in flags else 16
+
+
+def _caches(cpus: list[int]) -> tuple[Cache, ...]:
+    sizes: dict[int, dict[str, int]] = {}  # level -> cores that share an instance -> bytes
+    for cpu in cpus:
+        for index in sorted((_SYSFS / f"cpu{cpu}" / "cache").glob("index*")):
+            if _read(index / "type").strip() not in ("Data", "Unified"):
+                continue
+            size = re.fullmatch(r"(\d+)([KMG])", _read(index / "size").strip())
+            level = _read(index / "level").strip()
+            if size is None or not level.isdigit():
+                continue
+            shared = _read(index / "shared_cpu_list").strip() or str(cpu)
+            sizes.setdefault(int(level), {})[shared] = int(size[1]) * _SUFFIXES[size[2]]
+    return tuple(
+        Cache(f"L{level}", sum(instances.values()), len(instances))
+        for level, instances in sorted(sizes.items())
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

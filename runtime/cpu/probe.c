@@ -1,0 +1,245 @@
+/* What the machine can do: rates of every memory level, of arithmetic, and what starting work costs.
+ *
+ * Every function returns the nanoseconds of one repetition, measured by thread 0 between two barriers while all
+ * threads work on arrays of their own. The caller repeats and takes the optimistic end. */
+#define _GNU_SOURCE
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define VECTOR_REGISTERS 32
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define VECTOR_REGISTERS 16
+#elif defined(__aarch64__)
+#define VECTOR_BYTES 16
+#define VECTOR_REGISTERS 32
+#else
+#define VECTOR_BYTES 16
+#define VECTOR_REGISTERS 16
+#endif
+
+typedef float vf __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef double vd __attribute__((vector_size(VECTOR_BYTES)));
+
+static inline void stream(vf *p, vf v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps((float *)p, (__m512)v);
+#elif defined(__AVX__)
+  _mm256_stream_ps((float *)p, (__m256)v);
+#elif defined(__SSE2__)
+  _mm_stream_ps((float *)p, (__m128)v);
+#else
+  *p = v;
+#endif
+}
+
+static inline void stream_fence(void) {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+static double now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+int ks_vector_bytes(void) { return VECTOR_BYTES; }
+int ks_vector_registers(void) { return VECTOR_REGISTERS; }
+
+enum { READ, WRITE, WRITE_NT, COPY, COPY_NT, TRIAD_NT, SCALE, READ3_WRITE_NT, N_KINDS };
+
+/* The register class of vectors in inline assembly. */
+#if defined(__x86_64__) && defined(__AVX512F__)
+#define IN_VECTOR "v"
+#elif defined(__x86_64__)
+#define IN_VECTOR "x"
+#else
+#define IN_VECTOR "w"
+#endif
+/* At -O2 gcc leaves these loops rolled and their accumulators in memory. */
+#if defined(__clang__)
+#define UNROLL(n) _Pragma("unroll")
+#else
+#define UNROLL(n) UNROLL_TEXT(GCC unroll n)
+#define UNROLL_TEXT(text) _Pragma(#text)
+#endif
+
+/* A value the compiler knows nothing of: equal chains would be computed once. */
+#define OPAQUE(value) __asm__ volatile("" : "+" IN_VECTOR(value))
+#define KEEP(value) __asm__ volatile("" : : IN_VECTOR(value))
+
+/* a, b, c, d: n vectors each, n a multiple of 8. */
+static void pass(int kind, vf *restrict a, vf *restrict b, vf *restrict c, vf *restrict d, long n) {
+  const vf s = (vf){0} + 0.999f;
+  switch (kind) {
+    case READ: {
+      vf t[8] = {a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]};
+      for (long i = 0; i < n; i += 8) UNROLL(8)
+        for (int k = 0; k < 8; k++) t[k] += a[i + k];
+      UNROLL(8) for (int k = 0; k < 8; k++) KEEP(t[k]);
+      break;
+    }
+    case WRITE:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) a[i + k] = s;
+      break;
+    case WRITE_NT:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) stream(&a[i + k], s);
+      break;
+    case COPY:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) a[i + k] = b[i + k];
+      break;
+    case COPY_NT:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) stream(&a[i + k], b[i + k]);
+      break;
+    case TRIAD_NT:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) stream(&a[i + k], b[i + k] + s * c[i + k]);
+      break;
+    case SCALE:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) a[i + k] *= s;
+      break;
+    case READ3_WRITE_NT:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) stream(&a[i + k], b[i + k] + s * c[i + k] + d[i + k]);
+      break;
+  }
+  stream_fence();
+  __asm__ volatile("" : : "r"(a) : "memory");
+}
+
+/* One thread's memory: touched by the thread itself, on huge pages. */
+static char **arena;
+static size_t arena_bytes;
+static int arena_threads;
+
+void ks_release(void) {
+  for (int t = 0; t < arena_threads; t++) free(arena[t]);
+  free(arena);
+  arena = NULL;
+  arena_threads = 0;
+}
+
+/* The number of threads whose memory could not be had: 0 when all is well. */
+int ks_reserve(int threads, int64_t bytes) {
+  ks_release();
+  arena = calloc((size_t)threads, sizeof *arena);
+  arena_threads = threads;
+  arena_bytes = (size_t)bytes;
+  int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : failed)
+  {
+    int t = omp_get_thread_num();
+    void *p = NULL;
+    if (posix_memalign(&p, 2 << 20, arena_bytes) == 0) {
+#if defined(MADV_HUGEPAGE)
+      madvise(p, arena_bytes, MADV_HUGEPAGE);
+#endif
+      float *x = p;
+      for (size_t i = 0; i < arena_bytes / sizeof(float); i++) x[i] = 1.0f;
+      arena[t] = p;
+    } else {
+      failed += 1;
+    }
+  }
+  return failed;
+}
+
+/* `passes` passes of one kind, every thread on arrays of `bytes` bytes each. -1 when they do not fit the reserve. */
+double ks_stream(int kind, int64_t bytes, int passes) {
+  static const int n_arrays[N_KINDS] = {1, 1, 1, 2, 2, 3, 1, 4};
+  /* Each array starts one line and a bit later in its page than the one before. */
+  size_t step = ((size_t)bytes / 4096 + 2) * 4096 + 832;
+  step -= step % VECTOR_BYTES;
+  if (step * (size_t)n_arrays[kind] > arena_bytes) return -1;
+  double elapsed = 0;
+#pragma omp parallel num_threads(arena_threads)
+  {
+    char *base = arena[omp_get_thread_num()];
+    long n = (long)((size_t)bytes / VECTOR_BYTES / 8 * 8);
+    vf *x[4];
+    for (int k = 0; k < 4; k++) x[k] = (vf *)(base + (k < n_arrays[kind] ? (size_t)k * step : 0));
+    double start = 0;
+#pragma omp barrier
+#pragma omp master
+    start = now_ns();
+    for (int p = 0; p < passes; p++) pass(kind, x[0], x[1], x[2], x[3], n);
+#pragma omp barrier
+#pragma omp master
+    elapsed = now_ns() - start;
+  }
+  return elapsed;
+}
+
+#define PEAK(NAME, V)                                                                   \
+  double NAME(int threads, int64_t n) {                                                 \
+    double elapsed = 0;                                                                 \
+    _Pragma("omp parallel num_threads(threads)") {                                      \
+      V a = (V){0} + 1, b = (V){0} + (V){0} + 0.5f;                                     \
+      V t0 = a, t1 = a, t2 = a, t3 = a, t4 = a, t5 = a, t6 = a, t7 = a, t8 = a, t9 = a; \
+      OPAQUE(a); OPAQUE(b); OPAQUE(t0); OPAQUE(t1); OPAQUE(t2); OPAQUE(t3); OPAQUE(t4); \
+      OPAQUE(t5); OPAQUE(t6); OPAQUE(t7); OPAQUE(t8); OPAQUE(t9);                       \
+      double start = 0;                                                                 \
+      _Pragma("omp barrier") _Pragma("omp master") start = now_ns();                    \
+      for (int64_t i = 0; i < n; i++) {                                                 \
+        t0 = t0 * b + a; t1 = t1 * b + a; t2 = t2 * b + a; t3 = t3 * b + a;             \
+        t4 = t4 * b + a; t5 = t5 * b + a; t6 = t6 * b + a; t7 = t7 * b + a;             \
+        t8 = t8 * b + a; t9 = t9 * b + a;                                               \
+      }                                                                                 \
+      _Pragma("omp barrier") _Pragma("omp master") elapsed = now_ns() - start;          \
+      KEEP(t0); KEEP(t1); KEEP(t2); KEEP(t3); KEEP(t4);                                 \
+      KEEP(t5); KEEP(t6); KEEP(t7); KEEP(t8); KEEP(t9);                                 \
+    }                                                                                   \
+    return elapsed;                                                                     \
+  }
+
+/* n rounds of ten independent chains: enough to hide the latency of four cycles on two units. */
+PEAK(ks_peak_f32, vf)
+PEAK(ks_peak_f64, vd)
+
+double ks_launch(int threads, int64_t n) {
+  double start = now_ns();
+  for (int64_t i = 0; i < n; i++) {
+#pragma omp parallel num_threads(threads)
+    __asm__ volatile("" : : : "memory");
+  }
+  return now_ns() - start;
+}
+
+double ks_barrier(int threads, int64_t n) {
+  double elapsed = 0;
+#pragma omp parallel num_threads(threads)
+  {
+    double start = now_ns();
+    for (int64_t i = 0; i < n; i++) {
+#pragma omp barrier
+    }
+#pragma omp master
+    elapsed = now_ns() - start;
+  }
+  return elapsed;
+}
+
+static void nothing(void **args) { __asm__ volatile("" : : "r"(args) : "memory"); }
+
+double ks_call(int64_t n) {
+  void (*volatile entry)(void **) = nothing;
+  double start = now_ns();
+  for (int64_t i = 0; i < n; i++) entry(NULL);
+  return now_ns() - start;
+}

@@ -1,0 +1,284 @@
+"""Calibration: what this machine's cores, caches and memory reach at best.
+
+The bound needs the optimistic end of every rate. Memory behind a hypervisor changes its rate within
+minutes (by a factor of two between two placements of the same cores), so one calibration is not
+enough to know it: results are merged over calibrations, a rate keeps the largest value ever seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...space.target import CacheLevel, Target
+from ..device import cache_folder
+from .machine import Machine, read_machine
+
+if TYPE_CHECKING:
+    from .device import CpuDevice
+
+SCHEMA = 1
+_READ, _WRITE, _WRITE_NT, _COPY, _COPY_NT, _TRIAD_NT, _SCALE, _READ3_WRITE_NT = range(8)
+_N_ARRAYS = (1, 1, 1, 2, 2, 3, 1, 4)  # touched by each kind
+_N_MOVED = (1, 1, 1, 2, 2, 3, 2, 4)  # arrays read plus arrays written
+_LATENCIES = ("launch_ns", "barrier_ns", "call_ns")
+_PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
+_FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
+
+
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A target with what is known about how sure its numbers are."""
+
+    schema: int
+    machine: str
+    target: Target
+    spreads: dict[
+        str, float
+    ]  # by sample name: half inter-quartile range over median, the largest seen
+    n_calibrations: int
+
+
+def calibrate(device: CpuDevice) -> Calibration:
+    """Measure, merge with what is stored for this machine, store, and return the merged result.
+
+    Takes a few seconds in a child process of its own. Raises WorkerError when the probe fails.
+    """
+    from ..worker import Worker
+
+    worker = Worker(device)
+    try:
+        samples = worker.calibrate()
+    finally:
+        worker.close()
+    machine = read_machine()
+    fresh = Calibration(
+        SCHEMA,
+        machine.key,
+        target_from_samples(machine, samples),
+        {name: _spread(s) for name, s in samples.items()},
+        1,
+    )
+    stored = load_calibration()
+    merged = fresh if stored is None else merge(stored, fresh)
+    _store(merged)
+    return merged
+
+
+def load_calibration(folder: Path | None = None) -> Calibration | None:
+    """What is stored for this machine; None when there is nothing or it cannot be read."""
+    key = read_machine().key
+    try:
+        content = (_folder(folder) / f"{key}.json").read_bytes()
+        found = msgspec.json.decode(content, type=Calibration)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema == SCHEMA and found.machine == key else None
+
+
+def load_target(folder: Path | None = None) -> Target | None:
+    """The calibrated target of this machine, or None."""
+    found = load_calibration(folder)
+    return None if found is None else found.target
+
+
+def merge(old: Calibration, new: Calibration) -> Calibration:
+    """Both together: the larger of two rates, the smaller of two latencies, the larger spread."""
+    names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")]
+    rates = {n: max(getattr(old.target, n), getattr(new.target, n)) for n in names}
+    latencies = {n: min(getattr(old.target, n), getattr(new.target, n)) for n in _LATENCIES}
+    seen = {level.name: level.read_bytes_per_ns for level in old.target.levels}
+    levels = tuple(
+        replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
+        for x in new.target.levels
+    )
+    target = replace(new.target, levels=levels, **rates, **latencies)
+    spreads = {
+        n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
+        for n in old.spreads.keys() | new.spreads.keys()
+    }
+    return Calibration(SCHEMA, new.machine, target, spreads, old.n_calibrations + 1)
+
+
+def guess_target() -> Target:
+    """A target from the operating system's facts alone, faster than machines are: bounds stay valid.
+
+    Six GHz, two loads and two multiply-adds a cycle and core; from memory one byte a cycle and core
+    and no less than 200 GB/s together.
+    """
+    machine = read_machine()
+    per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}
+    ghz_cores = 6.0 * machine.cores
+    memory = max(200.0, ghz_cores)
+    flops = 2 * 2 * machine.vector_bytes * ghz_cores
+    return Target(
+        backend="cpu",
+        name=machine.model,
+        cores=machine.cores,
+        vector_bytes=machine.vector_bytes,
+        vector_registers=32 if machine.vector_bytes == 64 else 16,
+        levels=tuple(
+            CacheLevel(
+                name=c.name,
+                capacity_bytes=c.capacity_bytes,
+                read_bytes_per_ns=per_core.get(c.name, 64.0) * ghz_cores,
+            )
+            for c in machine.caches
+        ),
+        memory_read_bytes_per_ns=memory,
+        memory_write_bytes_per_ns=memory,
+        memory_mixed_bytes_per_ns=2 * memory,
+        f32_flops_per_ns=flops / 4,
+        f64_flops_per_ns=flops / 8,
+        launch_ns=100.0,
+        barrier_ns=30.0,
+        call_ns=0.5,
+    )
+
+
+def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Target:
+    """The optimistic end of every sample list."""
+    best = {n: (min if n in _LATENCIES else max)(s) for n, s in samples.items()}
+    return Target(
+        backend="cpu",
+        name=machine.model,
+        cores=machine.cores,
+        vector_bytes=int(best["vector_bytes"]),
+        vector_registers=int(best["vector_registers"]),
+        levels=tuple(
+            CacheLevel(
+                name=c.name,
+                capacity_bytes=c.capacity_bytes,
+                read_bytes_per_ns=best[f"{c.name}_read"],
+            )
+            for c in machine.caches
+        ),
+        memory_read_bytes_per_ns=best["memory_read"],
+        memory_write_bytes_per_ns=max(best["memory_write"], best["memory_write_nt"]),
+        # Reads alone and writes alone are mixes too.
+        memory_mixed_bytes_per_ns=max(v for n, v in best.items() if n.startswith("memory_")),
+        f32_flops_per_ns=best["f32_flops"],
+        f64_flops_per_ns=best["f64_flops"],
+        launch_ns=best["launch_ns"],
+        barrier_ns=best["barrier_ns"],
+        call_ns=best["call_ns"],
+        calibrated=True,
+    )
+
+
+# --- in the child --------------------------------------------------------------------------------
+
+
+def run_memory_probe(library: Path, n_threads: int) -> list[float]:
+    """Read rates of memory right now, bytes a nanosecond; 20 ms, most of it touching pages."""
+    probe = _open(library)
+    n_bytes = max(16 << 20, 3 * _last_cache_bytes(read_machine()) // n_threads)
+    _reserve(probe, n_threads, n_bytes + (1 << 16))
+    try:
+        return [_rate(probe, _READ, n_bytes, n_threads, 1) for _ in range(3)]
+    finally:
+        probe.ks_release()
+
+
+def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
+    """Every sample of the calibration by name; rates in bytes or flops a nanosecond."""
+    probe, machine = _open(library), read_machine()
+    # Eight times the last cache: what still hits there raises the rate by an eighth at most.
+    total = max(256 << 20, 8 * _last_cache_bytes(machine))
+    per_thread = min(total, machine.memory_bytes // 4) // n_threads
+    _reserve(probe, n_threads, per_thread)
+    samples: dict[str, list[float]] = {
+        "vector_bytes": [float(probe.ks_vector_bytes())],
+        "vector_registers": [float(probe.ks_vector_registers())],
+    }
+    try:
+        inner = 0
+        for cache in machine.caches:
+            share = cache.capacity_bytes // n_threads
+            sizes = [n for n in (share // 8, share // 4, share // 2) if n > 1.5 * inner]
+            samples[f"{cache.name}_read"] = [
+                _rate(probe, _READ, n, n_threads, max(1, _PASS_BYTES // n))
+                for n in sizes or [share // 2]
+                for _ in range(15)
+            ]
+            inner = share
+        names = {_READ: "read", _WRITE: "write", _WRITE_NT: "write_nt"}
+        names |= {_COPY: "copy", _COPY_NT: "copy_nt", _TRIAD_NT: "triad_nt"}
+        names |= {_SCALE: "scale", _READ3_WRITE_NT: "read3_write_nt"}
+        for _ in range(12):  # kinds in turn, so that a change of state meets all of them
+            for kind, name in names.items():
+                n_bytes = per_thread // _N_ARRAYS[kind] - (1 << 14)
+                rate = _rate(probe, kind, n_bytes, n_threads, 1)
+                samples.setdefault(f"memory_{name}", []).append(rate)
+    finally:
+        probe.ks_release()
+    return samples | _cores(probe, n_threads, int(samples["vector_bytes"][0]))
+
+
+def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, list[float]]:
+    rounds = 200_000
+
+    def flops(run: Callable[[int, int], float], lanes: int) -> list[float]:
+        work = rounds * _FLOPS_A_ROUND * lanes * n_threads
+        return [work / run(n_threads, rounds) for _ in range(30)]
+
+    return {
+        "f32_flops": flops(probe.ks_peak_f32, vector_bytes // 4),
+        "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
+        "launch_ns": [probe.ks_launch(n_threads, 500) / 500 for _ in range(40)],
+        "barrier_ns": [probe.ks_barrier(n_threads, 500) / 500 for _ in range(40)],
+        "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
+    }
+
+
+def _open(library: Path) -> ctypes.CDLL:
+    probe = ctypes.CDLL(os.fspath(library))
+    probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
+    probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int]
+    for name in ("ks_peak_f32", "ks_peak_f64", "ks_launch", "ks_barrier"):
+        getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
+        getattr(probe, name).restype = ctypes.c_double
+    probe.ks_call.argtypes = [ctypes.c_int64]
+    probe.ks_call.restype = probe.ks_stream.restype = ctypes.c_double
+    return probe
+
+
+def _reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
+    if probe.ks_reserve(n_threads, n_bytes) != 0:
+        raise MemoryError(f"the probe needs {n_threads} times {n_bytes >> 20} MiB")
+
+
+def _rate(probe: ctypes.CDLL, kind: int, n_bytes: int, n_threads: int, passes: int) -> float:
+    elapsed_ns = probe.ks_stream(kind, n_bytes, passes)
+    assert elapsed_ns > 0, "arrays do not fit the reserve"
+    return float(_N_MOVED[kind] * n_bytes * n_threads * passes / elapsed_ns)
+
+
+def _last_cache_bytes(machine: Machine) -> int:
+    return machine.caches[-1].capacity_bytes if machine.caches else 32 << 20
+
+
+def _spread(samples: list[float]) -> float:
+    if len(samples) < 2:
+        return 0.0
+    q1, _, q3 = quantiles(samples, n=4, method="inclusive")
+    return (q3 - q1) / 2 / median(samples)
+
+
+def _folder(folder: Path | None) -> Path:
+    return folder or cache_folder() / "targets"
+
+
+def _store(calibration: Calibration, folder: Path | None = None) -> None:
+    place = _folder(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place, delete=False, suffix=".new") as f:
+        f.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2))
+    os.replace(f.name, place / f"{calibration.machine}.json")
