@@ -1,0 +1,82 @@
+"""The library of kernel sequences: one file each, found by its name; adding a file adds a sequence."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..ir import DType
+
+Sizes = Mapping[str, int]
+Array = NDArray[Any]
+
+# The sizes of ../shared/research/blas.md B.3: beyond the last cache, about twice it, within it, within L2.
+MATRIX_SIZES: tuple[Sizes, ...] = tuple({"m": n, "n": n} for n in (8192, 4096, 1024, 256))
+VECTOR_SIZES: tuple[Sizes, ...] = tuple({"n": n} for n in (2**26, 2**20, 2**15))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibrarySequence:
+    """A kernel sequence with what is needed to show, run and check it.
+
+    `make_arguments(sizes, dtype, rng)` gives the arguments of `sequence` (C-contiguous arrays of signed values, then
+    scalars); `reference` takes the same ones and computes in place, in NumPy. `flops(sizes)` counts the useful operations.
+    """
+
+    name: str
+    formula: str
+    sequence: Callable[..., None]
+    sizes: Sizes  # the default ones; every size name is a key
+    benchmark_sizes: tuple[Sizes, ...]
+    make_arguments: Callable[[Sizes, DTypeLike, np.random.Generator], tuple[Any, ...]]
+    reference: Callable[..., None]
+    flops: Callable[[Sizes], int]
+
+    def complete(self, given: Sizes) -> dict[str, int]:
+        """All sizes of the sequence from those given: an extent not named follows `n`, where that is given.
+
+        Raises ValueError for a size the sequence does not have, or one below 1.
+        """
+        for name, value in given.items():
+            if name not in self.sizes:
+                known = ", ".join(self.sizes)
+                raise ValueError(f"{self.name} has no size {name!r}: its sizes are {known}")
+            if value < 1:
+                raise ValueError(f"the size {name} of {self.name} must be at least 1, not {value}")
+        return {k: given.get(k, given.get("n", default)) for k, default in self.sizes.items()}
+
+
+def numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """A DType or anything NumPy takes for a dtype, as a NumPy dtype."""
+    return dtype.numpy if isinstance(dtype, DType) else np.dtype(dtype)
+
+
+def signed(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
+    """Random values in [-1, 1)."""
+    return rng.uniform(-1.0, 1.0, shape).astype(numpy_dtype(dtype))
+
+
+def zeros(dtype: Any, *shape: int) -> Array:
+    """An output to be written."""
+    return np.zeros(shape, numpy_dtype(dtype))
+
+
+def names() -> tuple[str, ...]:
+    """Names of all library sequences, sorted."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__)))
+
+
+def load(name: str) -> LibrarySequence:
+    """The library sequence called `name` (any case). Raises KeyError with the names there are."""
+    lower = name.lower()
+    if lower not in names():
+        raise KeyError(f"no library sequence {name!r}: there are {', '.join(names())}")
+    entry = importlib.import_module(f".{lower}", __name__).ENTRY
+    assert isinstance(entry, LibrarySequence)
+    return entry
