@@ -334,9 +334,10 @@ class Expressions:
                 node,
             )
         if state.speculative_depth and extent > 0:
-            return binary(
-                "min", binary("max", i, const(0, DType.i64)), const(extent - 1, DType.i64)
-            )
+            if inside is None or inside[0] < 0:
+                i = binary("max", i, const(0, DType.i64))
+            if inside is None or inside[1] >= extent:
+                i = binary("min", i, const(extent - 1, DType.i64))
         return i
 
     # --- operators

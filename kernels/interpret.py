@@ -248,7 +248,7 @@ class _Run:
         if self.lanes and self.mask is None:
             view = self._view(x.array, x.indices)
             if view is not None:
-                return view[()] if view.ndim else view[()].item()
+                return view
         return self.arrays[x.array][self._gathered(x.array, x.indices)]
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
@@ -299,8 +299,7 @@ class _Run:
             end = last + (1 if step > 0 else -1)
             parts.append(slice(first, end if end >= 0 else None, step))
             order.append(lane_of_axis)
-        view = array[tuple(parts)] if parts else array
-        view = np.asarray(view) if not isinstance(view, np.ndarray) else view
+        view: Array = array[(*parts, ...)]  # the ellipsis keeps a single element a view
         view = view.transpose(sorted(range(len(order)), key=lambda a: -order[a]))
         missing = tuple(len(self.lanes) - 1 - k for k in range(len(self.lanes)) if k not in order)
         return np.expand_dims(view, missing)

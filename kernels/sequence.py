@@ -173,7 +173,7 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
         extents = tuple(
             int(n) for n in ([shape] if isinstance(shape, (int, np.integer)) else shape)
         )
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise LanguageError(
             f"ks.ndarray takes an element type and a shape: {error}", where
         ) from None

@@ -133,7 +133,9 @@ class Statements:
                     return _UPDATES[type(op)], right, isinstance(op, ast.Sub)
                 if ast.unparse(right) == spelling and not isinstance(op, ast.Sub):
                     return _UPDATES[type(op)], left, False
-            case ast.Call(args=[first, *rest]) if rest and ast.unparse(first) == spelling:
+            case ast.Call(args=[first, *rest], keywords=[]) if (
+                rest and ast.unparse(first) == spelling
+            ):
                 callee = self._expr.callee(value)
                 if callee in MINMAX_CALLS:
                     operand = (

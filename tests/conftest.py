@@ -10,20 +10,26 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="rewrite tests/golden from what the tests produce"
+        "--update-golden",
+        action="store_true",
+        help="rewrite tests/golden from what the tests produce",
     )
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(text, name)` compares text to tests/golden/name, or rewrites that file under --update-golden."""
+    """`golden(text, name)` compares text to tests/golden/name, or rewrites that file under
+    --update-golden.
+    """
 
     def compare(text: str, name: str) -> None:
         path = GOLDEN / name
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        assert path.exists(), f"{path.name} is missing: run pytest --update-golden and read what it wrote"
+        assert path.exists(), (
+            f"{path.name} is missing: run pytest --update-golden and read what it wrote"
+        )
         assert text == path.read_text()
 
     return compare
