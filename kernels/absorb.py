@@ -1,4 +1,6 @@
-"""Clean-up between the tasks of a sequence: initialisers join their reductions, temporaries nobody reads go."""
+"""Clean-up between the tasks of a sequence: initialisers join their reductions, temporaries nobody
+reads go.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from .tasks import Access, Affine, Loop, Task
 
 
 def absorb_initialisers(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Replace the old value that a reduction's finish reads by what an earlier map task would have put there."""
+    """Replace the old value that a reduction's finish reads by what an earlier map task would have
+    put there.
+    """
     work = list(tasks)
     k = 0
     while k < len(work):
@@ -68,7 +72,9 @@ def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
 
 
 def _same_elements(init: Task, task: Task) -> dict[str, Expr] | None:
-    """Loops of `init` as indices of `task` under which both targets are one index map over one domain; None if there is no such map."""
+    """Loops of `init` as indices of `task` under which both targets are one index map over one
+    domain; None if there is no such map.
+    """
     old, new = extents(init), extents(task)
     names: dict[str, Expr] = {x.name: Const(0, DType.i64) for x in init.loops if x.extent == 1}
     for a, b in zip(init.target.axes, task.target.axes, strict=True):
@@ -105,7 +111,9 @@ def _replaced(e: Expr, array: str, value: Expr) -> Expr:
 
 
 def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tuple[Task, ...]:
-    """Reductions of kernels without fast_math that start from an old value become opaque: the first update must meet it first."""
+    """Reductions of kernels without fast_math that start from an old value become opaque: the
+    first update must meet it first.
+    """
 
     def fixed(task: Task) -> Task:
         if task.fast_math or task.op in (None, "min", "max") or not task.dtype.is_float:
@@ -120,7 +128,9 @@ def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tup
 
 
 def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> tuple[Task, ...]:
-    """Temporaries start as zeros: put a task that says so before the first use of any that may be read before it is written."""
+    """Temporaries start as zeros: put a task that says so before the first use of any that may be
+    read before it is written.
+    """
     work = list(tasks)
     for temp in temps:
         touching = [

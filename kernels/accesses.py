@@ -46,7 +46,9 @@ def extents(task: Task) -> dict[str, int]:
 
 
 def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
-    """What of `array` the task surely writes (exact) or may write (inexact); None when it does not write it."""
+    """What of `array` the task surely writes (exact) or may write (inexact); None when it does not
+    write it.
+    """
     regions = [region(a, extents(task), shape) for a in task_writes(task) if a.array == array]
     if not regions:
         return None

@@ -28,7 +28,9 @@ def combine(parts: Iterable[tuple[int, Affine]]) -> Affine:
 
 
 def to_affine(e: Expr) -> Affine | None:
-    """`e` as an affine function of loop indices; None where it is not one (parameters and loads are not)."""
+    """`e` as an affine function of loop indices; None where it is not one (parameters and loads
+    are not).
+    """
     match e:
         case Const():
             return constant(int(e.value)) if e.value == int(e.value) else None
@@ -86,12 +88,14 @@ def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
     )
 
 
-# --- regions: what part of an array an access touches ----------------------------------------------------------------
+# --- regions: what part of an array an access touches ---------------------------------------------
 
 
 @dataclass(frozen=True)
 class Region:
-    """A box that contains all elements touched (inclusive bounds per axis); `is_exact`: it contains no others."""
+    """A box that contains all elements touched (inclusive bounds per axis); `is_exact`: it
+    contains no others.
+    """
 
     bounds: tuple[tuple[int, int], ...]
     is_exact: bool
@@ -114,7 +118,9 @@ def whole(shape: tuple[int, ...]) -> Region:
 
 
 def region(access: Access, extents: Mapping[str, int], shape: tuple[int, ...]) -> Region:
-    """The region of `access` over loops of these extents; an axis that is not affine counts as all of it, inexactly."""
+    """The region of `access` over loops of these extents; an axis that is not affine counts as all
+    of it, inexactly.
+    """
     bounds, exact, seen = [], True, set[str]()
     for axis, n in zip(access.axes, shape, strict=True):
         if axis is None:
@@ -139,13 +145,15 @@ def _is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
     return True
 
 
-# --- bounded integer systems -----------------------------------------------------------------------------------------
+# --- bounded integer systems ----------------------------------------------------------------------
 
 Bounds = dict[str, tuple[int, int]]
 
 
 def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether some integers within `bounds` make every equation zero; True where it gives up deciding."""
+    """Whether some integers within `bounds` make every equation zero; True where it gives up
+    deciding.
+    """
     budget = [_MAX_SPLITS]
     return _solve(list(equations), dict(bounds), budget)
 

@@ -1,4 +1,6 @@
-"""Dependences between tasks, and which pairs of loops keep them point to point when merged (DESIGN section 4)."""
+"""Dependences between tasks, and which pairs of loops keep them point to point when merged (DESIGN
+section 4).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from itertools import product
 from typing import Literal
 
 from .accesses import extents, read_region, task_reads, task_writes, written_region
-from .affine import Affine, combine, feasible, rename
-from .tasks import Access, Problem, Task
+from .affine import combine, feasible, rename
+from .tasks import Access, Affine, Problem, Task
 
 Kind = Literal["flow", "anti", "output"]
 Mapped = tuple[tuple[str, str], ...]
@@ -17,10 +19,12 @@ Mapped = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Dependence:
-    """Task `source` must come before task `sink` (indexes into Problem.tasks, source < sink) because of `array`.
+    """Task `source` must come before task `sink` (indexes into Problem.tasks, source < sink)
+    because of `array`.
 
-    `mapped` are pairs (loop of source, loop of sink) of equal extent which every conflicting pair of accesses follows with distance 0:
-    merged into one loop, the dependence stays within one iteration.
+    `mapped` are pairs (loop of source, loop of sink) of equal extent which every conflicting pair
+    of accesses follows with distance 0: merged into one loop, the dependence stays within one
+    iteration.
     """
 
     source: int
@@ -32,7 +36,9 @@ class Dependence:
 
 @dataclass(frozen=True)
 class SharedRead:
-    """Tasks `first` < `second` both load `array` at the same index once the loop pairs of `mapped` are merged; nobody writes it between."""
+    """Tasks `first` < `second` both load `array` at the same index once the loop pairs of `mapped`
+    are merged; nobody writes it between.
+    """
 
     first: int
     second: int
@@ -41,7 +47,9 @@ class SharedRead:
 
 
 def dependences(problem: Problem) -> tuple[Dependence, ...]:
-    """All dependences of program order, without those that a task between makes superfluous by overwriting."""
+    """All dependences of program order, without those that a task between makes superfluous by
+    overwriting.
+    """
     found: list[Dependence] = []
     for source, sink in _pairs(problem):
         u, v = problem.tasks[source], problem.tasks[sink]
@@ -162,7 +170,9 @@ def _identity(u: Task, v: Task, a: Access, b: Access) -> Mapped:
 
 
 def _is_overwritten(problem: Problem, source: int, sink: int, array: str, kind: Kind) -> bool:
-    """Whether a task between writes all that the source touched, so that the order follows through it."""
+    """Whether a task between writes all that the source touched, so that the order follows through
+    it.
+    """
     shape = problem.array(array).shape
     u = problem.tasks[source]
     region_of = read_region if kind == "anti" else written_region

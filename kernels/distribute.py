@@ -1,7 +1,9 @@
-"""Loop distribution, first half: the statements of one kernel as a flat list, with locals in single-assignment form.
+"""Loop distribution, first half: the statements of one kernel as a flat list, with locals in
+single-assignment form.
 
-`flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a `Reduce` (initialised outside
-the loops that update it). What cannot be said this way raises `NotStructured`, and the nest becomes an opaque task.
+`flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a
+`Reduce` (initialised outside the loops that update it). What cannot be said this way raises
+`NotStructuredError`, and the nest becomes an opaque task.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from .tasks import Loop
 MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
 
 
-class NotStructured(Exception):
+class NotStructuredError(Exception):
     """Why a nest has no structured form; ends in an opaque task, never reaches the user."""
 
 
@@ -57,7 +59,9 @@ class Define:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A local's version `name`, per iteration of `path`, is `init (op) reduction over `over` of value`."""
+    """A local's version `name`, per iteration of `path`, is `init (op) reduction over `over` of
+    value`.
+    """
 
     name: str
     path: Path
@@ -125,7 +129,7 @@ def _loop_renaming(old: str, new: str) -> Renaming:
 
 
 def flatten(body: tuple[Stmt, ...], fast_math: bool) -> tuple[Flat, ...]:
-    """The statements of `body` (loops uniquely named) in program order. Raises NotStructured."""
+    """The statements of `body` (loops named apart) in program order. Raises NotStructuredError."""
     walker = _Walker(fast_math)
     walker.statements(body, ())
     return tuple(walker.flat)
@@ -158,7 +162,7 @@ class _Walker:
                 indices = tuple(self.read(i) for i in s.indices)
                 self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path))
             case If():
-                raise NotStructured("control flow that depends on values")
+                raise NotStructuredError("control flow that depends on values")
 
     def read(self, e: Expr) -> Expr:
         """`e` with locals replaced by their current versions."""
@@ -166,7 +170,7 @@ class _Walker:
         for name in locals_read(e):
             found = self.env.get(name)
             if found is None or isinstance(found, _Open):
-                raise NotStructured(f"{name} carries a value from one iteration to the next")
+                raise NotStructuredError(f"{name} carries a value from one iteration to the next")
             versions[name] = found
         return Renaming(locals=versions).apply(e)
 
@@ -185,7 +189,7 @@ class _Walker:
     def loop(self, s: For, path: Path) -> None:
         extent = constant_extent(s.extent)
         if extent is None:
-            raise NotStructured("a range known only at run time")
+            raise NotStructuredError("a range known only at run time")
         inside = tuple(_as_update(x) for x in nested_statements(s.body))
         set_inside = {x.name for x in inside if isinstance(x, SetLocal)}
         updated = {x.name for x in inside if isinstance(x, UpdateLocal)} - set_inside
@@ -204,19 +208,21 @@ class _Walker:
     def start_reduction(self, name: str, path: Path, inside: tuple[Stmt, ...]) -> None:
         updates = [x for x in inside if isinstance(x, UpdateLocal) and x.name == name]
         if len({x.op for x in updates}) > 1:
-            raise NotStructured(f"{name} is updated by different operators in one loop")
+            raise NotStructuredError(f"{name} is updated by different operators in one loop")
         base = self.env[name]
         assert not isinstance(base, _Open)
         exact = self.fast_math or not base.dtype.is_float or updates[0].op in ("min", "max")
         if not exact and (len(updates) > 1 or not is_neutral(updates[0].op, base)):
-            raise NotStructured(f"the order of the updates of {name} is fixed (fast_math=False)")
+            raise NotStructuredError(
+                f"the order of the updates of {name} is fixed (fast_math=False)"
+            )
         self.reduced[name] = base
         self.env[name] = _Open(path)
 
     def update(self, s: UpdateLocal, path: Path) -> None:
         found = self.env.get(s.name)
         if found is None:
-            raise NotStructured(f"{s.name} is updated before it is set")
+            raise NotStructuredError(f"{s.name} is updated before it is set")
         value = self.read(s.value)
         if not isinstance(found, _Open):
             self.define(s.name, Binary(s.op, found, value, found.dtype), path)

@@ -1,8 +1,10 @@
-"""Loop distribution, second half: when the flat statements of a nest may run one after the other, each over all its loops.
+"""Loop distribution, second half: when the flat statements of a nest may run one after the other,
+each over all its loops.
 
-Legal when no instance of a later statement must run before an instance of an earlier one: for every conflicting pair the iteration of the
-earlier statement is not after that of the later one on their shared loops, and a statement conflicts with itself only within
-one iteration, recognised reductions aside (Kennedy and Allen's distribution theorem without cycles).
+Legal when no instance of a later statement must run before an instance of an earlier one: for
+every conflicting pair the iteration of the earlier statement is not after that of the later one on
+their shared loops, and a statement conflicts with itself only within one iteration, recognised
+reductions aside (Kennedy and Allen's distribution theorem without cycles).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .affine import combine, constant, feasible, rename, to_affine
-from .distribute import Assign, Flat, NotStructured, Path, Reduce, full_path, reads_of
+from .distribute import Assign, Flat, NotStructuredError, Path, Reduce, full_path, reads_of
 from .ir import Expr, ReduceOp
 from .renaming import loads
 from .tasks import Affine
@@ -28,16 +30,16 @@ class Use:
 
 
 def affine_axes(indices: tuple[Expr, ...]) -> tuple[Affine, ...]:
-    """Affine forms of index expressions. Raises NotStructured."""
+    """Affine forms of index expressions. Raises NotStructuredError."""
     axes = tuple(to_affine(i) for i in indices)
     found = tuple(a for a in axes if a is not None)
     if len(found) != len(axes):
-        raise NotStructured("an index that is not affine in the loop indices")
+        raise NotStructuredError("an index that is not affine in the loop indices")
     return found
 
 
 def uses_of(s: Flat) -> tuple[Use, ...]:
-    """All accesses of a flat statement. Raises NotStructured."""
+    """All accesses of a flat statement. Raises NotStructuredError."""
     path = full_path(s)
     result = [
         Use(x.array, affine_axes(x.indices), path, False) for e in reads_of(s) for x in loads(e)
@@ -48,7 +50,7 @@ def uses_of(s: Flat) -> tuple[Use, ...]:
 
 
 def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
-    """Raises NotStructured where the flat statements may not be distributed."""
+    """Raises NotStructuredError where the flat statements may not be distributed."""
     uses = [uses_of(s) for s in flat]
     for first, earlier in enumerate(uses):
         for later in uses[first + 1 :]:
@@ -68,7 +70,9 @@ def _check_pair(a: Use, b: Use, fast_math: bool) -> None:
     shared = _shared(a.path, b.path)
     for level in range(len(shared)):
         if conflicts(a, b, len(shared), level, -1):
-            raise NotStructured(f"{a.array} is carried backwards by the loop {shared[level].name}")
+            raise NotStructuredError(
+                f"{a.array} is carried backwards by the loop {shared[level].name}"
+            )
 
 
 def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
@@ -76,12 +80,12 @@ def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
     over = reduction_loops(s)
     reads_own = any(u.array == s.array and not u.is_write for u in uses)
     if over and reads_own:
-        raise NotStructured(f"a reduction into {s.array} reads {s.array}")
+        raise NotStructuredError(f"a reduction into {s.array} reads {s.array}")
     path = tuple(loop for loop in s.path if loop not in over)
     write = Use(write.array, write.axes, path, True)
     for u in uses:
         if u.array == s.array and carried(Use(u.array, u.axes, path, u.is_write), write, path):
-            raise NotStructured(f"iterations of one statement meet in {s.array}")
+            raise NotStructuredError(f"iterations of one statement meet in {s.array}")
 
 
 def carried(read: Use, write: Use, path: Path) -> bool:
@@ -106,7 +110,9 @@ def _shared(a: Path, b: Path) -> Path:
 
 
 def conflicts(a: Use, b: Use, n_shared: int, level: int, sign: int) -> bool:
-    """Whether a and b may touch one element where shared loops above `level` agree and b's index at `level` lies on the side `sign` of a's."""
+    """Whether a and b may touch one element where shared loops above `level` agree and b's index
+    at `level` lies on the side `sign` of a's.
+    """
     bounds: dict[str, tuple[int, int]] = {}
     equations: list[Affine] = []
     names_a = {loop.name: "a:" + loop.name for loop in a.path}
@@ -129,7 +135,9 @@ def conflicts(a: Use, b: Use, n_shared: int, level: int, sign: int) -> bool:
 def _by_distance(
     x: Affine, y: Affine, shared: Path, names_a: dict[str, str], names_b: dict[str, str]
 ) -> tuple[Affine, ...]:
-    """`x - y = 0` again with b's shared indices written as a's plus the distance: sharper for interval propagation."""
+    """`x - y = 0` again with b's shared indices written as a's plus the distance: sharper for
+    interval propagation.
+    """
     parts = [(1, rename(x, names_a)), (-1, constant(y.const))]
     inside = {loop.name for loop in shared}
     for name, c in y.terms:
@@ -140,9 +148,11 @@ def _by_distance(
 
 
 def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozenset[str]) -> bool:
-    """Whether moving a read from statement `start` to statement `use` may pass a write of `arrays`.
+    """Whether moving a read from statement `start` to statement `use` may pass a write of
+    `arrays`.
 
-    Counts the statements between, and all of the loops that hold the use but not the start: they come round again.
+    Counts the statements between, and all of the loops that hold the use but not the start: they
+    come round again.
     """
     at, to = full_path(flat[start]), full_path(flat[use])
     if isinstance(flat[start], Reduce):

@@ -1,7 +1,9 @@
-"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal form of kernels/tasks.py.
+"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal
+form of kernels/tasks.py.
 
-Each call is put in terms of the sequence's arrays and scalars, cut into nests that share no locals, and each nest is distributed into
-structured tasks (distribute, legality, reductions) or kept as one opaque task. Then the tasks of the whole sequence are cleaned up (absorb).
+Each call is put in terms of the sequence's arrays and scalars, cut into nests that share no
+locals, and each nest is distributed into structured tasks (distribute, legality, reductions) or
+kept as one opaque task. Then the tasks of the whole sequence are cleaned up (absorb).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .absorb import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .accesses import arrays_read, arrays_written, overwrites
-from .distribute import NotStructured, flatten, unique_loops
+from .distribute import NotStructuredError, flatten, unique_loops
 from .ir import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
 from .opaque import opaque_task
 from .reductions import Split, split
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
-    """The tasks of a recorded sequence (DESIGN section 3): meaning kept, machine-independent, equal for equal spellings."""
+    """The tasks of a recorded sequence (DESIGN section 3): meaning kept, machine-independent,
+    equal for equal spellings.
+    """
     known = {a.name: a for a in (*recording.arrays, *recording.temps)}
     made: list[ArrayParam] = []
     tasks: list[Task] = []
@@ -92,7 +96,7 @@ def _segment_tasks(
 ) -> Split:
     try:
         return split(flatten(body, fast_math), label, kernel, known, fast_math)
-    except NotStructured:
+    except NotStructuredError:
         task = opaque_task(body, kernel, known, fast_math)
         return Split((task,) if task is not None else (), ())
 
@@ -125,7 +129,9 @@ def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
 
 
 def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Put top-level locals that are set once, from scalars alone, in place, so that they tie no nests together."""
+    """Put top-level locals that are set once, from scalars alone, in place, so that they tie no
+    nests together.
+    """
     every = list(nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:

@@ -1,4 +1,4 @@
-"""Opaque tasks: statements kept as one composite under their outermost loop, with what they touch."""
+"""Opaque tasks: statements kept whole under their outermost loop, with what they touch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def opaque_task(
     *,
     serial: bool = False,
 ) -> Task | None:
-    """One task for `body`: parallel over its outermost loop where it is one loop of known range, else serial.
+    """One task for `body`: parallel over its outermost loop where it is one loop of known range,
+    else serial.
 
     None where nothing is written. Loops of `body` are uniquely named (`i@3`).
     """
@@ -94,7 +95,9 @@ def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
     """A structured `target op= value` as an opaque task that keeps the order of its updates."""
-    assert task.op is not None and task.value is not None and isinstance(task.finish, Binary)
+    assert task.op is not None
+    assert task.value is not None
+    assert isinstance(task.finish, Binary)
     own = task.finish.a
     assert isinstance(own, Load)
     body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, _NOWHERE),)

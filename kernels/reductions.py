@@ -1,4 +1,6 @@
-"""Tasks from flat statements: definitions are inlined or stored, each reduction joins the one assignment that uses it or is stored."""
+"""Tasks from flat statements: definitions are inlined or stored, each reduction joins the one
+assignment that uses it or is stored.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from .distribute import (
     Assign,
     Define,
     Flat,
-    NotStructured,
+    NotStructuredError,
     Path,
     Reduce,
     full_path,
@@ -24,7 +26,9 @@ from .tasks import Access, Loop, Task
 
 @dataclass(frozen=True)
 class Split:
-    """What one nest became: its tasks in order (named after what they write) and the temporaries they needed."""
+    """What one nest became: its tasks in order (named after what they write) and the temporaries
+    they needed.
+    """
 
     tasks: tuple[Task, ...]
     temps: tuple[ArrayParam, ...]
@@ -37,7 +41,9 @@ def split(
     arrays: Mapping[str, ArrayParam],
     fast_math: bool,
 ) -> Split:
-    """The tasks of a flat nest. `call` prefixes the names of temporaries. Raises NotStructured."""
+    """The tasks of a flat nest. `call` prefixes the names of temporaries. Raises
+    NotStructuredError.
+    """
     check_distribution(flat, fast_math)
     work = _Splitter(list(flat), call, dict(arrays))
     work.place_definitions()
@@ -181,7 +187,8 @@ def _task(
     value = coerced(s.value, dtype)
     task = Task(s.array, kernel, s.path, target, dtype, value, fast_math=fast_math)
     if over:
-        assert r is None and s.op is not None
+        assert r is None
+        assert s.op is not None
         loops = tuple(replace(loop, is_reduction=loop in over) for loop in s.path)
         finish = Binary(s.op, old, Accumulator(dtype), dtype)
         task = replace(task, loops=loops, op=s.op, finish=finish)
@@ -205,7 +212,7 @@ def _check_affine(task: Task) -> None:
         for x in loads(e) if e is not None else ():
             affine_axes(x.indices)
         if e is not None and locals_read(e):
-            raise NotStructured(f"locals {locals_read(e)} are left")
+            raise NotStructuredError(f"locals {locals_read(e)} are left")
 
 
 def _plain_loop_names(task: Task) -> Task:

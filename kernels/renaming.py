@@ -1,4 +1,6 @@
-"""Reading and substituting in IR expressions and statements, for everything that turns kernels into tasks."""
+"""Reading and substituting in IR expressions and statements, for everything that turns kernels
+into tasks.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,9 @@ class Renaming:
                 return rebuild(e, tuple(self.apply(part) for part in children(e)))
 
     def apply_stmt(self, s: Stmt) -> Stmt:
-        """`s` and the statements in it with the names replaced; a loop is renamed where its index becomes another's."""
+        """`s` and the statements in it with the names replaced; a loop is renamed where its index
+        becomes another's.
+        """
         match s:
             case For():
                 body = tuple(self.apply_stmt(x) for x in s.body)

@@ -1,4 +1,6 @@
-"""Running a Problem task by task in NumPy: what its tasks mean, said without the statements they came from."""
+"""Running a Problem task by task in NumPy: what its tasks mean, said without the statements they
+came from.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,11 @@ def run_tasks(
     *,
     float64: bool = False,
 ) -> dict[str, Array]:
-    """New arrays, by name, after the sequence; the given ones stay as they are. Temporaries hold garbage at first.
+    """New arrays, by name, after the sequence; the given ones stay as they are. Temporaries hold
+    garbage at first.
 
-    `arrays` holds every non-temporary array of the problem. `float64` computes every float in double precision.
+    `arrays` holds every non-temporary array of the problem. `float64` computes every float in
+    double precision.
     """
     store: dict[str, Array] = {}
     for a in problem.arrays:
@@ -135,7 +139,9 @@ class _Run:
                     del self.loops[loop.name]  # finish must not use it
             value = np.broadcast_to(self.value(task.finish), full)
         where = tuple(
-            np.broadcast_to(self.affine(axis), full) for axis in task.target.axes if axis is not None
+            np.broadcast_to(self.affine(axis), full)
+            for axis in task.target.axes
+            if axis is not None
         )
         self.store[task.target.array][where] = value
 

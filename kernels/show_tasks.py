@@ -184,7 +184,9 @@ def show_tasks(problem: Problem) -> str:
 
 
 def problem_key(problem: Problem) -> str:
-    """A hash over everything that decides the computation: no names of files, tasks, loops, arrays or locals."""
+    """A hash over everything that decides the computation: no names of files, tasks, loops, arrays
+    or locals.
+    """
     names = {"array " + a.name: f"a{k}" for k, a in enumerate(problem.arrays)}
     names |= {"param " + p.name: f"p{k}" for k, p in enumerate(problem.scalars)}
     lines = [f"{k} {a.dtype.name} {a.shape} {a.role}" for k, a in enumerate(problem.arrays)]

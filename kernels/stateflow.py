@@ -1,8 +1,10 @@
-"""The state-flow graph: which task reads and writes which version of which state (Hu et al., AsyncTaichi, section 4).
+"""The state-flow graph: which task reads and writes which version of which state (Hu et al.,
+AsyncTaichi, section 4).
 
-Dense arrays have value states only; mask, list and allocator states belong to sparse fields. A task that overwrites a state only in
-part also reads it: the rest flows through. Versions count the writers of a state, which every topological order keeps in order, so the
-graph is rebuilt identically from any of them.
+Dense arrays have value states only; mask, list and allocator states belong to sparse fields. A
+task that overwrites a state only in part also reads it: the rest flows through. Versions count the
+writers of a state, which every topological order keeps in order, so the graph is rebuilt
+identically from any of them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ EdgeKind = Literal["flow", "anti", "output"]
 
 @dataclass(frozen=True, order=True)
 class State:
-    """One thing that tasks read and write: the values of an array, or the mask, list or allocator of a sparse field."""
+    """One thing that tasks read and write: the values of an array, or the mask, list or allocator
+    of a sparse field.
+    """
 
     kind: StateKind
     name: str
@@ -43,8 +47,9 @@ class Node:
 class Edge:
     """Task `sink` comes after task `source` because of `version` of `state`.
 
-    flow: the sink reads the version that the source wrote. anti: the sink replaces the version that the source read.
-    output: the sink replaces the version that the source wrote and nobody read.
+    flow: the sink reads the version that the source wrote. anti: the sink replaces the version
+    that the source read. output: the sink replaces the version that the source wrote and nobody
+    read.
     """
 
     source: int
@@ -56,7 +61,8 @@ class Edge:
 
 @dataclass(frozen=True)
 class StateFlowGraph:
-    """`nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task, state, version), sorted.
+    """`nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task,
+    state, version), sorted.
 
     Version 0 of a state is what it held before the sequence.
     """
@@ -115,7 +121,8 @@ def connect(nodes: Iterable[Node]) -> StateFlowGraph:
 
 
 def rebuild(graph: StateFlowGraph, order: Iterable[int]) -> StateFlowGraph:
-    """The graph built anew from its tasks in `order`: equal to `graph` for every topological order of it.
+    """The graph built anew from its tasks in `order`: equal to `graph` for every topological order
+    of it.
 
     Raises ValueError where `order` is not a permutation of the tasks.
     """

@@ -1,4 +1,6 @@
-"""Hypothesis strategies: random sequences of kernels with their arguments, written in the real language."""
+"""Hypothesis strategies: random sequences of kernels with their arguments, written in the real
+language.
+"""
 
 from __future__ import annotations
 
@@ -226,8 +228,8 @@ def branch(x: nd, out: nd):
             out[i] = 0.5 * x[i]
 
 
-# A template: the kernel, the kinds of its array arguments ("m": a vector of m, "n", "mn": a matrix, "1": one element) with
-# the written ones marked by "!", and whether it takes a scalar.
+# A template: the kernel, the kinds of its array arguments ("m": a vector of m, "n", "mn": a
+# matrix, "1": one element; those written marked by "!"), and whether it takes a scalar.
 TEMPLATES: tuple[tuple[Any, tuple[str, ...], bool], ...] = (
     (scale_to, ("n", "n!"), True),
     (scale_to, ("m", "m!"), True),
@@ -284,7 +286,9 @@ def sequences(
     extents: tuple[int, ...] = EXTENTS,
     dtypes: tuple[str, ...] = ("float32", "float64"),
 ) -> Example:
-    """Up to `max_kernels` calls over pools of three arrays per shape; the third of each pool is a temporary in half of the draws."""
+    """Up to `max_kernels` calls over pools of three arrays per shape; the third of each pool is a
+    temporary in half of the draws.
+    """
     m, n = draw(st.sampled_from(extents)), draw(st.sampled_from(extents))
     dtype = np.dtype(draw(st.sampled_from(dtypes)))
     shapes = {"m": (m,), "n": (n,), "mn": (m, n), "1": (1,)}

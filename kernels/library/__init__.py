@@ -1,4 +1,6 @@
-"""The library of kernel sequences: one file each, found by its name; adding a file adds a sequence."""
+"""The library of kernel sequences: one file each, found by its name; adding a file adds a
+sequence.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ..ir import DType
 Sizes = Mapping[str, int]
 Array = NDArray[Any]
 
-# The sizes of ../shared/research/blas.md B.3: beyond the last cache, about twice it, within it, within L2.
+# Beyond the last cache, about twice it, within it, within L2.
 MATRIX_SIZES: tuple[Sizes, ...] = tuple({"m": n, "n": n} for n in (8192, 4096, 1024, 256))
 VECTOR_SIZES: tuple[Sizes, ...] = tuple({"n": n} for n in (2**26, 2**20, 2**15))
 
@@ -25,8 +27,9 @@ VECTOR_SIZES: tuple[Sizes, ...] = tuple({"n": n} for n in (2**26, 2**20, 2**15))
 class LibrarySequence:
     """A kernel sequence with what is needed to show, run and check it.
 
-    `make_arguments(sizes, dtype, rng)` gives the arguments of `sequence` (C-contiguous arrays of signed values, then
-    scalars); `reference` takes the same ones and computes in place, in NumPy. `flops(sizes)` counts the useful operations.
+    `make_arguments(sizes, dtype, rng)` gives the arguments of `sequence` (C-contiguous arrays of
+    signed values, then scalars); `reference` takes the same ones and computes in place, in NumPy.
+    `flops(sizes)` counts the useful operations.
     """
 
     name: str
@@ -39,7 +42,8 @@ class LibrarySequence:
     flops: Callable[[Sizes], int]
 
     def complete(self, given: Sizes) -> dict[str, int]:
-        """All sizes of the sequence from those given: an extent not named follows `n`, where that is given.
+        """All sizes of the sequence from those given: an extent not named follows `n`, where that
+        is given.
 
         Raises ValueError for a size the sequence does not have, or one below 1.
         """
