@@ -107,9 +107,11 @@ def _try(path: str) -> Compiler | str:
     with tempfile.TemporaryDirectory(prefix="kernelscape-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
-        failure = run_compiler(compiler.command(source, source.with_suffix(".so"), ()), 60.0)
+        output = source.with_suffix(".so")
+        failure = run_compiler(compiler.command(source, output, ()), 60.0)
+        is_built = output.exists()
     if failure is None:
-        return compiler
+        return compiler if is_built else "is no C compiler"
     if "omp" in failure.log:
         return "has no OpenMP library (install libomp for clang)"
     last_line = (failure.log.strip() or failure.advice).splitlines()[-1]

@@ -68,7 +68,7 @@ def calibrate(device: CpuDevice) -> Calibration:
     )
     stored = load_calibration()
     merged = fresh if stored is None else merge(stored, fresh)
-    _store(merged)
+    store_calibration(merged)
     return merged
 
 
@@ -108,7 +108,7 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
 
 
 def guess_target() -> Target:
-    """A target from the operating system's facts alone, faster than machines are: bounds stay valid.
+    """A target from the operating system's facts alone, faster than machines are: bounds hold.
 
     Six GHz, two loads and two multiply-adds a cycle and core; from memory one byte a cycle and core
     and no less than 200 GB/s together.
@@ -276,7 +276,8 @@ def _folder(folder: Path | None) -> Path:
     return folder or cache_folder() / "targets"
 
 
-def _store(calibration: Calibration, folder: Path | None = None) -> None:
+def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
+    """Write it for this machine, in one step."""
     place = _folder(folder)
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=place, delete=False, suffix=".new") as f:

@@ -1,0 +1,17 @@
+"""A device that runs nothing: deterministic times and scripted failures, for tests of search and
+records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..device import AbstractDevice, DeviceOptions
+
+
+def open_backend(options: DeviceOptions) -> AbstractDevice:
+    """A fake device whose times follow from the text of the source."""
+    from .device import FakeDevice
+
+    return FakeDevice()

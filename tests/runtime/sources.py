@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from kernelscape.codegen.source import Argument, Source
+from kernelscape.runtime.conditions import Conditions
+from kernelscape.runtime.records import BestFile
 from kernelscape.runtime.verify import Expected
 from kernelscape.runtime.worker import InputSet, Workload
 
@@ -52,3 +54,47 @@ def workload(n_sets: int = 2) -> Workload:
         expected = {"y": Expected(want), "z": Expected(want)}
         sets.append(InputSet({"x": x, "y": y, "z": z}, {"alpha": 0.5}, expected))
     return Workload({"x": "input", "y": "inout", "z": "output"}, tuple(sets))
+
+
+CONDITIONS = Conditions(
+    taken="2030-01-01T00:00:00+00:00",
+    machine="cpu-x",
+    cpu="x",
+    cores=2,
+    caches={"L1": 1024},
+    kernel="Linux",
+    compiler="cc 1",
+    flags=["-O2"],
+    versions={},
+    load_1min=0.0,
+    huge_pages="",
+    governor="",
+    binding="",
+    memory_bytes_per_ns=50.0,
+)
+
+
+def best(time_ns: float = 10.0, n: int = 8) -> BestFile:
+    """A well-formed best.json."""
+    return BestFile(
+        schema=1,
+        sequence="axpydot",
+        sizes={"n": n},
+        dtype="f32",
+        problem_key=f"p{n}",
+        space_key="s",
+        target="cpu",
+        decisions=(("order(a,b)", "BEFORE"),),
+        source_key="k",
+        time_ns=time_ns,
+        spread=0.01,
+        bound_ns=4.0,
+        gap=(time_ns - 4.0) / time_ns,
+        status="time_limit",
+        baseline_ns=20.0,
+        numpy_ns=None,
+        evaluations=3,
+        seed=1,
+        verified="3 input sets",
+        conditions=CONDITIONS,
+    )

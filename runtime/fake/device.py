@@ -1,0 +1,180 @@
+"""The fake device and its worker."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..build import Artifact
+from ..device import AbstractArray, AbstractDevice, AbstractModule, CallArguments
+from ..outcome import Failure, FailureKind, Measurement, Protocol
+from ..verify import poison_value
+from ..worker import AbstractWorker, Outcome, Workload
+
+if TYPE_CHECKING:
+    from ...codegen.source import Source
+    from ...space.target import Target
+
+Array = NDArray[Any]
+
+
+class FakeArray(AbstractArray):
+    """A NumPy array; nothing trespasses."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._host: Array = np.zeros(shape, dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._host.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._host.dtype
+
+    def upload(self, values: Array) -> None:
+        np.copyto(self._host, values, casting="no")
+
+    def download(self) -> Array:
+        return self._host
+
+    def poison(self) -> None:
+        self._host.fill(poison_value(self._host.dtype))
+
+    def freeze(self) -> None:
+        return
+
+    def trespass(self) -> str | None:
+        return None
+
+
+class FakeModule(AbstractModule):
+    """Does nothing when it is run."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._artifact
+
+    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+        n_given, arguments = len(values), self._artifact.arguments
+        if n_given not in (len(arguments), len([a for a in arguments if a.kind != "workspace"])):
+            raise TypeError(f"{len(arguments)} arguments are needed, {n_given} given")
+
+    def close(self) -> None:
+        return
+
+
+class FakeDevice(AbstractDevice):
+    """`time_ns` gives the time of a source key (default: a hash of it, 1 to 10 us); `script` the
+    failures, by source key.
+
+    Sources that contain "#error" do not compile, as with any C compiler.
+    """
+
+    name = "fake"
+
+    def __init__(
+        self,
+        time_ns: Callable[[str], float] | None = None,
+        script: Mapping[str, FailureKind] | None = None,
+    ) -> None:
+        self._time_ns = time_ns or _hashed_ns
+        self._script = dict(script or {})
+
+    def facts(self) -> Target:
+        from ...space.target import CacheLevel, Target
+
+        caches = (("L1", 64 << 10, 400.0), ("L2", 1 << 20, 200.0), ("L3", 16 << 20, 100.0))
+        return Target(
+            backend="fake",
+            name="a machine that is not there",
+            cores=2,
+            vector_bytes=32,
+            vector_registers=16,
+            levels=tuple(
+                CacheLevel(name=n, capacity_bytes=c, read_bytes_per_ns=r) for n, c, r in caches
+            ),
+            memory_read_bytes_per_ns=50.0,
+            memory_write_bytes_per_ns=30.0,
+            memory_mixed_bytes_per_ns=60.0,
+            f32_flops_per_ns=200.0,
+            f64_flops_per_ns=100.0,
+            launch_ns=400.0,
+            barrier_ns=200.0,
+            call_ns=1.0,
+            calibrated=True,
+        )
+
+    def build(self, source: Source) -> Artifact | Failure:
+        if "#error" in source.text or self._script.get(source.key) == "compile":
+            return Failure("compile", "the fake compiler was told to refuse it")
+        return Artifact(
+            key=f"fake-{source.key}-{source.entry}",
+            source_key=source.key,
+            path="",
+            entry=source.entry,
+            arguments=source.arguments,
+            n_threads=source.n_threads,
+            build_ns=0,
+        )
+
+    def load(self, artifact: Artifact) -> FakeModule | Failure:
+        if self._script.get(artifact.source_key) == "launch":
+            return Failure("launch", "the fake loader was told to refuse it")
+        return FakeModule(artifact)
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeArray:
+        return FakeArray(shape, dtype)
+
+    def time(
+        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+    ) -> list[Measurement]:
+        return [self.measurement(module.artifact) for module, _ in calls]
+
+    def measurement(self, artifact: Artifact) -> Measurement:
+        """What timing this artifact gives, always."""
+        time_ns = self._time_ns(artifact.source_key)
+        return Measurement(time_ns, 0.0, time_ns, n_samples=1, n_calls=1, disturbed=0)
+
+    def outcome(self, artifact: Artifact) -> Outcome:
+        """The scripted failure of this artifact, or its time."""
+        kind = self._script.get(artifact.source_key)
+        if kind is not None:
+            return Failure(kind, f"scripted: {kind}")
+        return self.measurement(artifact)
+
+
+class FakeWorker(AbstractWorker):
+    """Answers from the fake device, in this process."""
+
+    def __init__(self, device: FakeDevice) -> None:
+        self._device = device
+        self.n_evaluations = 0
+
+    def prepare(self, workload: Workload) -> None:
+        return
+
+    def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
+        self.n_evaluations += 1
+        return self._device.outcome(artifact)
+
+    def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
+        return [self._device.outcome(a) for a in artifacts]
+
+    def probe(self) -> float:
+        return self._device.facts().memory_read_bytes_per_ns
+
+    def close(self) -> None:
+        return
+
+
+def _hashed_ns(source_key: str) -> float:
+    digest = hashlib.blake2b(source_key.encode(), digest_size=8).digest()
+    return 1000.0 + 9000.0 * int.from_bytes(digest, "little") / 2**64

@@ -1,0 +1,233 @@
+"""What is kept of a run: the header, one record an event, and the file of the best implementation.
+
+Decisions are kept by name, never by number, so that a record outlives changes of the space.
+Loading is strict: a field that is missing, unknown or of the wrong type, a status that does not
+exist or a time that cannot be is a `RecordError` of one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from .conditions import Conditions
+from .outcome import Status
+
+SCHEMA = 1
+
+Decisions = tuple[tuple[str, str], ...]  # choice name, value name
+PositiveNs = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class RecordError(Exception):
+    """A stored file cannot be used; the message is one sentence that names the file and what is
+    wrong in it.
+    """
+
+
+class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """run.json: what is searched, where and how. Written once."""
+
+    schema: int
+    sequence: str  # name of the library sequence, or "module:function" of the user's
+    sizes: dict[str, int]
+    dtype: str
+    problem_key: str
+    space_key: str
+    target: str
+    seed: int
+    options: dict[str, str | int | float | bool | None]
+    conditions: Conditions
+
+
+class EvaluationRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="evaluation",
+):
+    """One candidate that was built and run, or was tried to."""
+
+    at_s: Share  # since the run began, over all its sessions
+    decisions: Decisions
+    source_key: str
+    status: Status
+    time_ns: PositiveNs | None  # None unless status is "ok"
+    spread: Share = 0.0
+    min_ns: PositiveNs | None = None
+    bound_ns: Share = 0.0
+    detail: str = ""
+
+
+class IncumbentRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="incumbent",
+):
+    """A new best; `source_key` names its evaluation."""
+
+    at_s: Share
+    source_key: str
+    time_ns: PositiveNs
+
+
+class BoundRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="bound",
+):
+    """The bound over the whole space moved."""
+
+    at_s: Share
+    bound_ns: Share
+    limiting: str = ""
+
+
+class NoteRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="note",
+):
+    """Anything else worth keeping: a session began or ended, the worker was restarted, an alarm."""
+
+    at_s: Share
+    kind: str
+    text: str = ""
+
+
+Record = EvaluationRecord | IncumbentRecord | BoundRecord | NoteRecord
+
+
+class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """best.json: all that is needed to rebuild, verify and judge the best implementation of a
+    run.
+    """
+
+    schema: int
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    problem_key: str
+    space_key: str
+    target: str
+    decisions: Decisions
+    source_key: str
+    time_ns: PositiveNs
+    spread: Share
+    bound_ns: Share
+    gap: Annotated[float, msgspec.Meta(le=1)]
+    status: str  # why the search ended
+    baseline_ns: PositiveNs | None
+    numpy_ns: PositiveNs | None
+    evaluations: Annotated[int, msgspec.Meta(ge=1)]
+    seed: int
+    verified: str  # in words: how many input sets, which tolerance
+    conditions: Conditions
+
+
+T = TypeVar("T", RunHeader, BestFile)
+
+
+def write_record(path: Path, record: RunHeader | BestFile) -> None:
+    """Write a file that is complete or not there, whatever happens."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def load_best(path: Path) -> BestFile:
+    """Raises RecordError."""
+    best = _load(path, BestFile)
+    gap = (best.time_ns - best.bound_ns) / best.time_ns
+    if not math.isclose(gap, best.gap, abs_tol=1e-6):
+        raise RecordError(
+            f"{path} was changed by hand: its gap does not follow from its time and bound"
+        )
+    _check_decisions(path, best.decisions)
+    return best
+
+
+def load_header(path: Path) -> RunHeader:
+    """Raises RecordError."""
+    return _load(path, RunHeader)
+
+
+def check_record(record: Record) -> str | None:
+    """What is inconsistent in a well-formed record, or None."""
+    if not isinstance(record, EvaluationRecord):
+        return None
+    if (record.status == "ok") != (record.time_ns is not None):
+        return f"status {record.status} and time {record.time_ns} exclude each other"
+    return _repeated(record.decisions)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the file by new content in one step, on disk before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=path.name, suffix=".new", delete=False
+    ) as f:
+        try:
+            f.write(content)
+            f.flush()
+            os.fsync(f.fileno())
+            os.replace(f.name, path)
+        except BaseException:
+            os.unlink(f.name)
+            raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new file in the folder survive a loss of power."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _load(path: Path, kind: type[T]) -> T:
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise RecordError(f"{path} cannot be read: {e.strerror}") from e
+    try:
+        found: Any = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise RecordError(f"{path} is torn or is no JSON: {e}") from e
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if schema != SCHEMA:
+        raise RecordError(f"{path} has schema {schema!r}, and this version reads schema {SCHEMA}")
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as e:
+        raise RecordError(f"{path} does not hold what it should: {e}") from e
+
+
+def _check_decisions(path: Path, decisions: Decisions) -> None:
+    problem = _repeated(decisions)
+    if problem is not None:
+        raise RecordError(f"{path} was changed by hand: {problem}")
+
+
+def _repeated(decisions: Decisions) -> str | None:
+    names = [name for name, _ in decisions]
+    if len(set(names)) == len(names):
+        return None
+    return f"the choice {next(n for n in names if names.count(n) > 1)} is decided twice"

@@ -1,0 +1,71 @@
+"""Machine facts: merging, storing, guessing, and one real calibration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kernelscape.runtime.cpu.machine import read_machine
+from kernelscape.runtime.cpu.probe import (
+    SCHEMA,
+    Calibration,
+    guess_target,
+    load_target,
+    merge,
+    store_calibration,
+    target_from_samples,
+)
+from kernelscape.runtime.worker import Worker
+
+
+def calibration(**changes):
+    return Calibration(
+        SCHEMA, read_machine().key, replace(guess_target(), **changes), {"a": 0.1}, 1
+    )
+
+
+def test_merge_keeps_the_optimistic_end():
+    old = calibration(memory_read_bytes_per_ns=100.0, f32_flops_per_ns=5.0, launch_ns=300.0)
+    new = calibration(memory_read_bytes_per_ns=60.0, f32_flops_per_ns=6.0, launch_ns=400.0)
+    merged = merge(old, new)
+    t = merged.target
+    assert (t.memory_read_bytes_per_ns, t.f32_flops_per_ns, t.launch_ns) == (100.0, 6.0, 300.0)
+    assert merged.n_calibrations == 2
+
+
+def test_levels_merge_by_name():
+    first = guess_target().levels
+    if not first:
+        pytest.skip("the system tells no cache sizes")
+    slower = tuple(replace(x, read_bytes_per_ns=1.0) for x in first)
+    merged = merge(calibration(levels=slower), calibration(levels=first))
+    assert merged.target.levels == first
+
+
+def test_stored_calibration_is_loaded_and_a_torn_one_is_not(tmp_path):
+    assert load_target(tmp_path) is None
+    store_calibration(calibration(launch_ns=123.0), tmp_path)
+    found = load_target(tmp_path)
+    assert found is not None
+    assert found.launch_ns == 123.0
+    [path] = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-5])
+    assert load_target(tmp_path) is None
+
+
+def test_guess_is_faster_than_what_is_measured(cpu):
+    worker = Worker(cpu)
+    try:
+        measured = target_from_samples(read_machine(), worker.calibrate())
+        assert worker.probe() > 0
+    finally:
+        worker.close()
+    guess = guess_target()
+    assert not guess.calibrated
+    assert measured.calibrated
+    assert guess.memory_read_bytes_per_ns > measured.memory_read_bytes_per_ns
+    assert guess.f32_flops_per_ns > measured.f32_flops_per_ns
+    assert guess.launch_ns < measured.launch_ns
+    assert guess.call_ns < measured.call_ns
+    pairs = zip(guess.levels, measured.levels, strict=True)
+    assert all(g.read_bytes_per_ns > m.read_bytes_per_ns for g, m in pairs)

@@ -1,0 +1,146 @@
+"""The device contract, and what is particular to the cpu device."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from kernelscape.codegen.source import Source
+from kernelscape.runtime.cpu.compiler import find_compiler, run_compiler
+from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
+from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
+from kernelscape.runtime.outcome import Failure, Measurement, Protocol
+
+from ..contracts.device import DeviceContract
+from .sources import ARGUMENTS, N
+from .sources import source as make_source
+
+
+class TestCpuDevice(DeviceContract):
+    @pytest.fixture
+    def device(self, cpu):
+        return cpu
+
+    @pytest.fixture
+    def source(self):
+        return make_source()
+
+    @pytest.fixture
+    def broken_source(self):
+        return make_source("#error no\n")
+
+
+class TestFakeDevice(DeviceContract):
+    @pytest.fixture
+    def device(self):
+        return FakeDevice()
+
+    @pytest.fixture
+    def source(self):
+        return make_source()
+
+    @pytest.fixture
+    def broken_source(self):
+        return make_source("#error no\n")
+
+
+def test_missing_backend_is_a_sentence():
+    with pytest.raises(DeviceError, match="no backend 'quantum'; this installation has cpu"):
+        open_device("quantum")
+
+
+def test_missing_compiler_is_a_sentence():
+    device = open_device("cpu", DeviceOptions(compiler="no-such-compiler"))
+    with pytest.raises(DeviceError, match=r"no-such-compiler: not found.*install gcc"):
+        device.build(make_source())
+
+
+def test_compiler_that_is_none_is_a_sentence():
+    with pytest.raises(DeviceError, match="true: "):
+        find_compiler("true")
+
+
+def test_compiler_past_its_deadline_is_killed():
+    failure = run_compiler([sys.executable, "-c", "import time; time.sleep(60)"], 0.2)
+    assert failure is not None
+    assert failure.kind == "compile"
+    assert "0.2 s" in failure.advice
+
+
+def test_compile_failure_shows_what_the_compiler_said(cpu):
+    failure = cpu.build(make_source("#error these words\n"))
+    assert isinstance(failure, Failure)
+    assert "these words" in failure.log
+
+
+def test_printed_command_line_builds(cpu, tmp_path):
+    text = tmp_path / "kernel.c"
+    text.write_text(make_source().text)
+    command = cpu.compiler.command(text, tmp_path / "kernel.so", ())
+    assert cpu.compiler.command_line(text, tmp_path / "kernel.so").split() == command
+    assert run_compiler(command, 60.0) is None
+
+
+def test_numpy_arrays_are_used_in_place(cpu):
+    module = cpu.load(cpu.build(make_source()))
+    x, y, z = np.ones(N, np.float32), np.ones(N, np.float32), np.zeros(N, np.float32)
+    module.run([x, y, z, 3.0])
+    assert (z == 4).all()
+    assert (y == 4).all()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [np.ones(N), np.ones(N + 1, np.float32), np.ones(2 * N, np.float32)[::2], 1.0],
+    ids=["dtype", "shape", "strides", "scalar"],
+)
+def test_arguments_that_do_not_fit_are_named(cpu, bad):
+    module = cpu.load(cpu.build(make_source()))
+    fine = np.ones(N, np.float32)
+    with pytest.raises(TypeError, match="argument y must be"):
+        module.run([fine, bad, fine, 1.0])
+
+
+def test_own_workspace_is_there_when_none_is_given(cpu):
+    body = "for (int i = 0; i < 64; i++) ((char *)args[4])[i] = 1; z[0] = 5;"
+    module = cpu.load(cpu.build(make_source(body, workspace_bytes=64)))
+    x = np.ones(N, np.float32)
+    module.run([x, x, x, 1.0])
+    assert x[0] == 5
+
+
+@pytest.mark.parametrize("n_bytes", [4, 4096, 5 << 20])
+def test_arrays_are_aligned_and_guarded(cpu, n_bytes):
+    array = cpu.allocate((n_bytes,), np.dtype(np.uint8))
+    first, end = array.span
+    assert first % 64 == 0
+    assert end - first == n_bytes
+    array.poison()
+    array._behind[0] = 0
+    assert array.trespass() == "behind it"
+    array.poison()
+    assert array.trespass() is None
+
+
+def test_views_outlive_their_array(cpu):
+    view = cpu.allocate((5000,), np.dtype(np.float32)).host[10:]
+    view[:] = 1
+    assert view.sum() == 4990
+
+
+def test_other_flags_give_other_artifacts(cpu):
+    plain = make_source()
+    flagged = Source(plain.text, "entry", ARGUMENTS, 2, flags=("-DX=1",))
+    assert cpu.build(plain).key != cpu.build(flagged).key
+
+
+def test_fake_device_follows_its_script():
+    good, slow = make_source(), make_source("int slow;")
+    device = FakeDevice(lambda key: 5.0 if key == good.key else 9.0, {slow.key: "crash"})
+    worker = FakeWorker(device)
+    assert worker.evaluate(device.build(good), Protocol()) == Measurement(5, 0, 5, 1, 1, 0)
+    outcome = worker.evaluate(device.build(slow), Protocol())
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "crash"
+    assert worker.n_evaluations == 2

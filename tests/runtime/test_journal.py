@@ -1,0 +1,133 @@
+"""The journal contract; torn, hand-edited and contested journals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from kernelscape.runtime.journal import FileJournal, MemoryJournal, read_journal
+from kernelscape.runtime.records import RecordError
+
+from ..contracts.journal import RECORDS, JournalContract, evaluation
+
+
+class TestMemoryJournal(JournalContract):
+    @pytest.fixture
+    def journal(self):
+        return MemoryJournal()
+
+
+class TestFileJournal(JournalContract):
+    @pytest.fixture
+    def journal(self, tmp_path):
+        with FileJournal(tmp_path / "run" / "journal.jsonl") as journal:
+            yield journal
+
+
+@pytest.fixture
+def path(tmp_path):
+    with FileJournal(tmp_path / "journal.jsonl") as journal:
+        for r in RECORDS:
+            journal.append(r)
+    return tmp_path / "journal.jsonl"
+
+
+def test_every_torn_end_loses_only_what_was_not_acknowledged(path):
+    whole = path.read_bytes()
+    last = len(whole[:-1].rsplit(b"\n", 1)[1]) + 1
+    for missing in range(last + 1):
+        path.write_bytes(whole[: len(whole) - missing])
+        kept = RECORDS if missing <= 1 else RECORDS[:-1]
+        assert read_journal(path) == kept
+        with FileJournal(path) as journal:
+            assert journal.records() == kept
+            journal.append(evaluation(9))
+        assert read_journal(path) == (*kept, evaluation(9))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"status":"ok"', b'"status":"good"'),
+        (b'"status":"ok"', b'"status":"wrong"'),
+        (b'"time_ns":100.0', b'"time_ns":-100.0'),
+        (b'"time_ns":100.0', b'"time_ns":"fast"'),
+        (b'"time_ns":100.0', b'"time_ns":null'),
+        (b'"spread"', b'"spreed"'),
+        (b'"event":"evaluation",', b""),
+        (b"{", b""),
+        (b'"bound_ns":50.0', b"\xff\xfe"),
+        (b'"order(a,b)"', b'"size(i.0)"'),
+    ],
+)
+def test_edits_are_named_by_line(path, old, new):
+    lines = path.read_bytes().split(b"\n")
+    assert old in lines[1]
+    lines[1] = lines[1].replace(old, new, 1)
+    path.write_bytes(b"\n".join(lines))
+    for read in (read_journal, FileJournal):
+        with pytest.raises(RecordError, match=r"journal\.jsonl, line 2 ") as e:
+            read(path)
+        assert "\n" not in str(e.value)
+
+
+def test_an_edited_last_line_is_not_taken_for_a_torn_one(path):
+    content = path.read_bytes().replace(b'"status":"wrong"', b'"status":"bad"')
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match="line 5"):
+        read_journal(path)
+    path.write_bytes(content[:-1])
+    with pytest.raises(RecordError, match="line 5"):
+        read_journal(path)
+
+
+def test_a_second_writer_is_refused_and_a_reader_is_not(path):
+    with FileJournal(path), pytest.raises(RecordError, match="another search is writing"):
+        FileJournal(path)
+    with FileJournal(path):
+        assert read_journal(path) == RECORDS
+
+
+def test_missing_journal_is_a_sentence(tmp_path):
+    with pytest.raises(RecordError, match="cannot be read"):
+        read_journal(tmp_path / "none.jsonl")
+
+
+def test_killed_writer_loses_nothing_acknowledged(tmp_path):
+    """The child prints a number only after the record of that number was appended."""
+    path = tmp_path / "journal.jsonl"
+    script = f"""
+import sys
+from pathlib import Path
+from kernelscape.runtime.journal import FileJournal
+from kernelscape.runtime.records import NoteRecord
+journal = FileJournal(Path({os.fspath(path)!r}))
+k = len(journal.records())
+while True:
+    journal.append(NoteRecord(at_s=float(k), kind="x" * 200))
+    k += 1
+    print(k, flush=True)
+"""
+    total = 0
+    for n_lines in (1, 7, 20):
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        for _ in range(n_lines):
+            total = int(child.stdout.readline())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        total = max([total, *map(int, child.stdout.read().split())])
+        child.stdout.close()
+        records = read_journal(path)
+        assert len(records) >= total
+        assert [r.at_s for r in records] == [float(k) for k in range(len(records))]
+
+
+def test_decisions_stay_tuples(path):
+    record = read_journal(path)[1]
+    assert msgspec.json.encode(record) == msgspec.json.encode(RECORDS[1])
+    assert record == RECORDS[1]

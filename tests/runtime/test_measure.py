@@ -1,0 +1,105 @@
+"""The rules of measuring, by a clock that is told what to say."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+from kernelscape.runtime.measure import Sampler, interleave, measure, waited_ns
+from kernelscape.runtime.outcome import Protocol
+
+
+class Clock:
+    """A candidate of `call_ns`, times a repeating pattern of disturbances."""
+
+    def __init__(self, call_ns, pattern=(1.0,), waits=(0,)):
+        self.call_ns, self.n_runs = call_ns, 0
+        self._pattern, self._waits, self.waited = cycle(pattern), cycle(waits), 0
+
+    def run(self, n):
+        self.n_runs += 1
+        self.waited += next(self._waits)
+        return n * self.call_ns * next(self._pattern)
+
+    def sampler(self):
+        return Sampler(self.run, waited_ns=lambda: self.waited)
+
+
+def test_steady_candidate_needs_the_fewest_samples():
+    m = measure(Clock(1000.0).sampler(), Protocol(min_samples=5))
+    assert (m.time_ns, m.spread, m.n_samples, m.disturbed) == (1000.0, 0.0, 5, 0)
+
+
+def test_calls_fill_a_sample():
+    for call_ns in (3.0, 1e3, 9e5, 1e9):
+        m = measure(Clock(call_ns).sampler(), Protocol(sample_ns=1e6))
+        assert m.n_calls == 1 or 0.5e6 <= m.n_calls * call_ns <= 2e6
+
+
+def test_a_clock_that_stands_still_ends():
+    assert measure(Clock(1e-9).sampler(), Protocol()).n_calls == 1 << 20
+
+
+def test_noise_takes_samples_until_the_limit():
+    m = measure(Clock(1e5, (1.0, 1.5, 1.2)).sampler(), Protocol(max_samples=20, budget_ns=1e12))
+    assert m.n_samples == 20
+    assert m.spread > 0.05
+
+
+def test_budget_ends_a_noisy_candidate():
+    m = measure(Clock(1e8, (1.0, 1.5)).sampler(), Protocol(budget_ns=1e8))
+    assert m.n_samples == 3
+
+
+def test_hopeless_candidate_stops_at_once():
+    m = measure(Clock(1000.0).sampler(), Protocol(cut_ns=100.0))
+    assert m.stopped_early
+    assert m.n_samples == 1
+
+
+def test_slower_candidate_stops_after_a_few():
+    m = measure(Clock(150.0, (1.0, 1.2)).sampler(), Protocol(cut_ns=100.0))
+    assert m.stopped_early
+    assert m.n_samples == 3
+
+
+def test_disturbed_samples_are_thrown_away_but_not_for_ever():
+    m = measure(Clock(1e6, waits=(0, 10**6)).sampler(), Protocol(max_disturbed=100))
+    assert (m.n_samples, m.disturbed) == (5, 5)
+    m = measure(Clock(1e6, waits=(10**6,)).sampler(), Protocol(max_disturbed=4))
+    assert (m.n_samples, m.disturbed) == (5, 9)
+
+
+def test_in_place_values_limit_the_calls():
+    calls = 0
+
+    def run(n):
+        nonlocal calls
+        calls += n
+        return n * 10.0
+
+    def restore():
+        nonlocal calls
+        calls = 1
+
+    m = measure(Sampler(run, restore, lambda: calls > 100), Protocol())
+    assert 1 <= m.n_calls < 100
+
+
+def test_interleaved_candidates_meet_the_same_disturbance():
+    order = []
+
+    def recorder(name):
+        def run(n):
+            order.append(name)
+            return n * 1e6
+
+        return Sampler(run)
+
+    measured = interleave([recorder("a"), recorder("b")], Protocol(min_samples=4))
+    assert [m.time_ns for m in measured] == [1e6, 1e6]
+    assert "".join(order[2:10]) == "abbaabba"
+
+
+def test_waiting_never_shrinks():
+    before = waited_ns()
+    assert 0 <= before <= waited_ns()
