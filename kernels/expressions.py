@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
 
+from .arithmetic import Arithmetic
+from .calls import Calls, InlineCall
 from .errors import LanguageError
-from .intrinsics import ATOMIC_CALLS, MINMAX_CALLS, UNARY_CALLS, as_dtype, ndrange, static
-from .intrinsics import cast as cast_call
-from .ir import BinaryOp, CompareOp, Const, DType, Expr, Load, Local, UnaryOp
+from .intrinsics import static
+from .ir import BinaryOp, CompareOp, Const, DType, Expr, Load, Local
 from .parse import closure_names
 from .scopes import LocalVar, LoopVar, Pass
-from .simplify import binary, cast, compare, const, limits, reach, select, unary, walk
+from .simplify import binary, cast, compare, const, limits, reach, select, unary
 from .typing_rules import (
     ArrayRef,
     Static,
@@ -42,14 +42,6 @@ _COMPARE: dict[type[ast.cmpop], CompareOp] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-_PYTHON: dict[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-}
 _NAMES: dict[type[ast.AST], str] = {
     ast.ListComp: "a list comprehension",
     ast.GeneratorExp: "a generator expression",
@@ -77,9 +69,6 @@ _NAMES: dict[type[ast.AST], str] = {
     ast.Is: "the operator `is`",
     ast.IsNot: "the operator `is not`",
 }
-MAX_POWER = 16  # x ** n is written out as products up to here
-
-InlineCall = Callable[[object, list[Value], ast.Call], Value | None]
 
 
 def construct_name(node: ast.AST) -> str:
@@ -91,7 +80,8 @@ class Expressions:
 
     def __init__(self, state: Pass, inline: InlineCall) -> None:
         self._state = state
-        self._inline = inline
+        self._arithmetic = Arithmetic(state)
+        self._calls = Calls(state, self, inline)
 
     # --- entry points
 
@@ -121,7 +111,7 @@ class Expressions:
             case ast.IfExp():
                 return self._ifexp(node)
             case ast.Call():
-                return self._call(node)
+                return self._calls.call(node)
         return self._state.fail(
             f"{construct_name(node)} is not supported in a kernel: use loops, conditions and "
             f"arithmetic on numbers",
@@ -359,76 +349,14 @@ class Expressions:
     def _binop(self, node: ast.BinOp) -> Typed:
         a, b = self.typed(node.left), self.typed(node.right)
         if isinstance(node.op, ast.Pow):
-            return self._power(a, b, node)
+            return self._arithmetic.power(a, b, node)
         op = _BINARY.get(type(node.op))
         if op is None:
             self._state.fail(
                 f"{construct_name(node.op)} is not supported in a kernel: use + - * / // % and **",
                 node,
             )
-        return self.arithmetic(op, a, b, node)
-
-    def arithmetic(self, op: BinaryOp, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """`a op b` with Python's meaning: `/` gives a float, `//` and `%` round towards minus
-        infinity.
-        """
-        if a.weak and b.weak and isinstance(a.expr, Const) and isinstance(b.expr, Const):
-            return self._folded(op, a.expr, b.expr, node)
-        default_float = self._state.default_float
-        x, y, _ = unify(a, b, default_float)
-        if op == "div" and not x.dtype.is_float:
-            x, y = cast(x, default_float), cast(y, default_float)
-        elif x.dtype is DType.bool_:
-            x, y = cast(x, DType.i64), cast(y, DType.i64)
-        elif a.weak and b.weak and x.dtype.is_float:
-            x, y = cast(x, default_float), cast(y, default_float)
-        if op in ("floordiv", "mod") and x.dtype.is_float:
-            rounded = unary("floor", binary("div", x, y))
-            return Typed(
-                rounded if op == "floordiv" else binary("sub", x, binary("mul", rounded, y))
-            )
-        if op in ("floordiv", "mod") and isinstance(y, Const) and not y.value:
-            self._state.fail("an integer is divided by zero", node)
-        return Typed(binary(op, x, y))
-
-    def _folded(self, op: str, a: Const, b: Const, node: ast.AST) -> Typed:
-        try:
-            return Typed(self._literal(_PYTHON[op](a.value, b.value)), weak=True)
-        except (ZeroDivisionError, OverflowError) as error:
-            return self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
-
-    @staticmethod
-    def _literal(value: float) -> Const:
-        return const(value, DType.f64 if isinstance(value, float) else DType.i64)
-
-    def _power(self, a: Typed, b: Typed, node: ast.BinOp) -> Typed:
-        if (
-            not isinstance(b.expr, Const)
-            or abs(b.expr.value) > MAX_POWER
-            or b.expr.value * 2 != int(b.expr.value * 2)
-        ):
-            self._state.fail(
-                f"`{ast.unparse(node)}`: an exponent must be a constant whole number up to "
-                f"{MAX_POWER} or 0.5: "
-                "use ks.exp(y * ks.log(x)) for others",
-                node,
-            )
-        exponent = b.expr.value
-        if a.weak and isinstance(a.expr, Const):
-            try:
-                power = a.expr.value**exponent
-            except ZeroDivisionError as error:
-                self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
-            return Typed(self._literal(power), weak=True)
-        default_float = self._state.default_float
-        x = settle(a, default_float)
-        if exponent < 0 or exponent != int(exponent):
-            x = x if x.dtype.is_float else cast(x, default_float)
-        whole = int(abs(exponent))
-        result = _product(x, whole)
-        if whole != abs(exponent):
-            result = binary("mul", result, unary("sqrt", x))
-        return Typed(binary("div", const(1, x.dtype), result) if exponent < 0 else result)
+        return self._arithmetic.arithmetic(op, a, b, node)
 
     def _boolop(self, node: ast.BoolOp) -> Typed:
         op: BinaryOp = "and" if isinstance(node.op, ast.And) else "or"
@@ -469,138 +397,3 @@ class Expressions:
                 self.typed(node.body), self.typed(node.orelse), self._state.default_float
             )
         return Typed(select(condition, a, b), is_weak)
-
-    # --- calls
-
-    def _call(self, node: ast.Call) -> Value:
-        inside = self.static_argument(node)
-        if inside is not None:
-            return lift(self.static(inside))
-        callee = self.callee(node)
-        if node.keywords:
-            self._state.fail(
-                f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
-                f"pass them by position",
-                node,
-            )
-        if callee in ATOMIC_CALLS or callee is ndrange or callee is range:
-            place = (
-                "as the range of a for loop"
-                if callee in (ndrange, range)
-                else "as a statement of its own"
-            )
-            self._state.fail(f"`{ast.unparse(node.func)}` can only stand {place}", node)
-        if isinstance(callee, DType) or callee in (cast_call, float, int, bool):
-            return self._conversion(callee, node)
-        if callee is len:
-            return self._length(node)
-        if callee is abs or callee in UNARY_CALLS or callee is math.floor:
-            return self._math(callee, node)
-        if callee in MINMAX_CALLS:
-            return self._minmax(MINMAX_CALLS[callee], node)
-        result = self._inline(callee, [self.value(a) for a in node.args], node)
-        if result is None:
-            self._state.fail(
-                f"`{ast.unparse(node.func)}` returns nothing, so it can only stand as a statement "
-                f"of its own",
-                node,
-            )
-        return result
-
-    def _arguments(self, node: ast.Call, count: int) -> list[Typed]:
-        if len(node.args) != count:
-            self._state.fail(
-                f"`{ast.unparse(node.func)}` takes {count} argument{'s' * (count > 1)} in a "
-                f"kernel, not {len(node.args)}",
-                node,
-            )
-        return [self.typed(a) for a in node.args]
-
-    def _conversion(self, callee: object, node: ast.Call) -> Typed:
-        if callee is cast_call:
-            if len(node.args) != 2:
-                self._state.fail("ks.cast takes a value and a type", node)
-            target = self.value(node.args[1])
-            try:
-                dtype = as_dtype(target.python if isinstance(target, Static) else target)
-            except TypeError:
-                self._state.fail(
-                    f"`{ast.unparse(node.args[1])}` is not an element type: use ks.f32, ks.f64, "
-                    f"ks.i32 or ks.i64",
-                    node,
-                )
-            return Typed(cast(self.typed(node.args[0]).expr, dtype))
-        (x,) = self._arguments(node, 1)
-        if isinstance(callee, DType):
-            return Typed(cast(x.expr, callee))
-        if callee is bool:
-            return Typed(truth(x))
-        if callee is int:
-            dtype = x.dtype if x.dtype.is_integer else DType.i64
-        else:
-            dtype = x.dtype if x.dtype.is_float else self._state.default_float
-        return Typed(cast(x.expr, dtype), weak=x.weak)
-
-    def _length(self, node: ast.Call) -> Value:
-        x = self.value(node.args[0]) if len(node.args) == 1 else None
-        if isinstance(x, ArrayRef) and x.param.shape:
-            return lift(x.param.shape[0])
-        if isinstance(x, TupleValue):
-            return lift(len(x.items))
-        return self._state.fail("len takes one array or tuple in a kernel", node)
-
-    def _math(self, callee: object, node: ast.Call) -> Typed:
-        op: UnaryOp = UNARY_CALLS[callee]  # type: ignore[assignment]
-        (x,) = self._arguments(node, 1)
-        if op == "abs" and not x.dtype.is_float:
-            return Typed(
-                unary("abs", cast(x.expr, DType.i64 if x.dtype is DType.bool_ else x.dtype)), x.weak
-            )
-        y = settle(x, self._state.default_float)
-        y = y if y.dtype.is_float else cast(y, self._state.default_float)
-        result = unary(op, y)
-        if callee is math.floor:  # Python's own gives an int
-            return Typed(cast(result, DType.i64))
-        return Typed(result)
-
-    def _minmax(self, op: BinaryOp | str, node: ast.Call) -> Typed:
-        arguments = node.args
-        values = [self.value(a) for a in arguments]
-        if len(values) == 1 and isinstance(values[0], TupleValue):
-            values = list(values[0].items)
-        if len(values) < 2 or not all(isinstance(v, Typed) for v in values):
-            self._state.fail(
-                f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel", node
-            )
-        result = values[0]
-        for x in values[1:]:
-            assert isinstance(result, Typed)
-            assert isinstance(x, Typed)
-            a, b, is_weak = unify(result, x, self._state.default_float)
-            result = Typed(
-                binary("min" if op == "min" else "max", a, b),
-                is_weak and isinstance(a, Const) and isinstance(b, Const),
-            )
-        assert isinstance(result, Typed)
-        return result
-
-
-def _product(x: Expr, exponent: int) -> Expr:
-    """x to a whole power by repeated squaring."""
-    if exponent == 0:
-        return const(1, x.dtype)
-    if exponent == 1:
-        return x
-    half = _product(x, exponent // 2)
-    square = binary("mul", half, half)
-    return binary("mul", square, x) if exponent % 2 else square
-
-
-def is_cheap_and_fixed(x: Expr) -> bool:
-    """Whether an expression may be repeated wherever its name is used: no memory, no locals, no
-    costly function.
-    """
-    costly = ("sqrt", "exp", "log", "sin", "cos", "floor")
-    return not any(
-        isinstance(e, (Load, Local)) or getattr(e, "op", None) in costly for e in walk(x)
-    )

@@ -27,6 +27,7 @@ from .frontend import (
     TemplateArgument,
     instantiate,
 )
+from .inlining import Func
 from .interpret import run_kernel
 from .intrinsics import (
     NdarrayAnnotation,
@@ -53,7 +54,6 @@ from .intrinsics import (
 from .ir import DType, KernelIR, Location
 from .parse import ParsedFunction, closure_names, location_of, parse_function
 from .rewrite import merge_arrays
-from .statements import Func
 from .symbols import SymbolicArray, SymbolicScalar
 
 __all__ = [

@@ -178,6 +178,16 @@ def walk(x: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
+def is_cheap_and_fixed(x: Expr) -> bool:
+    """Whether an expression may be repeated wherever its name is used: no memory, no locals, no
+    costly function.
+    """
+    costly = ("sqrt", "exp", "log", "sin", "cos", "floor")
+    return not any(
+        isinstance(e, (Load, Local)) or getattr(e, "op", None) in costly for e in walk(x)
+    )
+
+
 def linear(x: Expr) -> tuple[int, dict[str, int]] | None:
     """`(constant, {loop: coefficient})` of an integer expression linear in loop indices; None for
     any other.

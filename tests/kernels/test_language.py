@@ -325,6 +325,21 @@ def test_a_func_is_itself_outside_kernels():
     assert square(3) == 9
 
 
+def test_arguments_of_a_func_are_evaluated_before_its_body():
+    @ks.func
+    def move(a, i, j, v):
+        a[i] = 0
+        a[j] = v
+
+    @ks.kernel
+    def moves(x: ks.types.ndarray()):
+        move(x, 0, 1, x[0])
+
+    x = np.array([5.0, 0.0])
+    moves(x)
+    assert x.tolist() == [0, 5]
+
+
 def test_words_of_the_language_in_plain_python():
     assert list(ks.ndrange(2, (1, 3))) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert ks.cast(2.9, ks.i32) == 2
