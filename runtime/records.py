@@ -17,6 +17,7 @@ import msgspec
 
 from .conditions import Conditions
 from .outcome import Status
+from .stored import StoredSequence
 
 SCHEMA = 1
 
@@ -44,6 +45,7 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     seed: int
     options: dict[str, str | int | float | bool | None]
     conditions: Conditions
+    stored: StoredSequence
 
 
 class EvaluationRecord(
@@ -140,6 +142,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     seed: int
     verified: str  # in words: how many input sets, which tolerance
     conditions: Conditions
+    stored: StoredSequence
 
 
 T = TypeVar("T", RunHeader, BestFile)

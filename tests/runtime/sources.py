@@ -6,6 +6,7 @@ import numpy as np
 from kernelscape.codegen.source import Argument, Source
 from kernelscape.runtime.conditions import Conditions
 from kernelscape.runtime.records import BestFile
+from kernelscape.runtime.stored import StoredSequence
 from kernelscape.runtime.verify import Expected
 from kernelscape.runtime.worker import InputSet, Workload
 
@@ -97,4 +98,5 @@ def best(time_ns: float = 10.0, n: int = 8) -> BestFile:
         seed=1,
         verified="3 input sets",
         conditions=CONDITIONS,
+        stored=StoredSequence("{}", (), {}, {}),
     )

@@ -40,6 +40,7 @@ def test_header_round_trip(tmp_path):
         seed=1,
         options={"time_limit_s": 20.0, "gap": None, "strategy": "mcts"},
         conditions=best().conditions,
+        stored=best().stored,
     )
     write_record(tmp_path / "run.json", header)
     assert load_header(tmp_path / "run.json") == header

@@ -1,0 +1,35 @@
+"""Run directories: one each, made in one step, so that concurrent runs never meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+HEADER, JOURNAL, BEST, SOURCE = "run.json", "journal.jsonl", "best.json", "kernel.c"
+
+
+def make_run_folder(runs: Path, name: str) -> Path:
+    """A new folder `runs/NAME-NNN`; two processes that ask at once get two. Raises OSError."""
+    runs.mkdir(parents=True, exist_ok=True)
+    number = 1 + max((_number(p, name) for p in runs.glob(f"{name}-*")), default=0)
+    while True:
+        folder = runs / f"{name}-{number:03d}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def run_name(sequence: str, target: str, sizes: Mapping[str, int]) -> str:
+    """PROBLEM-TARGET-SHAPE, safe for file names."""
+    shape = "-".join(f"{name}{extent}" for name, extent in sizes.items())
+    parts = (re.sub(r"[^A-Za-z0-9_.]+", "_", part) for part in (sequence, target, shape) if part)
+    return "-".join(parts)
+
+
+def _number(path: Path, name: str) -> int:
+    digits = path.name[len(name) + 1 :]
+    return int(digits) if digits.isdigit() else 0

@@ -1,0 +1,137 @@
+"""A sequence as a run keeps it: its kernels, how it is called, and what its arguments were like.
+
+With it `best.json` stands alone: a replay needs neither the user's program nor the user's data.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from ..kernels.archive import ArchiveError, from_values, to_values
+from ..kernels.sequence import Recording
+from .inputs import Arguments, draw, ranges_of
+
+
+class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A parameter of the sequence's function; `text` shows the value of a constant."""
+
+    name: str
+    kind: Literal["array", "scalar", "constant"]
+    text: str = ""
+
+
+class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A recording with its call. `ranges` hold the least and largest value each array had."""
+
+    recording: str  # JSON in JSON: one line of a file that people read
+    parameters: tuple[Parameter, ...]
+    ranges: dict[str, tuple[float, float]]
+    scalars: dict[str, bool | int | float]
+
+    def recorded(self) -> Recording:
+        """Raises ArchiveError, a sentence, for anything that was not stored by this class."""
+        try:
+            values = json.loads(self.recording)
+        except ValueError as e:
+            raise ArchiveError(f"its kernels are no JSON: {e}") from e
+        recording = from_values(values)
+        arrays = [p.name for p in self.parameters if p.kind == "array"]
+        scalars = [p.name for p in self.parameters if p.kind == "scalar"]
+        if sorted(arrays) != sorted(p.name for p in recording.arrays) or set(arrays) - set(
+            self.ranges
+        ):
+            raise ArchiveError("its parameters are not the arrays of its kernels")
+        if sorted(scalars) != sorted(p.name for p in recording.scalars) or set(scalars) - set(
+            self.scalars
+        ):
+            raise ArchiveError("its parameters are not the scalars of its kernels")
+        return recording
+
+    def draw(self, recording: Recording, rng: np.random.Generator) -> Arguments:
+        """Arguments like the ones the run was made with."""
+        return draw(recording, self.ranges, self.scalars, rng)
+
+
+def bind_arguments(
+    fn: Callable[..., Any], args: Sequence[Any], recording: Recording
+) -> tuple[tuple[Parameter, ...], Arguments]:
+    """The parameters of the function that was recorded, and its arguments by the names in the
+    recording.
+    """
+    bound = inspect.signature(fn).bind(*args)
+    bound.apply_defaults()
+    arrays = {p.name for p in recording.arrays}
+    scalars = {p.name for p in recording.scalars}
+    parameters: list[Parameter] = []
+    values: dict[str, Any] = {}
+    for parameter in bound.signature.parameters.values():
+        value = bound.arguments[parameter.name]
+        named = [(parameter.name, value)]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            named = [(f"{parameter.name}{k}", x) for k, x in enumerate(value)]
+        for name, x in named:
+            values[name] = x
+            if name in arrays:
+                parameters.append(Parameter(name, "array"))
+            elif name in scalars:
+                parameters.append(Parameter(name, "scalar"))
+            else:
+                parameters.append(Parameter(name, "constant", _text(x)))
+    return tuple(parameters), Arguments(
+        {p.name: values[p.name] for p in recording.arrays},
+        {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
+    )
+
+
+def store_sequence(
+    recording: Recording, parameters: tuple[Parameter, ...], arguments: Arguments
+) -> StoredSequence:
+    """The sequence as it is kept."""
+    return StoredSequence(
+        json.dumps(to_values(recording), separators=(",", ":")),
+        parameters,
+        ranges_of(arguments),
+        dict(arguments.scalars),
+    )
+
+
+def match_arguments(
+    parameters: Sequence[Parameter], recording: Recording, args: Sequence[Any]
+) -> list[Any]:
+    """The arguments of a call in the order of the artifact: arrays, then scalars. Raises TypeError.
+
+    Dtypes, shapes and layout of the arrays are the business of the module that uses them.
+    """
+    if len(args) != len(parameters):
+        names = ", ".join(p.name for p in parameters)
+        raise TypeError(f"{len(parameters)} arguments are needed ({names}), {len(args)} given")
+    values = dict(zip((p.name for p in parameters), args, strict=True))
+    for p in parameters:
+        if p.kind == "constant" and _text(values[p.name]) != p.text:
+            raise TypeError(
+                f"argument {p.name} is a constant of the tuned code: it must be {p.text},"
+                f" not {_text(values[p.name])}"
+            )
+    arrays = [values[p.name] for p in recording.arrays]
+    for k, array in enumerate(arrays):
+        for j in range(k):
+            if np.may_share_memory(array, arrays[j]):
+                names = f"{recording.arrays[j].name} and {recording.arrays[k].name}"
+                raise TypeError(f"arguments {names} share memory: pass a copy of one of them")
+    for scalar in recording.scalars:
+        value = values[scalar.name]
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            raise TypeError(f"argument {scalar.name} must be a number, not {type(value).__name__}")
+        if scalar.dtype.is_integer and not isinstance(value, (int, np.integer)):
+            raise TypeError(f"argument {scalar.name} must be an integer, not {value!r}")
+    return [*arrays, *(values[p.name] for p in recording.scalars)]
+
+
+def _text(x: Any) -> str:
+    return repr(x)[:200]
