@@ -1,0 +1,149 @@
+"""When a search stops: rules that compose, a clock that is handed in, and a flag that interrupts.
+The first hit wins.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the rules look at."""
+
+    elapsed_s: float
+    evaluations: int  # measured in this search
+    since_best: int  # evaluations since the incumbent last changed
+    best_ns: float | None
+    gap: float | None  # None: no incumbent, or withdrawn
+
+
+class AbstractRule(ABC):
+    """One reason to stop."""
+
+    @property
+    @abstractmethod
+    def status(self) -> str:
+        """The status of a search that this rule ended."""
+
+    @abstractmethod
+    def is_hit(self, progress: Progress) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Seconds(AbstractRule):
+    """Stop `limit_s` seconds after the start."""
+
+    limit_s: float
+
+    @property
+    def status(self) -> str:
+        return "time_limit"
+
+    def is_hit(self, progress: Progress) -> bool:
+        return progress.elapsed_s >= self.limit_s
+
+
+@dataclass(frozen=True)
+class Evaluations(AbstractRule):
+    """Stop after `limit` measured candidates; batches are cut so that there are never more."""
+
+    limit: int
+
+    @property
+    def status(self) -> str:
+        return "eval_limit"
+
+    def is_hit(self, progress: Progress) -> bool:
+        return progress.evaluations >= self.limit
+
+
+@dataclass(frozen=True)
+class Gap(AbstractRule):
+    """Stop when at most `share` of the best time can still be saved."""
+
+    share: float
+
+    @property
+    def status(self) -> str:
+        return "gap_limit"
+
+    def is_hit(self, progress: Progress) -> bool:
+        # A gap of zero is the business of the search, which then reports a proof.
+        return self.share > 0 and progress.gap is not None and progress.gap <= self.share
+
+
+@dataclass(frozen=True)
+class TargetTime(AbstractRule):
+    """Stop at an incumbent of at most `time_ns`."""
+
+    time_ns: float
+
+    @property
+    def status(self) -> str:
+        return "target_time"
+
+    def is_hit(self, progress: Progress) -> bool:
+        return progress.best_ns is not None and progress.best_ns <= self.time_ns
+
+
+@dataclass(frozen=True)
+class Stall(AbstractRule):
+    """Stop after `limit` measured candidates without a new incumbent."""
+
+    limit: int
+
+    @property
+    def status(self) -> str:
+        return "stalled"
+
+    def is_hit(self, progress: Progress) -> bool:
+        return progress.best_ns is not None and progress.since_best >= self.limit
+
+
+class Interrupt:
+    """A flag that ends a search at its next step; safe to set from a signal handler or another
+    thread.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        self.is_set = True
+
+
+class Budget:
+    """Stop rules in order of precedence, with the clock (seconds, monotonic) that measures them."""
+
+    def __init__(
+        self,
+        *rules: AbstractRule,
+        clock: Callable[[], float] = time.monotonic,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        self.rules = rules
+        self.clock = clock
+        self.interrupt = interrupt or Interrupt()
+
+    def stop_status(self, progress: Progress) -> str | None:
+        """The status of the first rule that is hit, an interrupt before all; None to go on."""
+        if self.interrupt.is_set:
+            return "interrupted"
+        for rule in self.rules:
+            if rule.is_hit(progress):
+                return rule.status
+        return None
+
+    def remaining_evaluations(self, evaluations: int) -> int | None:
+        """How many more candidates may be measured; None without a limit."""
+        limits = [rule.limit for rule in self.rules if isinstance(rule, Evaluations)]
+        return max(0, min(limits) - evaluations) if limits else None
+
+    @property
+    def gap_share(self) -> float:
+        """The largest gap that satisfies a rule; 0 without one."""
+        return max((rule.share for rule in self.rules if isinstance(rule, Gap)), default=0.0)

@@ -1,0 +1,249 @@
+"""What a search tells: frozen events from which logs, plots and journals are made, and the tally
+that counts along.
+
+All times are ns, all bounds are lower bounds in ns. A source tag says how a candidate was come by:
+U default of the user, W warm start, M tree, R rollout, D bound dive, F final re-measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from .tree import SearchCandidate
+
+Tag = Literal["U", "W", "M", "R", "D", "F"]
+Origin = Literal["measured", "duplicate", "known"]
+
+STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the evaluation of one complete candidate ended.
+
+    `status` is one of STATUSES; `time_ns` is set if and only if it is "ok"; `spread` is the
+    relative half width of the measured time; `key` is the source key.
+    """
+
+    status: str
+    time_ns: float | None = None
+    spread: float = 0.0
+    detail: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"unknown status {self.status!r}; statuses are {', '.join(STATUSES)}")
+        if (self.status == "ok") != (self.time_ns is not None):
+            raise ValueError(f"status {self.status!r} with time_ns={self.time_ns}")
+        if self.time_ns is not None and not (0 < self.time_ns < math.inf):
+            raise ValueError(f"time_ns={self.time_ns} is not a positive time")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A measured implementation. `candidate` is None when only its key is known (resumed)."""
+
+    time_ns: float
+    spread: float
+    key: bytes
+    tag: Tag
+    outcome: Outcome
+    candidate: SearchCandidate | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The root is bounded; `n_known` outcomes came with the call."""
+
+    strategy: str
+    bound_ns: float
+    n_known: int
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A value of the choice of an expanded node. `pruned` is "", "constraint" or "bound"; `why`
+    explains a constraint.
+    """
+
+    node: int
+    value: str
+    bound_ns: float | None
+    pruned: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExpanded:
+    """`node` took `choice` as its next question; every value is listed, with what became of it."""
+
+    node: int
+    parent: int  # -1 for the root
+    depth: int
+    bound_ns: float
+    choice: str
+    children: tuple[Child, ...]
+    tag: Tag
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A node of the tree closed after it was opened. `reason` is "bound" or "constraint"."""
+
+    node: int
+    parent: int
+    bound_ns: float
+    cut_ns: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A pruned node came back because the bounds were scaled down."""
+
+    node: int
+    bound_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEndMet:
+    """A descent met a candidate without live children `depth` decisions below the root. `node` is
+    where it left the tree.
+    """
+
+    node: int
+    depth: int
+    tag: Tag
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A complete candidate has its outcome. `key` is its implementation key, or its candidate key
+    where there is none.
+    """
+
+    node: int  # the deepest tree node on its path, -1 outside the tree
+    bound_ns: float
+    outcome: Outcome
+    origin: Origin
+    key: bytes
+    tag: Tag
+    evaluations: int  # measured so far
+    elapsed_s: float
+    candidate: SearchCandidate = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewIncumbent:
+    """`best` replaces an incumbent of `previous_ns`."""
+
+    best: Ranked
+    previous_ns: float | None
+    node: int
+    evaluations: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BoundMoved:
+    """The global lower bound changed (downwards only when the bounds were scaled down)."""
+
+    bound_ns: float
+    previous_ns: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissibilityAlarm:
+    """A measured time is below the bound of its candidate or of an ancestor: the gap is withdrawn
+    from here on.
+    """
+
+    node: int
+    time_ns: float
+    bound_ns: float
+    key: bytes
+    alarms: int
+    candidate: SearchCandidate | None = field(compare=False)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Running counts of a search."""
+
+    explored: int = 0  # nodes expanded and leaves settled
+    pruned_bound: int = 0  # tree nodes
+    pruned_csp: int = 0  # tree nodes
+    rollouts: int = 0
+    rollout_bound: int = 0  # siblings of a rollout that could not beat the cut
+    rollout_csp: int = 0  # siblings of a rollout that propagated to a dead end
+    dead_ends: int = 0  # descents that met a candidate without live children
+    evaluations: int = 0  # measured in this search
+    duplicates: int = 0  # equal implementations that were not measured again
+    replayed: int = 0  # answered from the outcomes handed in
+    alarms: int = 0
+    ok: int = 0
+    bad: int = 0  # wrong answers
+    crash: int = 0
+    timeout: int = 0
+    unbuilt: int = 0  # compile, launch and memory failures
+
+    def count(self, status: str) -> None:
+        name = {"ok": "ok", "wrong": "bad", "crash": "crash", "timeout": "timeout"}.get(
+            status, "unbuilt"
+        )
+        setattr(self, name, getattr(self, name) + 1)
+
+    def copy(self) -> Tally:
+        return Tally(**{f.name: getattr(self, f.name) for f in fields(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the log. `bound_ns` and `gap` are None when withdrawn or not yet known."""
+
+    tag: Tag
+    is_new_best: bool
+    open: int
+    tally: Tally
+    bound_ns: float | None
+    best_ns: float | None
+    spread: float
+    gap: float | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event. `status`: optimal gap_limit time_limit eval_limit target_time stalled
+    exhausted infeasible interrupted.
+
+    `top` are the best distinct implementations, best first.
+    """
+
+    status: str
+    best: Ranked | None
+    top: tuple[Ranked, ...]
+    bound_ns: float | None
+    gap: float | None
+    tally: Tally
+    elapsed_s: float
+
+
+Event = (
+    Started
+    | NodeExpanded
+    | Pruned
+    | Reopened
+    | DeadEndMet
+    | Evaluated
+    | NewIncumbent
+    | BoundMoved
+    | AdmissibilityAlarm
+    | Row
+    | Finished
+)

@@ -1,0 +1,111 @@
+"""The incumbent: the best measured implementation, the cut it sets, the gap it leaves, and whether
+the bound may be believed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+
+from .events import Ranked
+
+
+class BoundScale:
+    """A factor in (0, 1] on every bound, which callers lower when the machine turns out faster than
+    it was calibrated.
+
+    Bounds are stored as computed and multiplied when read, so lowering the factor weakens every
+    claim at once.
+    """
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self._factor = 1.0
+        self.lower(factor)
+
+    @property
+    def factor(self) -> float:
+        return self._factor
+
+    def lower(self, factor: float) -> None:
+        """Set the factor; it never rises. Raises ValueError outside (0, current factor]."""
+        if not 0 < factor <= self._factor:
+            raise ValueError(f"a bound scale of {factor} is not in (0, {self._factor}]")
+        self._factor = factor
+
+
+class Incumbent:
+    """Best outcome and the `n_top` best distinct implementations.
+
+    The cut is the best time, times (1 - `cut_gap`); without `prune` it stays infinite. After an
+    alarm `gap` is None.
+    """
+
+    def __init__(self, *, cut_gap: float = 0.0, prune: bool = True, n_top: int = 8) -> None:
+        self._cut_gap = cut_gap
+        self._prune = prune
+        self._n_top = n_top
+        self._top: list[Ranked] = []
+        self._alarmed: set[bytes] = set()
+
+    @property
+    def best(self) -> Ranked | None:
+        return self._top[0] if self._top else None
+
+    @property
+    def best_ns(self) -> float | None:
+        return self._top[0].time_ns if self._top else None
+
+    @property
+    def cut_ns(self) -> float:
+        """Only candidates whose bound is below this are worth a look."""
+        if not (self._prune and self._top):
+            return math.inf
+        return self._top[0].time_ns * (1.0 - self._cut_gap)
+
+    @property
+    def alarms(self) -> int:
+        return len(self._alarmed)
+
+    def offer(self, ranked: Ranked) -> bool:
+        """Take a measured implementation into the ranking; True if it is the new best. An equal
+        time does not displace.
+        """
+        if any(known.key == ranked.key for known in self._top):
+            return False
+        at = bisect.bisect_right(self._top, ranked.time_ns, key=lambda r: r.time_ns)
+        if at >= self._n_top:
+            return False
+        self._top.insert(at, ranked)
+        del self._top[self._n_top :]
+        return at == 0
+
+    def name_candidate(self, ranked: Ranked) -> None:
+        """Give a ranked entry that was known by key alone the candidate it belongs to."""
+        for at, known in enumerate(self._top):
+            if known.key == ranked.key and known.candidate is None:
+                self._top[at] = ranked
+
+    def top(self, k: int) -> tuple[Ranked, ...]:
+        """The k best distinct implementations, best first."""
+        return tuple(self._top[:k])
+
+    def ties(self) -> tuple[Ranked, ...]:
+        """The best and all ranked implementations whose measured intervals overlap its own."""
+        if not self._top:
+            return ()
+        high_ns = self._top[0].time_ns * (1 + self._top[0].spread)
+        return tuple(r for r in self._top if r.time_ns * (1 - r.spread) <= high_ns)
+
+    def alarm(self, key: bytes) -> bool:
+        """Note that implementation `key` was faster than its bound; True the first time."""
+        if key in self._alarmed:
+            return False
+        self._alarmed.add(key)
+        return True
+
+    def gap(self, bound_ns: float) -> float | None:
+        """(incumbent - bound) / incumbent in [0, 1]; None without incumbent or after an alarm."""
+        if not self._top or self._alarmed:
+            return None
+        best_ns = self._top[0].time_ns
+        return max(0.0, (best_ns - bound_ns) / best_ns)

@@ -1,0 +1,105 @@
+"""Evaluations asked for and answered: batches, equal implementations, and outcomes that were known
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .events import Origin, Outcome, Tag
+from .tree import Node, SearchCandidate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A complete candidate on its way to an outcome.
+
+    `node` is the deepest tree node on its path (None outside the tree); `is_leaf` says that the
+    node is the candidate itself.
+    """
+
+    candidate: SearchCandidate
+    key: bytes
+    bound_ns: float  # as stored, not scaled
+    tag: Tag
+    node: Node | None
+    is_leaf: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    request: Request
+    outcome: Outcome
+    origin: Origin
+
+
+class Ledger:
+    """Measures every implementation once.
+
+    A request whose key has an outcome is answered at once; one whose key is already waiting waits
+    along with it.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[list[SearchCandidate]], Sequence[Outcome]],
+        implementation_key: Callable[[SearchCandidate], bytes | None] | None,
+        known: Mapping[bytes, Outcome],
+    ) -> None:
+        self._evaluate = evaluate
+        self._implementation_key = implementation_key
+        self._known = dict(known)
+        self._measured: dict[bytes, Outcome] = {}
+        self._waiting: dict[bytes, list[Request]] = {}
+
+    @property
+    def n_waiting(self) -> int:
+        """Distinct implementations that wait to be measured."""
+        return len(self._waiting)
+
+    def key(self, candidate: SearchCandidate) -> bytes:
+        """The implementation key, or the candidate key where there is none."""
+        key = None if self._implementation_key is None else self._implementation_key(candidate)
+        return candidate.key if key is None else key
+
+    def is_settled(self, key: bytes) -> bool:
+        """Whether `key` has an outcome or waits for one."""
+        return key in self._measured or key in self._known or key in self._waiting
+
+    def ask(self, request: Request) -> Answer | None:
+        """The answer if there is one already; None once the request is queued."""
+        if (outcome := self._measured.get(request.key)) is not None:
+            return Answer(request, outcome, "duplicate")
+        if (outcome := self._known.pop(request.key, None)) is not None:
+            self._measured[request.key] = outcome  # from now on a repetition like any other
+            return Answer(request, outcome, "known")
+        self._waiting.setdefault(request.key, []).append(request)
+        return None
+
+    def withdraw(self, unless_below_ns: float) -> list[Request]:
+        """Take back the waiting requests of implementations with no bound below the cut."""
+        taken = [
+            key
+            for key, requests in self._waiting.items()
+            if all(r.bound_ns >= unless_below_ns for r in requests)
+        ]
+        return [request for key in taken for request in self._waiting.pop(key)]
+
+    def measure(self) -> list[Answer]:
+        """Evaluate all that waits, in order of asking. Raises ValueError unless there is one
+        outcome a candidate.
+        """
+        batch = list(self._waiting.items())
+        if not batch:
+            return []
+        outcomes = self._evaluate([requests[0].candidate for _, requests in batch])
+        if len(outcomes) != len(batch):
+            raise ValueError(f"evaluate gave {len(outcomes)} outcomes for {len(batch)} candidates")
+        self._waiting = {}
+        answers = []
+        for (key, requests), outcome in zip(batch, outcomes, strict=True):
+            self._measured[key] = outcome
+            for index, request in enumerate(requests):
+                answers.append(Answer(request, outcome, "duplicate" if index else "measured"))
+        return answers

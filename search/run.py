@@ -1,0 +1,181 @@
+"""`search`: the one entry. It is handed its world (bound, evaluation, clock, random numbers) and
+yields events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..space.candidate import DeadEnd
+from . import events as ev
+from .baselines import Beam, BoundFirst, Exhaustive, RandomSampling
+from .budget import Budget
+from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration
+from .incumbent import BoundScale
+from .ledger import Ledger
+from .mcts import Mcts
+from .options import SearchOptions
+from .tree import SearchCandidate
+
+STRATEGIES: dict[str, Callable[[SearchOptions], AbstractStrategy]] = {
+    "mcts": lambda options: Mcts(options.policy, options.focus),
+    "random": lambda options: RandomSampling(),
+    "beam": lambda options: Beam(),
+    "bound": lambda options: BoundFirst(),
+    "exhaustive": lambda options: Exhaustive(),
+}
+
+
+def _plain_names(choice: int, value: int) -> tuple[str, str]:
+    return str(choice), str(value)
+
+
+def search(
+    root: SearchCandidate | DeadEnd,
+    *,
+    bound: Callable[[SearchCandidate], float],
+    evaluate: Callable[[list[SearchCandidate]], Sequence[ev.Outcome]],
+    next_choice: Callable[[SearchCandidate], int],
+    strategy: str = "mcts",
+    budget: Budget,
+    rng: np.random.Generator,
+    incumbents: Sequence[SearchCandidate] = (),
+    warm_starts: Sequence[SearchCandidate] = (),
+    implementation_key: Callable[[SearchCandidate], bytes | None] | None = None,
+    known: Mapping[bytes, ev.Outcome] | None = None,
+    alarmed: Collection[bytes] = (),
+    scale: BoundScale | None = None,
+    names: Callable[[int, int], tuple[str, str]] = _plain_names,
+    options: SearchOptions | None = None,
+) -> Iterator[ev.Event]:
+    """Search the completions of `root` for the fastest; the last event is `Finished`.
+
+    `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures distinct
+    complete candidates, up to `options.batch` at once, and answers in their order.
+    `next_choice(candidate)` is the decision order: an open choice. `incumbents` (tag U) and
+    `warm_starts` (tag W) are complete candidates measured first. Implementations of equal
+    `implementation_key` (None: the candidate key) are measured once. `known` outcomes, by that key,
+    are not measured again and set the first cut: that is how a search is resumed. `scale`, which
+    the caller may lower at any time, multiplies every bound. `alarmed` are keys of implementations
+    once found faster than their bound: the gap stays withdrawn. `names(choice, value)` gives the
+    names that events use. Equal seeds and outcomes give equal events.
+
+    Statuses: `optimal` when all was evaluated or closed under a cut whose bounds may be believed;
+    `infeasible` when nothing valid exists; `exhausted` when the strategy has nothing left to try
+    but proved nothing; else the rule that was hit.
+
+    Raises ValueError for an unknown strategy, policy or focus, or an incumbent that is not
+    complete.
+    """
+    options = options or SearchOptions()
+    if strategy not in STRATEGIES:
+        raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(STRATEGIES)}")
+    chosen = STRATEGIES[strategy](options)
+    for candidate in (*incumbents, *warm_starts):
+        if not candidate.is_complete:
+            raise ValueError("an incumbent leaves choices open")
+    if isinstance(root, DeadEnd):
+        return _dead_from_the_start(strategy, root)
+    known = known or {}
+    world = Exploration(
+        root,
+        bound=bound,
+        next_choice=next_choice,
+        ledger=Ledger(evaluate, implementation_key, known),
+        budget=budget,
+        rng=rng,
+        options=options,
+        scale=scale,
+        names=names,
+    )
+    for key in alarmed:
+        world.incumbent.alarm(key)
+    world.tally.alarms = world.incumbent.alarms
+    world.told.append(ev.Started(strategy, world.bound_ns, len(known)))
+    firsts: list[tuple[ev.Tag, SearchCandidate]] = [("U", c) for c in incumbents]
+    firsts += [("W", c) for c in warm_starts]
+    return _run(world, chosen, firsts, known)
+
+
+def _run(
+    world: Exploration,
+    strategy: AbstractStrategy,
+    firsts: Sequence[tuple[ev.Tag, SearchCandidate]],
+    known: Mapping[bytes, ev.Outcome],
+) -> Iterator[ev.Event]:
+    for tag, candidate in firsts:
+        if world.stop_status() is not None:
+            break
+        bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
+        world.submit(candidate, bound_ns, tag, None)
+        yield from _drain(world)
+    if world.stop_status() is None:
+        world.flush()
+    _adopt_known(world, known)
+    yield from _drain(world)
+    while (status := world.stop_status()) is None:
+        world.pruning.refresh()
+        if world.tree.is_closed or not strategy.step(world):
+            if not world.ledger.n_waiting:
+                status = _conclude(world)
+                break
+            world.flush()
+        world.after_step()
+        yield from _drain(world)
+    yield from _drain(world)
+    yield world.row("F" if world.incumbent.best is None else world.incumbent.best.tag, False)
+    yield ev.Finished(
+        status=status,
+        best=world.incumbent.best,
+        top=world.incumbent.top(world.options.n_top),
+        bound_ns=world.claimed_bound_ns(),
+        gap=world.gap,
+        tally=world.tally.copy(),
+        elapsed_s=world.elapsed_s,
+    )
+
+
+def _drain(world: Exploration) -> Iterator[ev.Event]:
+    told = world.told.copy()
+    world.told.clear()
+    yield from told
+
+
+def _adopt_known(world: Exploration, known: Mapping[bytes, ev.Outcome]) -> None:
+    """Count the outcomes handed in, and let the best of them cut although their candidates are not
+    at hand.
+    """
+    for outcome in known.values():
+        world.tally.count(outcome.status)
+    timed = [(o.time_ns, key, o) for key, o in known.items() if o.time_ns is not None]
+    for _, key, outcome in sorted(timed, key=lambda entry: entry[:2]):
+        assert outcome.time_ns is not None
+        root_ns = world.root_bound_ns * world.pruning.factor
+        world.check_admissible(outcome.time_ns, root_ns, key, 0, None)
+        world.rank(outcome, key, "W", None, -1)
+
+
+def _conclude(world: Exploration) -> str:
+    """The status of a search that has nothing left to do."""
+    is_closed = world.tree.is_closed
+    best_ns = world.incumbent.best_ns
+    if best_ns is None:
+        return "infeasible" if is_closed else "exhausted"
+    if not is_closed:
+        return "exhausted"
+    if not world.has_pruned_by_bound:  # every implementation was evaluated
+        return "optimal"
+    if world.incumbent.alarms:
+        return "exhausted"
+    if world.bound_ns >= best_ns * (1 - RELATIVE_SLACK):
+        return "optimal"
+    gap, share = world.gap, world.budget.gap_share
+    return "gap_limit" if gap is not None and gap <= share + RELATIVE_SLACK else "exhausted"
+
+
+def _dead_from_the_start(strategy: str, root: DeadEnd) -> Iterator[ev.Event]:
+    yield ev.Started(strategy, 0.0, 0)
+    yield ev.DeadEndMet(0, 0, "M", root.why)
+    yield ev.Finished("infeasible", None, (), None, None, ev.Tally(), 0.0)

@@ -1,0 +1,279 @@
+"""Incumbent, budget, tree, ledger and options on their own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from kernelscape.search.budget import Budget, Evaluations, Gap, Progress, Seconds, TargetTime
+from kernelscape.search.events import (
+    AdmissibilityAlarm,
+    BoundMoved,
+    Evaluated,
+    Finished,
+    NodeExpanded,
+    Outcome,
+    Ranked,
+)
+from kernelscape.search.incumbent import BoundScale, Incumbent
+from kernelscape.search.ledger import Ledger, Request
+from kernelscape.search.options import SearchOptions
+from kernelscape.search.run import search
+from kernelscape.search.tree import CLOSED_BOUND, CLOSED_EVALUATED, EXPANDED, IN_FLIGHT, Tree
+from kernelscape.space.candidate import DeadEnd
+from kernelscape.tests.search.toy import ToyBench, best_ns, first_open, random_space, toy_bound
+
+
+def ranked(time_ns: float, key: str = "", spread: float = 0.0) -> Ranked:
+    name = (key or str(time_ns)).encode()
+    return Ranked(time_ns, spread, name, "M", Outcome("ok", time_ns, spread), None)
+
+
+class TestIncumbent:
+    def test_ranks_distinct_implementations(self) -> None:
+        incumbent = Incumbent(n_top=3)
+        assert incumbent.cut_ns == math.inf
+        assert [incumbent.offer(ranked(t)) for t in (5.0, 7.0, 3.0, 3.0, 9.0, 4.0)] == [
+            True,
+            False,
+            True,
+            False,
+            False,
+            False,
+        ]
+        assert [r.time_ns for r in incumbent.top(8)] == [3.0, 4.0, 5.0]
+        assert incumbent.cut_ns == 3.0
+
+    def test_an_equal_time_does_not_displace(self) -> None:
+        incumbent = Incumbent()
+        assert incumbent.offer(ranked(5.0, "first"))
+        assert not incumbent.offer(ranked(5.0, "second"))
+        assert incumbent.best is not None
+        assert incumbent.best.key == b"first"
+
+    def test_ties_lie_within_the_spread(self) -> None:
+        incumbent = Incumbent()
+        for entry in (
+            ranked(100.0, spread=0.02),
+            ranked(101.0),
+            ranked(103.0),
+            ranked(104.0, spread=0.03),
+        ):
+            incumbent.offer(entry)
+        assert [r.time_ns for r in incumbent.ties()] == [100.0, 101.0, 104.0]
+
+    def test_gap_and_alarm(self) -> None:
+        incumbent = Incumbent()
+        assert incumbent.gap(1.0) is None
+        incumbent.offer(ranked(100.0))
+        assert incumbent.gap(80.0) == pytest.approx(0.2)
+        assert incumbent.gap(100.0) == 0.0
+        assert incumbent.alarm(b"k")
+        assert not incumbent.alarm(b"k")
+        assert incumbent.alarms == 1
+        assert incumbent.gap(80.0) is None
+
+    def test_cut_at_a_gap(self) -> None:
+        incumbent = Incumbent(cut_gap=0.1)
+        incumbent.offer(ranked(100.0))
+        assert incumbent.cut_ns == pytest.approx(90.0)
+
+    def test_a_scale_never_rises(self) -> None:
+        scale = BoundScale()
+        scale.lower(0.5)
+        with pytest.raises(ValueError, match="not in"):
+            scale.lower(0.6)
+        assert scale.factor == 0.5
+
+
+class TestBudget:
+    def test_the_first_rule_wins(self) -> None:
+        budget = Budget(TargetTime(10.0), Evaluations(3), Seconds(1.0), clock=lambda: 0.0)
+        both = Progress(elapsed_s=2.0, evaluations=3, since_best=0, best_ns=20.0, gap=None)
+        assert budget.stop_status(both) == "eval_limit"
+        none = Progress(elapsed_s=0.5, evaluations=2, since_best=0, best_ns=20.0, gap=None)
+        assert budget.stop_status(none) is None
+        budget.interrupt.set()
+        assert budget.stop_status(none) == "interrupted"
+
+    def test_evaluations_left(self) -> None:
+        assert Budget().remaining_evaluations(7) is None
+        assert Budget(Evaluations(9), Evaluations(8)).remaining_evaluations(7) == 1
+        assert Budget(Evaluations(5)).remaining_evaluations(7) == 0
+
+
+class TestOutcome:
+    @pytest.mark.parametrize(
+        "arguments", [("ok",), ("crash", 1.0), ("ok", 0.0), ("ok", math.nan), ("fine", 1.0)]
+    )
+    def test_nonsense_is_refused(self, arguments: tuple[object, ...]) -> None:
+        with pytest.raises(ValueError, match=r"status|time"):
+            Outcome(*arguments)  # type: ignore[arg-type]
+
+
+class TestTree:
+    def grown(self, max_held: int = 100) -> Tree:
+        root = random_space(np.random.default_rng(0), n_forbidden=0).root()
+        tree = Tree(root, 1.0, max_held=max_held)
+        for _ in range(3):
+            node = tree.least_open()
+            assert node is not None
+            candidate = tree.candidate(node)
+            choice = first_open(candidate)
+            tree.attach(
+                node,
+                [(v, node.bound_ns + v, c, tree.new_id()) for v, c in candidate.expand(choice)],
+                choice,
+            )
+        return tree
+
+    def test_candidates_are_rebuilt(self) -> None:
+        held, rebuilt = self.grown(), self.grown(max_held=1)
+        for a, b in zip(held.at_or_above(0.0), rebuilt.at_or_above(0.0), strict=True):
+            assert b.candidate is None
+            assert held.candidate(a) == rebuilt.candidate(b)
+
+    def test_closing_the_last_child_closes_upwards_and_reopening_opens(self) -> None:
+        tree = self.grown()
+        nodes = tree.at_or_above(0.0)
+        assert tree.n_open == len(nodes)
+        for node in nodes:
+            tree.close(node, CLOSED_BOUND)
+        assert tree.is_closed
+        assert tree.n_open == 0
+        assert tree.open_bound_ns() == math.inf
+        tree.reopen(nodes[-1])
+        assert tree.root.state == EXPANDED
+        assert tree.n_open == 1
+        assert tree.least_open() is nodes[-1]
+        tree.close(nodes[-1], CLOSED_EVALUATED)
+        assert tree.is_closed
+
+    def test_a_leaf_in_flight_holds_the_bound(self) -> None:
+        tree = self.grown()
+        least = tree.least_open()
+        assert least is not None
+        least.state = IN_FLIGHT
+        other = tree.least_open()
+        assert other is not least
+        assert tree.open_bound_ns() == least.bound_ns
+
+
+class TestLedger:
+    def test_waits_reuses_and_knows(self) -> None:
+        space = random_space(np.random.default_rng(0), n_forbidden=0)
+        rng = np.random.default_rng(1)
+        one, two = space.root().random_completion(rng), space.root().random_completion(rng)
+        bench = ToyBench()
+        ledger = Ledger(bench, None, {two.key: Outcome("ok", 7.0)})
+
+        def ask(candidate: object, bound_ns: float = 1.0) -> object:
+            return ledger.ask(Request(candidate, ledger.key(candidate), bound_ns, "M", None, False))
+
+        assert ask(one) is None
+        assert ask(one, 5.0) is None
+        assert ledger.n_waiting == 1
+        assert ask(two).origin == "known"
+        assert ask(two).origin == "duplicate"
+        assert ledger.withdraw(2.0) == []
+        assert [a.origin for a in ledger.measure()] == ["measured", "duplicate"]
+        assert ask(one).origin == "duplicate"
+        assert len(bench.measured) == 1
+
+    def test_counts_the_answers(self) -> None:
+        space = random_space(np.random.default_rng(0), n_forbidden=0)
+        ledger = Ledger(lambda candidates: [], None, {})
+        one = space.root().random_completion(np.random.default_rng(1))
+        ledger.ask(Request(one, one.key, 1.0, "M", None, False))
+        with pytest.raises(ValueError, match="0 outcomes for 1"):
+            ledger.measure()
+
+
+class TestSearch:
+    def arguments(self, **over: object) -> dict[str, object]:
+        return {
+            "bound": toy_bound(0.9),
+            "evaluate": ToyBench(),
+            "next_choice": first_open,
+            "budget": Budget(clock=lambda: 0.0),
+            "rng": np.random.default_rng(0),
+            **over,
+        }
+
+    def test_a_dead_root_is_infeasible(self) -> None:
+        events = list(search(DeadEnd("c", "because"), **self.arguments()))
+        assert isinstance(events[-1], Finished)
+        assert events[-1].status == "infeasible"
+
+    @pytest.mark.parametrize(
+        ("over", "message"),
+        [
+            ({"strategy": "luck"}, "strategies are mcts"),
+            ({"options": SearchOptions(policy="luck")}, "policies are threshold_ascent"),
+            ({"options": SearchOptions(focus="luck")}, "it is one of best"),
+        ],
+    )
+    def test_unknown_names_get_a_sentence(self, over: dict[str, object], message: str) -> None:
+        root = random_space(np.random.default_rng(0)).root()
+        with pytest.raises(ValueError, match=message):
+            search(root, **self.arguments(**over))
+
+    def test_an_open_incumbent_is_refused(self) -> None:
+        root = random_space(np.random.default_rng(0)).root()
+        with pytest.raises(ValueError, match="leaves choices open"):
+            search(root, **self.arguments(incumbents=[root]))
+
+    def test_cutting_at_the_gap_proves_the_gap(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=7)
+        bench = ToyBench()
+        budget = Budget(Gap(0.2), clock=lambda: 0.0)
+        options = SearchOptions(cut_at_gap=True)
+        arguments = self.arguments(budget=budget, options=options, evaluate=bench)
+        last = list(search(space.root(), **arguments))[-1]
+        assert last.status in ("gap_limit", "optimal")
+        assert last.best.time_ns * 0.8 <= best_ns(space)
+
+    def test_dives_move_the_bound_where_descents_do_not(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=10, n_values=4, n_forbidden=20)
+        moves = {}
+        for focus in ("best", "bound"):
+            options = SearchOptions(focus=focus, prune=False)
+            budget = Budget(Evaluations(20), clock=lambda: 0.0)
+            arguments = self.arguments(bound=toy_bound(1.0), options=options, budget=budget)
+            events = list(search(space.root(), **arguments))
+            moves[focus] = [e.bound_ns for e in events if isinstance(e, BoundMoved)]
+        assert max(moves["bound"]) > max(moves["best"], default=0.0)
+
+    def test_a_dive_is_best_first(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=6)
+        events = list(search(space.root(), **self.arguments(strategy="bound")))
+        bounds = [e.bound_ns for e in events if isinstance(e, NodeExpanded)]
+        assert bounds == sorted(bounds)
+
+    def test_a_known_time_below_the_root_bound_is_an_alarm(self) -> None:
+        space = random_space(np.random.default_rng(2))
+        known = {b"old": Outcome("ok", 1.0)}
+        events = list(search(space.root(), **self.arguments(known=known)))
+        assert any(isinstance(e, AdmissibilityAlarm) for e in events)
+        assert events[-1].status == "exhausted"
+        assert events[-1].gap is None
+
+    def test_alarms_of_an_earlier_session_stay(self) -> None:
+        space = random_space(np.random.default_rng(2))
+        last = list(search(space.root(), **self.arguments(alarmed=[b"old"])))[-1]
+        assert last.gap is None
+        assert last.status == "exhausted"
+        assert last.tally.alarms == 1
+
+    def test_batches_are_filled(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
+        bench = ToyBench()
+        arguments = self.arguments(
+            evaluate=bench,
+            options=SearchOptions(batch=4),
+            budget=Budget(Evaluations(20), clock=lambda: 0.0),
+        )
+        events = list(search(space.root(), **arguments))
+        assert bench.batches == [4] * 5
+        assert len({e.key for e in events if isinstance(e, Evaluated)}) == 20
