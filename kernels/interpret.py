@@ -159,6 +159,8 @@ class _Run:
             self.depth[name] = len(self.lanes)
         if self.mask is not None:
             value = np.where(self.mask, value, self.local.get(name, value))
+        elif isinstance(value, np.ndarray) and value.base is not None:
+            value = value.copy()  # a view of an array would change when the array is written
         self.local[name] = value
 
     def _update_local(self, name: str, op: str, value: Any) -> None:

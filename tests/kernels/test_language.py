@@ -160,6 +160,14 @@ def swaps(x: ks.types.ndarray(), y: ks.types.ndarray()):
 
 
 @ks.kernel
+def exchange(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        t = x[i]
+        x[i] = y[i]
+        y[i] = t
+
+
+@ks.kernel
 def recurrence(x: ks.types.ndarray(), y: ks.types.ndarray()):
     y[0] = x[0]
     for i in range(1, x.shape[0]):
@@ -175,7 +183,7 @@ def triangle(x: ks.types.ndarray(), y: ks.types.ndarray()):
 
 ALL = (
     assign, ranges, reductions, element_updates, conditions, functions, integers, conversions,
-    static_parts, inlined, swaps, recurrence, triangle, box, edges,
+    static_parts, inlined, swaps, exchange, recurrence, triangle, box, edges,
 )  # fmt: skip
 IN_PLAIN_PYTHON = tuple(k for k in ALL if k not in (reductions, element_updates))
 
@@ -190,7 +198,7 @@ def arguments(dtype):
 def test_kernel_does_what_its_python_body_does(kernel, dtype):
     x, y = arguments(dtype)
     expected = y.copy()
-    kernel.fn(x, expected)
+    kernel.fn(x.copy(), expected)
     check(kernel.instantiate(x, y))
     with ks.interpret():
         kernel(x, y)
