@@ -35,6 +35,7 @@ class Target:
     launch_ns: float  # the cheapest start and end of a parallel launch
     barrier_ns: float
     call_ns: float  # the cheapest call of the whole sequence
+    add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
     calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
 
     def lanes(self, size_bytes: int) -> int:

@@ -1,0 +1,293 @@
+"""The bound itself, compiled: from domains and tables to ns.
+
+Phases are groups of tasks; tasks of different phases surely do not run at the same time (but for
+the few iterations by which threads may be out of step). In a phase that touches F bytes, at least
+F - C bytes cross into caches that hold C: no more than C can be there when it begins, left over by
+the phase or the call before. Bytes written leave by the same argument at its end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..space import choices as ch
+from ..space.jit import jit
+from .bound_tables import BoundTables, Floats, Ints
+
+Mask = npt.NDArray[np.uint32]
+Int = int | np.int64
+
+# Of the terms; the levels of cache follow.
+READ, WRITE, MIXED, OPERATIONS, CHAIN, LAUNCHES, FIRST_LEVEL = range(7)
+
+# One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
+CLOCK_SLACK = 1.3
+# A parallel loop of so many tiles a core leaves threads out of step by at most 1 / of them.
+BALANCED_TILES = 16
+IN_STEP = 1.0 - 1.0 / BALANCED_TILES
+
+# How the threads of a team pass from phase to phase: at one time, nearly so, each by itself.
+TOGETHER, OUT_OF_STEP, ALONE = range(3)
+
+_PARALLEL = 1 << ch.PARALLEL
+_VECTOR = 1 << ch.VECTOR
+_MERGED = 1 << ch.MERGED
+_SAME_LAUNCH = 1 << ch.SAME_LAUNCH
+_KEEP = 1 << ch.KEEP
+_GLOBAL = 1 << ch.GLOBAL
+# Of a task: whether some loop may be parallel, surely is, and is so in enough tiles.
+_MAYBE, _SURELY, _BALANCED = 1, 2, 4
+
+
+@jit
+def _largest(universe: Ints, at: Int, domain: Int) -> Int:
+    size = 1
+    k = 0
+    while domain >> k:
+        if domain >> k & 1 and universe[at + k] > size:
+            size = universe[at + k]
+        k += 1
+    return size
+
+
+@jit
+def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
+    parallel[:] = 0
+    for k in range(tables.outer.shape[0]):
+        task = tables.outer[k, 0]
+        kind = np.int64(domains[tables.outer[k, 1]])
+        if not kind & _PARALLEL:
+            continue
+        parallel[task] |= _MAYBE
+        if kind == _PARALLEL:
+            parallel[task] |= _SURELY
+            mid = _largest(
+                tables.universe, tables.outer[k, 4], np.int64(domains[tables.outer[k, 3]])
+            )
+            inner = _largest(
+                tables.universe, tables.outer[k, 6], np.int64(domains[tables.outer[k, 5]])
+            )
+            if tables.outer[k, 2] >= mid * inner * BALANCED_TILES * tables.cores:
+                parallel[task] |= _BALANCED
+
+
+@jit
+def _join(phase: Ints, a: Int, b: Int) -> None:
+    low, high = min(phase[a], phase[b]), max(phase[a], phase[b])
+    if low != high:
+        for t in range(phase.size):
+            if phase[t] == high:
+                phase[t] = low
+
+
+@jit
+def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> int:
+    """Group the tasks (phase[t] is the least task of its group); how far threads may be apart."""
+    for t in range(phase.size):
+        phase[t] = t
+    for k in range(tables.merge.shape[0]):
+        if domains[tables.merge[k, 2]] & _MERGED:
+            _join(phase, tables.merge[k, 0], tables.merge[k, 1])
+    apart = TOGETHER
+    for k in range(tables.pair.shape[0]):
+        a, b = tables.pair[k, 0], tables.pair[k, 1]
+        if not domains[tables.pair[k, 2]] & _SAME_LAUNCH or phase[a] == phase[b]:
+            continue
+        both = parallel[a] & parallel[b]
+        if not (parallel[a] | parallel[b]) & _MAYBE:
+            continue  # one thread runs one after the other
+        if both & _BALANCED:
+            apart = max(apart, OUT_OF_STEP)
+        elif not tables.pair[k, 3]:
+            _join(phase, a, b)
+        elif both & _MAYBE:
+            # No barrier only where a thread waits for itself alone: each changes phase by itself.
+            apart = ALONE
+    return apart
+
+
+@jit
+def array_traffic(
+    tables: BoundTables, domains: Mask, phase: Ints, array: int
+) -> tuple[Floats, Floats]:
+    """Distinct bytes of one array that each phase surely reads from outside it, and writes."""
+    n = phase.size
+    read = np.zeros(n)
+    written = np.zeros(n)
+    is_written = np.zeros(n, np.bool_)
+    for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
+        p = phase[tables.touch[k, 0]]
+        first, end = tables.touch[k, 3], tables.touch[k, 4]
+        if tables.touch_bytes[k, 0] > read[p] and not is_written[p]:
+            in_memory = first == end
+            for f in range(first, end):
+                in_memory = in_memory or domains[tables.flow[f]] == _GLOBAL
+            if in_memory:
+                read[p] = tables.touch_bytes[k, 0]
+        if tables.touch[k, 1]:
+            # Whatever comes later in this phase may find the value on chip.
+            is_written[p] = True
+            store = tables.touch[k, 2]
+            if store < 0 or domains[store] == _KEEP:
+                written[p] = max(written[p], tables.touch_bytes[k, 1])
+    return read, written
+
+
+@jit
+def _traffic(tables: BoundTables, domains: Mask, phase: Ints, read: Floats, write: Floats) -> None:
+    """Distinct bytes of all arrays that each phase surely reads from outside it, and writes."""
+    read[:] = 0.0
+    write[:] = 0.0
+    for array in range(tables.touch_start.size - 1):
+        array_read, array_written = array_traffic(tables, domains, phase, array)
+        for p in range(phase.size):
+            read[p] += array_read[p]
+            write[p] += array_written[p]
+
+
+@jit
+def _arithmetic(
+    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, work: Floats, chain: Floats
+) -> None:
+    """ns of operations, and of the longest chain of dependent ones, by phase."""
+    n = phase.size
+    work[:] = 0.0
+    chain[:] = 0.0
+    one_core = np.zeros(n)
+    factor = tables.lanes / CLOCK_SLACK
+    for t in range(n):
+        factor[t] = max(factor[t], 1.0)
+    for k in range(tables.vector.shape[0]):
+        if domains[tables.vector[k, 1]] & _VECTOR:
+            factor[tables.vector[k, 0]] = 1.0
+    copies = np.ones(n)
+    for k in range(tables.chain.shape[0]):
+        size = _largest(tables.universe, tables.chain[k, 2], np.int64(domains[tables.chain[k, 1]]))
+        copies[tables.chain[k, 0]] *= min(size, tables.chain[k, 3])
+    for t in range(n):
+        p = phase[t]
+        ns = tables.operations_ns[t] * factor[t]
+        work[p] += ns
+        if parallel[t] & _MAYBE:
+            copies[t] *= tables.cores
+        else:
+            one_core[p] += ns * max(1.0, tables.cores / CLOCK_SLACK)
+        steps = tables.chain_ns[t] / copies[t]
+        chain[p] = max(chain[p], steps)
+    for p in range(n):
+        work[p] = max(work[p], one_core[p])
+
+
+@jit
+def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
+    """Number of launches of a team that are surely there: tasks that surely share none."""
+    n = parallel.size
+    chosen = np.zeros(n, np.bool_)
+    count = 0
+    for t in range(n):
+        chosen[t] = bool(parallel[t] & _SURELY)
+        for k in range(tables.pair.shape[0]):
+            if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
+                chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
+        count += chosen[t]
+    return count
+
+
+@jit
+def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
+    """Whether partial results of threads surely meet inside a launch, for other threads to read."""
+    for k in range(tables.barrier.shape[0]):
+        surely = domains[tables.barrier[k, 0]] == _PARALLEL
+        surely = surely and domains[tables.barrier[k, 2]] == _SAME_LAUNCH
+        if surely and parallel[tables.barrier[k, 1]] & _SURELY:
+            return True
+    return False
+
+
+@jit
+def _add_phases(
+    tables: BoundTables,
+    phase: Ints,
+    parallel: Ints,
+    costs: tuple[Floats, Floats, Floats, Floats],
+    apart: int,
+    terms: Floats,
+) -> tuple[float, float]:
+    """ns of all phases, and ns of what each core does alone in them.
+
+    `terms` becomes, resource by resource, the largest of what it is and of the sum over the phases.
+    """
+    read, write, work, chain = costs
+    n_levels = tables.rate.size - 1
+    scale = IN_STEP if apart else 1.0
+    # Each thread that changes phase by itself may find the caches full of what it needs next.
+    changes = tables.cores if apart == ALONE else 1.0
+    cached = tables.capacity[n_levels] * changes
+    sums = np.zeros(terms.size)
+    all_ns, core_ns = 0.0, 0.0
+    for p in range(phase.size):
+        if phase[p] != p:
+            continue
+        threads = 0
+        for t in range(p, phase.size):
+            if phase[t] == p:
+                threads |= parallel[t]
+        from_memory = max(0.0, read[p] - cached) / tables.rate[n_levels]
+        to_memory = max(0.0, write[p] - cached) / tables.write_rate
+        alone = max(work[p], chain[p])
+        longest = max(from_memory, to_memory)
+        for k in range(n_levels):
+            ns = max(0.0, read[p] - tables.capacity[k] * changes) / tables.rate[k]
+            is_private = k < n_levels - 1 or k == 0
+            if is_private and not threads & _MAYBE:
+                ns *= max(1.0, tables.cores / CLOCK_SLACK)
+            sums[FIRST_LEVEL + k] += ns
+            if is_private:
+                alone = max(alone, ns)
+            else:
+                longest = max(longest, ns)
+        sums[READ] += from_memory
+        sums[WRITE] += to_memory
+        # Dirty lines that stay save the trip out, and where they are read again the trip in.
+        kept = cached + min(cached, tables.reused_bytes)
+        sums[MIXED] += max(0.0, read[p] + write[p] - kept) / tables.mixed_rate
+        sums[OPERATIONS] += work[p]
+        sums[CHAIN] += chain[p]
+        all_ns += max(longest, alone)
+        core_ns += alone
+    for k in range(terms.size):
+        terms[k] = max(terms[k], sums[k] * scale)
+    if apart == ALONE:  # one thread may compute while another one loads
+        return float(np.max(sums)) * scale, max(sums[OPERATIONS], sums[CHAIN]) * scale
+    return all_ns * scale, core_ns * scale
+
+
+@jit
+def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) -> float:
+    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each)."""
+    n = phase.size
+    terms[:] = 0.0
+    parallel = np.zeros(n, np.int64)
+    read, write, work, chain = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    costs = (read, write, work, chain)
+    _threads(tables, domains, parallel)
+    # Everything as one phase, because what caches keep is then subtracted once only.
+    phase[:] = 0
+    _traffic(tables, domains, phase, read, write)
+    _arithmetic(tables, domains, parallel, phase, work, chain)
+    all_ns, core_ns = _add_phases(tables, phase, parallel, costs, TOGETHER, terms)
+    apart = _phases(tables, domains, parallel, phase)
+    _traffic(tables, domains, phase, read, write)
+    _arithmetic(tables, domains, parallel, phase, work, chain)
+    split_all, split_core = _add_phases(tables, phase, parallel, costs, apart, terms)
+    all_ns = max(max(all_ns, split_all), float(terms[MIXED]))
+    core_ns = max(core_ns, split_core)
+    launches = _launches(tables, domains, parallel)
+    started = launches * tables.launch_ns
+    met = tables.barrier_ns if _has_barrier(tables, domains, parallel) else 0.0
+    terms[LAUNCHES] = tables.call_ns + started + met
+    # While a team assembles, its first threads can already fill the bandwidth that all share; what
+    # each core must do by itself waits for it to arrive.
+    joined = launches * min(tables.barrier_ns, tables.launch_ns) / 2
+    return float(tables.call_ns + met + max(all_ns + joined, core_ns + started))
