@@ -11,6 +11,7 @@ import importlib
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -50,6 +51,8 @@ from .outcome import Failure, Measurement, Protocol
 from .verify import Expected, find_mismatch
 
 Array = NDArray[Any]
+
+SCRATCH_PREFIX = "kernelscape-worker-"
 
 
 class ChildOptions(msgspec.Struct, frozen=True):
@@ -326,6 +329,9 @@ def _die_with_parent(request_fd: int) -> None:
     poll.register(request_fd, 0)  # hang-ups are always reported
     while not poll.poll():
         pass
+    here = Path.cwd()
+    if here.name.startswith(SCRATCH_PREFIX):
+        shutil.rmtree(here, ignore_errors=True)  # the parent cannot any more
     os.killpg(0, signal.SIGKILL)
 
 

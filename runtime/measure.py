@@ -14,6 +14,8 @@ from statistics import median, quantiles
 from .outcome import Measurement, Protocol
 
 _MAX_CALLS = 1 << 20
+_LEAST_SAMPLES = 3  # the least that a median and a spread mean anything for
+_DISTURBED = 0.01  # share of a sample that its threads may wait for a core
 
 
 @dataclass(frozen=True)
@@ -34,74 +36,76 @@ class Sampler:
 
 
 class Series:
-    """The samples of one candidate, taken one at a time so that several candidates can be
-    interleaved.
-    """
+    """The samples of one candidate, taken one at a time so that several can be interleaved."""
 
     def __init__(self, sampler: Sampler, protocol: Protocol) -> None:
         self._sampler = sampler
         self._protocol = protocol
-        self._times: list[float] = []
+        self._times: list[float] = []  # nanoseconds a call
+        self._disturbed: list[tuple[float, float]] = []  # share spent waiting, nanoseconds a call
         self._spent_ns = 0.0
-        self._disturbed = 0
         self._stopped_early = False
         self._n_calls = self._choose_calls()
 
     @property
     def is_finished(self) -> bool:
         """Whether the protocol asks for no more samples."""
-        p, times = self._protocol, self._times
-        if not times:
-            return False
-        if self._stopped_early or len(times) >= p.max_samples:
+        p, n_times, n_disturbed = self._protocol, len(self._times), len(self._disturbed)
+        if self._stopped_early or n_times >= p.max_samples or n_disturbed >= p.max_disturbed:
             return True
-        if len(times) >= p.min_samples and _spread(times) <= p.target_spread:
+        if n_times >= p.min_samples and _spread(self._times) <= p.target_spread:
             return True
-        # Three samples are the least that a median and a spread mean anything for.
-        return self._spent_ns >= p.budget_ns and len(times) >= min(3, p.min_samples)
+        # Where other work keeps disturbing, undisturbed samples are worth twice the budget more.
+        if self._spent_ns >= 3 * p.budget_ns:
+            return n_times + n_disturbed >= _LEAST_SAMPLES
+        return self._spent_ns >= p.budget_ns and n_times >= _LEAST_SAMPLES
 
     def step(self) -> None:
-        """Take one sample; a disturbed one is thrown away while the bound on discards allows it."""
-        elapsed_ns, disturbed = self._sample()
+        """Take one sample; a disturbed one is set aside."""
+        elapsed_ns, waited_ns = self._sample(self._n_calls)
         self._spent_ns += elapsed_ns
-        if disturbed:
-            self._disturbed += 1
-            if self._disturbed <= self._protocol.max_disturbed:
-                return
-        self._times.append(elapsed_ns / self._n_calls)
-        self._stopped_early = self._is_hopeless()
+        call_ns = elapsed_ns / self._n_calls
+        # Waiting adds over threads, so what is left without it is less than an undisturbed sample.
+        if waited_ns <= _DISTURBED * elapsed_ns:
+            self._times.append(call_ns)
+            self._stopped_early = self._is_hopeless(min(self._times))
+        elif self._is_hopeless((elapsed_ns - waited_ns) / self._n_calls):
+            self._times.append(call_ns)
+            self._stopped_early = True
+        else:
+            self._disturbed.append((waited_ns / elapsed_ns, call_ns))
 
     def result(self) -> Measurement:
-        """The measurement so far; at least one sample must have been kept."""
-        assert self._times
+        """The measurement so far, from the undisturbed samples if there are enough of them."""
+        n_missing = 0 if self._stopped_early else max(0, _LEAST_SAMPLES - len(self._times))
+        times = self._times + [t for _, t in sorted(self._disturbed)[:n_missing]]
         return Measurement(
-            time_ns=median(self._times),
-            spread=_spread(self._times),
-            min_ns=min(self._times),
-            n_samples=len(self._times),
+            time_ns=median(times),
+            spread=_spread(times),
+            min_ns=min(times),
+            n_samples=len(times),
             n_calls=self._n_calls,
-            disturbed=self._disturbed,
+            disturbed=len(self._disturbed),
             stopped_early=self._stopped_early,
         )
 
-    def _is_hopeless(self) -> bool:
+    def _is_hopeless(self, call_ns: float) -> bool:
         p = self._protocol
         if p.cut_ns is None:
             return False
-        fastest_ns = min(self._times)
-        if fastest_ns > p.first_factor * p.cut_ns:
-            return True
-        return len(self._times) > p.min_samples // 2 and fastest_ns > p.later_factor * p.cut_ns
+        few = len(self._times) <= p.min_samples // 2
+        return call_ns > (p.first_factor if few else p.later_factor) * p.cut_ns
 
-    def _sample(self) -> tuple[float, bool]:
+    def _sample(self, n_calls: int) -> tuple[float, float]:
+        """Nanoseconds of the sample, and how many of them its threads waited for a core."""
         s = self._sampler
         if s.restore is not None:
             s.restore()
         if s.waited_ns is None:
-            return s.run(self._n_calls), False
+            return s.run(n_calls), 0.0
         before_ns = s.waited_ns()
-        elapsed_ns = s.run(self._n_calls)
-        return elapsed_ns, s.waited_ns() - before_ns > 0.01 * elapsed_ns
+        elapsed_ns = s.run(n_calls)
+        return elapsed_ns, s.waited_ns() - before_ns
 
     def _choose_calls(self) -> int:
         """Double the calls until a sample is long enough; halve them while in-place values do not
@@ -123,9 +127,14 @@ class Series:
         return n_calls
 
     def _try(self, n_calls: int) -> float:
-        if self._sampler.restore is not None:
-            self._sampler.restore()
-        return self._sampler.run(n_calls)
+        """About the time of n calls; what other work added is taken off, as far as it is known."""
+        times = []
+        for _ in range(3):
+            elapsed_ns, waited_ns = self._sample(n_calls)
+            times.append(max(elapsed_ns - waited_ns, 0.05 * elapsed_ns))
+            if waited_ns <= _DISTURBED * elapsed_ns:
+                break
+        return min(times)
 
 
 def measure(sampler: Sampler, protocol: Protocol) -> Measurement:

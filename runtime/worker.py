@@ -1,8 +1,8 @@
 """The worker: one child process that runs candidates, killed and replaced when it crashes or hangs.
 
-The parent never loads generated code. Input arrays travel once, as .npy files in the worker's
-scratch folder, which a new child maps again; so a crash costs a restart (about 0.2 s) and one
-copy of the inputs.
+The parent never loads generated code. Input arrays travel once, as .npy
+files in memory that a new child maps again; so a crash costs a restart (about 0.2 s) and one copy
+of the inputs. Files in memory vanish with the parent, also when it is killed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._child import SCRATCH_PREFIX
 from .build import Artifact
 from .channel import Answer, Channel, Death
 from .device import AbstractDevice
@@ -136,10 +137,11 @@ class Worker(AbstractWorker):
         assert isinstance(device, CpuDevice)
         self._device = device
         self._options = options or WorkerOptions()
-        self._scratch = Path(tempfile.mkdtemp(prefix="kernelscape-worker-"))
+        self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
         self._workload: Workload | None = None
         self._prepare: Prepare | None = None
         self._ready = Ready([], 0)
+        self._files = MemoryFiles()
         self.n_restarts = 0
         harness = device.build_harness() if self._options.bind_threads else None
         self._channel = Channel(
@@ -147,10 +149,10 @@ class Worker(AbstractWorker):
         )
 
     def prepare(self, workload: Workload) -> None:
-        folder = self._scratch / "arrays"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        sets = [_write_set(folder, k, s) for k, s in enumerate(workload.sets)]
+        self._channel.kill()  # it maps the files of the workload before
+        self._files.close()
+        self._files = MemoryFiles()
+        sets = [_write_set(self._files, s) for s in workload.sets]
         allowance_bytes = self._options.memory_bytes
         if allowance_bytes is None:
             allowance_bytes = (512 << 20) + 2 * workload.size_bytes
@@ -195,6 +197,7 @@ class Worker(AbstractWorker):
 
     def close(self) -> None:
         self._channel.kill()
+        self._files.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def deadline_s(self, protocol: Protocol, n_verified: int) -> float:
@@ -210,7 +213,7 @@ class Worker(AbstractWorker):
             cut_ns = protocol.cut_ns
             n_runs = n_verified + 5
             run_s = 30.0 if cut_ns is None else max(1.0, 10 * n_runs * cut_ns * 1e-9)
-        return 1.0 + run_s + arrays_s + 2 * protocol.budget_ns * 1e-9
+        return 2.0 + run_s + arrays_s + 4 * protocol.budget_ns * 1e-9
 
     @property
     def _prepared(self) -> Workload:
@@ -283,16 +286,37 @@ def _offset(address: int, first: int, end: int) -> str:
     return f"{address - end} bytes past the end"
 
 
-def _write_set(folder: Path, k: int, s: InputSet) -> SetFiles:
-    def write(name: str, array: Array) -> str:
-        path = folder / f"{k}-{name}.npy"
-        np.save(path, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-        return os.fspath(path)
+class MemoryFiles:
+    """.npy files that have no name on any disk; others open them through /proc/PID/fd."""
 
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    def write(self, name: str, array: Array) -> str:
+        """A path that a child of this process can open while this is not closed."""
+        fd = os.memfd_create(name)
+        self._fds.append(fd)
+        with open(fd, "wb", closefd=False) as f:
+            np.save(f, array, allow_pickle=False)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+
+    def close(self) -> None:
+        """Free them, once no child maps them any more."""
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+
+
+def _write_set(files: MemoryFiles, s: InputSet) -> SetFiles:
     expected = {}
     for name, e in s.expected.items():
-        magnitude = e.magnitude
-        kept = write(f"{name}.size", magnitude) if isinstance(magnitude, np.ndarray) else magnitude
-        expected[name] = ExpectedFiles(write(f"{name}.want", e.want), e.factor, kept)
-    arrays = {name: write(name, a) for name, a in s.arrays.items()}
+        size = e.magnitude
+        kept = files.write(f"{name}.size", size) if isinstance(size, np.ndarray) else size
+        expected[name] = ExpectedFiles(files.write(f"{name}.want", e.want), e.factor, kept)
+    arrays = {name: files.write(name, _in_order(a)) for name, a in s.arrays.items()}
     return SetFiles(arrays, dict(s.scalars), expected)
+
+
+def _in_order(array: Array) -> Array:
+    """The same in C order; a scalar stays one, which NumPy's own function makes an array of."""
+    return np.ascontiguousarray(array).reshape(array.shape)

@@ -63,10 +63,20 @@ def test_slower_candidate_stops_after_a_few():
 
 
 def test_disturbed_samples_are_thrown_away_but_not_for_ever():
-    m = measure(Clock(1e6, waits=(0, 10**6)).sampler(), Protocol(max_disturbed=100))
-    assert (m.n_samples, m.disturbed) == (5, 5)
-    m = measure(Clock(1e6, waits=(10**6,)).sampler(), Protocol(max_disturbed=4))
-    assert (m.n_samples, m.disturbed) == (5, 9)
+    clock = Clock(1e6, pattern=(1.0, 3.0), waits=(0, 10**6))
+    m = measure(clock.sampler(), Protocol(max_disturbed=100))
+    assert (m.time_ns, m.n_samples) == (1e6, 5)
+    assert m.disturbed >= 4
+    clock = Clock(1e6, pattern=(1.0, 3.0, 2.0), waits=(10**5, 10**6, 2 * 10**5))
+    m = measure(clock.sampler(), Protocol(max_disturbed=6))
+    assert (m.n_samples, m.disturbed) == (3, 6)
+    assert m.min_ns == 1e6
+
+
+def test_hopeless_candidate_is_known_though_disturbed():
+    m = measure(Clock(1e6, waits=(10**5,)).sampler(), Protocol(cut_ns=1e5))
+    assert m.stopped_early
+    assert m.n_samples == 1
 
 
 def test_in_place_values_limit_the_calls():

@@ -138,12 +138,12 @@ from kernelscape.runtime.worker import Worker
 device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
 w = Worker(device)
 w.prepare(workload())
-print(w._channel._child.pid, flush=True)
+print(w._channel._child.pid, w._scratch, flush=True)
 w.evaluate(device.build(source("for (;;);")), Protocol())
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
+    pid, scratch = parent.stdout.readline().split()
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
@@ -155,6 +155,7 @@ w.evaluate(device.build(source("for (;;);")), Protocol())
         time.sleep(0.02)
     else:
         assert not os.path.exists(f"/proc/{pid}")
+    assert not os.path.exists(scratch)
 
 
 def test_numpy_function_is_timed(cpu):
