@@ -100,11 +100,17 @@ def constant_extent(e: Expr) -> int | None:
 
 def unique_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """`body` with every loop named apart as `name@number`, loops that never run dropped."""
-    counter = [0]
-    return _unique(body, counter)
+    names = {s.loop for s in nested_statements(body) if isinstance(s, For)}
+    return _unique(body, names, [0])
 
 
-def _unique(body: tuple[Stmt, ...], counter: list[int]) -> tuple[Stmt, ...]:
+def _user_name(loop: str, names: set[str]) -> str:
+    """`j` for a `j_2` that the frontend made of the kernel's third loop over j."""
+    base, _, number = loop.rpartition("_")
+    return base if number.isdigit() and base in names else loop
+
+
+def _unique(body: tuple[Stmt, ...], names: set[str], counter: list[int]) -> tuple[Stmt, ...]:
     result: list[Stmt] = []
     for s in body:
         match s:
@@ -112,12 +118,12 @@ def _unique(body: tuple[Stmt, ...], counter: list[int]) -> tuple[Stmt, ...]:
                 if constant_extent(s.extent) == 0:
                     continue
                 counter[0] += 1
-                name = f"{s.loop}@{counter[0]}"
+                name = f"{_user_name(s.loop, names)}@{counter[0]}"
                 renaming = _loop_renaming(s.loop, name)
                 inner = tuple(renaming.apply_stmt(x) for x in s.body)
-                result.append(replace(s, loop=name, body=_unique(inner, counter)))
+                result.append(replace(s, loop=name, body=_unique(inner, names, counter)))
             case If():
-                then, orelse = _unique(s.then, counter), _unique(s.orelse, counter)
+                then, orelse = (_unique(x, names, counter) for x in (s.then, s.orelse))
                 result.append(replace(s, then=then, orelse=orelse))
             case _:
                 result.append(s)
