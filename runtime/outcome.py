@@ -64,5 +64,5 @@ class Protocol:
 
 
 FINAL = Protocol(min_samples=15, max_samples=60, target_spread=0.003, budget_ns=4e8)
-"""For the interleaved re-measurement of the best candidates. Samples stay short: on a busy machine a
-sample of a whole time slice (4 ms) is hardly ever undisturbed."""
+"""For the interleaved re-measurement of the best candidates. Samples stay short: on a busy machine
+a sample of a whole time slice (4 ms) is hardly ever undisturbed."""

@@ -1,0 +1,293 @@
+"""What the child of a worker does with candidates: loads, verifies on every input set, times."""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .build import Artifact
+from .device import AbstractArray, AbstractDevice, AbstractModule, CallArguments
+from .measure import Sampler, measure, waited_ns
+from .messages import (
+    Broken,
+    Calibrate,
+    Evaluate,
+    Interleave,
+    Outcomes,
+    Prepare,
+    Probe,
+    Rates,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+    SetFiles,
+    TimeFunction,
+)
+from .outcome import Failure, Measurement, Protocol
+from .verify import Expected, find_mismatch
+
+Array = NDArray[Any]
+
+
+class _Set:
+    """One input set on the device. Outputs and in-place arrays are shared between sets, read-only
+    inputs are not.
+    """
+
+    def __init__(
+        self,
+        device: AbstractDevice,
+        roles: dict[str, str],
+        files: SetFiles,
+        shared: dict[str, AbstractArray],
+    ) -> None:
+        self.scalars = files.scalars
+        self.arrays: dict[str, AbstractArray] = {}
+        self.contents: dict[str, Array] = {n: _open(f) for n, f in files.arrays.items()}
+        self.expected: dict[str, Expected] = {}
+        for name, contents in self.contents.items():
+            if roles[name] == "input":
+                self.arrays[name] = device.allocate(contents.shape, contents.dtype)
+                self.arrays[name].upload(contents)
+                self.arrays[name].freeze()
+            else:
+                if name not in shared:
+                    shared[name] = device.allocate(contents.shape, contents.dtype)
+                self.arrays[name] = shared[name]
+        for name, e in files.expected.items():
+            magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
+            self.expected[name] = Expected(_open(e.want), e.factor, magnitude)
+
+
+class Evaluator:
+    """Answers requests one at a time."""
+
+    def __init__(self, device: AbstractDevice, n_threads: int) -> None:
+        self._device = device
+        self._n_threads = n_threads
+        self._roles: dict[str, str] = {}
+        self._sets: list[_Set] = []
+        self._workspace: AbstractArray | None = None
+
+    def answer(self, request: Request) -> Reply:
+        """The reply; a bug anywhere in it is reported, not raised."""
+        try:
+            match request:
+                case Prepare():
+                    return self._prepare(request)
+                case Evaluate():
+                    outcome = self._evaluate(request.artifact, request.protocol, request.verify)
+                    return _outcomes([outcome])
+                case Interleave():
+                    return _outcomes(self._interleave(request.artifacts, request.protocol))
+                case TimeFunction():
+                    return _outcomes([self._time_function(request)])
+                case Probe() | Calibrate():
+                    return Rates(self._probe(request))
+        except MemoryError as e:
+            return Refused(f"not enough memory: {e}")
+        except Exception:
+            return Broken(traceback.format_exc())
+
+    def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
+        from .cpu.probe import run_memory_probe, run_probe
+
+        library, n_threads = Path(request.library), self._n_threads
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+        try:
+            if isinstance(request, Probe):
+                return {"memory_read": run_memory_probe(library, n_threads)}
+            return run_probe(library, n_threads)
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+    def _prepare(self, request: Prepare) -> Ready:
+        _limit_memory(None)
+        self._sets, self._workspace = [], None
+        self._roles = request.roles
+        shared: dict[str, AbstractArray] = {}
+        self._sets = [_Set(self._device, request.roles, s, shared) for s in request.sets]
+        limit_bytes = _limit_memory(request.allowance_bytes)
+        return Ready(_spans(self._sets), limit_bytes)
+
+    def _evaluate(
+        self, artifact: Artifact, protocol: Protocol, verify: bool
+    ) -> Measurement | Failure:
+        loaded = self._load(artifact)
+        if isinstance(loaded, Failure):
+            return loaded
+        module, workspace = loaded
+        try:
+            failure = self._verify(module, workspace, self._sets if verify else [])
+            if failure is not None:
+                return failure
+            first = self._sets[0]
+            module.run(self._values(module, first, workspace))
+            call = (module, self._call_arguments(module, first, workspace))
+            return self._device.time([call], protocol)[0]
+        finally:
+            module.close()
+
+    def _interleave(
+        self, artifacts: list[Artifact], protocol: Protocol
+    ) -> list[Measurement | Failure]:
+        outcomes: dict[int, Measurement | Failure] = {}
+        calls: dict[int, tuple[AbstractModule, CallArguments]] = {}
+        for k, artifact in enumerate(artifacts):
+            loaded = self._load(artifact)
+            if isinstance(loaded, Failure):
+                outcomes[k] = loaded
+                continue
+            module, workspace = loaded
+            failure = self._verify(module, workspace, self._sets[:1])
+            if failure is not None:
+                outcomes[k] = failure
+                module.close()
+                continue
+            calls[k] = module, self._call_arguments(module, self._sets[0], workspace)
+        if calls:
+            measured = self._device.time(list(calls.values()), protocol)
+            outcomes.update(zip(calls, measured, strict=True))
+        for module, _ in calls.values():
+            module.close()
+        return [outcomes[k] for k in range(len(artifacts))]
+
+    def _load(self, artifact: Artifact) -> tuple[AbstractModule, AbstractArray | None] | Failure:
+        module = self._device.load(artifact)
+        if isinstance(module, Failure):
+            return module
+        n_bytes = artifact.workspace_bytes
+        if n_bytes == 0:
+            return module, None
+        if self._workspace is None or self._workspace.shape != (n_bytes,):
+            self._workspace = None
+            try:
+                self._workspace = self._device.allocate((n_bytes,), np.dtype(np.uint8))
+            except MemoryError:
+                module.close()
+                return Failure("memory", f"its workspace of {n_bytes} bytes exceeds the limit")
+        return module, self._workspace
+
+    def _verify(
+        self, module: AbstractModule, workspace: AbstractArray | None, sets: list[_Set]
+    ) -> Failure | None:
+        for k in reversed(range(len(sets))):  # set 0 last: it is timed next, from warm caches
+            s = sets[k]
+            for name, array in s.arrays.items():
+                if self._roles[name] != "input":
+                    array.poison()
+                if self._roles[name] == "inout":
+                    array.upload(s.contents[name])
+            if workspace is not None:
+                workspace.poison()
+            module.run(self._values(module, s, workspace))
+            wrong = self._find_wrong(s, workspace)
+            if wrong is not None:
+                return Failure("wrong", f"input set {k}: {wrong}")
+        return None
+
+    def _find_wrong(self, s: _Set, workspace: AbstractArray | None) -> str | None:
+        arrays = {**s.arrays} if workspace is None else {**s.arrays, "workspace": workspace}
+        for name, array in arrays.items():
+            place = array.trespass()
+            if place is not None:
+                return f"memory {place} was written: {name}"
+        for name, expected in s.expected.items():
+            mismatch = find_mismatch(s.arrays[name].download(), expected)
+            if mismatch is not None:
+                return f"{name}{mismatch}"
+        return None
+
+    def _values(
+        self, module: AbstractModule, s: _Set, workspace: AbstractArray | None
+    ) -> tuple[AbstractArray | int | float | bool, ...]:
+        values: list[AbstractArray | int | float | bool] = []
+        for a in module.artifact.arguments:
+            if a.kind == "array":
+                values.append(s.arrays[a.name])
+            elif a.kind == "scalar":
+                values.append(s.scalars[a.name])
+            else:
+                assert workspace is not None
+                values.append(workspace)
+        return tuple(values)
+
+    def _call_arguments(
+        self, module: AbstractModule, s: _Set, workspace: AbstractArray | None
+    ) -> CallArguments:
+        restore = tuple(
+            (array, s.contents[name])
+            for name, array in s.arrays.items()
+            if self._roles[name] == "inout"
+        )
+        return CallArguments(self._values(module, s, workspace), restore)
+
+    def _time_function(self, request: TimeFunction) -> Measurement:
+        function: Any = importlib.import_module(request.module)
+        for part in request.attribute.split("."):
+            function = getattr(function, part)
+        s = self._sets[0]
+        values = [a.download() for a in s.arrays.values()]
+        values += list(s.scalars.values())  # type: ignore[arg-type]
+
+        def run(n: int) -> float:
+            started_ns = time.perf_counter_ns()
+            for _ in range(n):
+                function(*values)
+            return float(time.perf_counter_ns() - started_ns)
+
+        def restore() -> None:
+            for name, array in s.arrays.items():
+                if self._roles[name] != "input":
+                    array.upload(s.contents[name])
+            run(1)
+
+        return measure(Sampler(run, restore, waited_ns=waited_ns), request.protocol)
+
+
+def _outcomes(outcomes: list[Measurement | Failure]) -> Outcomes:
+    return Outcomes(
+        [o if isinstance(o, Measurement) else None for o in outcomes],
+        [o if isinstance(o, Failure) else None for o in outcomes],
+    )
+
+
+def _open(path: str) -> Array:
+    array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _spans(sets: list[_Set]) -> list[tuple[str, int, int]]:
+    from .cpu.memory import CpuArray
+
+    return [
+        (name, *array.span)
+        for s in sets
+        for name, array in s.arrays.items()
+        if isinstance(array, CpuArray)
+    ]
+
+
+def _limit_memory(allowance_bytes: int | None) -> int:
+    """Limit private memory to what is used now plus the allowance (None: no limit); the limit in
+    bytes.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if allowance_bytes is None:
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+        return 0
+    used_pages = int(Path("/proc/self/statm").read_text().split()[5])
+    limit_bytes = used_pages * resource.getpagesize() + allowance_bytes
+    if hard != resource.RLIM_INFINITY:
+        limit_bytes = min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
+    return limit_bytes
