@@ -1,0 +1,324 @@
+"""`explore`, `replay` and `load`: the search joined to the machine it runs on.
+
+>>> run = ks.explore(sequence, a, x, y, time_limit=20)
+>>> run.best.time_ns, run.bound_ns, run.gap, run.status
+>>> f = run.best.compile(); f(a, x, y)
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from . import stages as st
+from .kernels.library import LibrarySequence, names
+from .kernels.library import load as load_library
+from .runtime.device import AbstractDevice, open_device
+from .runtime.folder import BEST, HEADER, make_run_folder, run_name
+from .runtime.measure import Sampler, measure
+from .runtime.outcome import FINAL
+from .runtime.records import BestFile, RecordError, load_best, load_header, write_record
+from .runtime.replay import Tuned, dialect_of, open_tuned, rebuild, rebuild_problem
+from .search.budget import Interrupt
+from .session import Session, Tell
+from .subject import Options, Subject, make_subject
+
+__all__ = [
+    "Best",
+    "Run",
+    "explore",
+    "explore_subject",
+    "library_subject",
+    "load",
+    "replay",
+    "resume",
+]
+
+
+@dataclass(frozen=True)
+class Best:
+    """An implementation that was found: its decisions, times and text."""
+
+    file: BestFile
+    device: AbstractDevice
+
+    @property
+    def time_ns(self) -> float:
+        """Nanoseconds of one call of the whole sequence, caches warm."""
+        return self.file.time_ns
+
+    @property
+    def decisions(self) -> dict[str, str]:
+        """The value of every choice that was open, by name."""
+        return dict(self.file.decisions)
+
+    @property
+    def source(self) -> str:
+        """The C text. Raises StaleError where this version would write another one."""
+        return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.text
+
+    def compile(self) -> Tuned:
+        """The implementation as a function with the parameters of the sequence, computing in place
+        on NumPy arrays of the shapes and dtypes it was tuned for. Raises StaleError.
+        """
+        rebuilt = rebuild(self.file, self.device.facts(), dialect_of(self.device))
+        return open_tuned(self.file, rebuilt, self.device)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as a best.json, which `replay` takes and which needs nothing else."""
+        write_record(Path(path), self.file)
+        return Path(path)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an exploration came to. `status` says why it ended; `gap` is the share of the best time
+    that may still be saved, None where it is not known.
+    """
+
+    ended: st.Ended
+    best: Best | None
+    signal: int = 0  # that interrupted it; 0: none
+
+    @property
+    def status(self) -> str:
+        return self.ended.status
+
+    @property
+    def bound_ns(self) -> float | None:
+        return self.ended.bound_ns
+
+    @property
+    def gap(self) -> float | None:
+        return self.ended.gap
+
+    @property
+    def directory(self) -> Path:
+        return self.ended.directory
+
+
+def explore(
+    sequence: Callable[..., Any] | LibrarySequence,
+    *args: Any,
+    time_limit: float | None = 60.0,
+    max_evals: int | None = None,
+    gap: float = 0.0,
+    seed: int = 1,
+    strategy: str = "mcts",
+    target: str = "cpu",
+    directory: str | Path | None = None,
+    reference: Callable[..., Any] | None = None,
+    on_event: Tell | None = None,
+) -> Run:
+    """Search the implementations of a sequence of kernels called with `args`, which stay as they
+    are.
+
+    `sequence` is any function that calls kernels, or a library sequence (then `args` may be left
+    out). `time_limit` is in seconds. `directory` is where the run is kept (default: a new folder
+    under runs/). `reference` computes the same in NumPy and is timed for comparison. `on_event`
+    hears every event. Ctrl-C ends the search and returns the best so far.
+
+    Raises LanguageError, DeviceError, WorkerError and RecordError, each with one sentence.
+    """
+    options = Options(
+        time_limit_s=time_limit,
+        max_evals=max_evals,
+        gap=gap,
+        seed=seed,
+        strategy=strategy,
+        target=target,
+    )
+    if isinstance(sequence, LibrarySequence) and not args:
+        subject = library_subject(sequence, sequence.sizes, "f32", seed)
+    else:
+        subject = _user_subject(sequence, args, reference)
+    return explore_subject(subject, options, directory=directory, on_event=on_event)
+
+
+def library_subject(
+    entry: LibrarySequence, sizes: Mapping[str, int], dtype: str, seed: int
+) -> Subject:
+    """A library sequence with arguments of its own making. Raises ValueError for unknown sizes."""
+    complete = entry.complete(sizes)
+    numpy_type = {"f32": np.float32, "f64": np.float64}[dtype]
+    arguments = entry.make_arguments(complete, numpy_type, np.random.default_rng(seed))
+    return make_subject(
+        entry.sequence,
+        arguments,
+        sequence=entry.name,
+        name=entry.name,
+        sizes=complete,
+        formula=entry.formula,
+        reference=_reference_of(entry.name),
+    )
+
+
+def _user_subject(
+    sequence: Callable[..., Any] | LibrarySequence,
+    args: tuple[Any, ...],
+    reference: Callable[..., Any] | None,
+) -> Subject:
+    fn = sequence.sequence if isinstance(sequence, LibrarySequence) else sequence
+    if reference is None and isinstance(sequence, LibrarySequence):
+        reference = sequence.reference
+    name = str(getattr(fn, "__name__", "sequence"))
+    module = str(getattr(fn, "__module__", "") or "")
+    return make_subject(
+        fn,
+        args,
+        sequence=f"{module}:{name}",
+        name=name,
+        numpy_ns=None if reference is None else time_here(reference, args),
+    )
+
+
+def explore_subject(
+    subject: Subject,
+    options: Options,
+    *,
+    directory: str | Path | None = None,
+    runs: Path = Path("runs"),
+    on_event: Tell | None = None,
+    on_interrupt: Callable[[], None] | None = None,
+) -> Run:
+    """A new run of a subject, in `directory` or in a new folder under `runs`."""
+    if directory is None:
+        name = run_name(subject.problem.name, options.target, subject.sizes)
+        folder = make_run_folder(runs, name)
+    else:
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / HEADER).exists():
+            raise FileExistsError(
+                f"{folder} holds a run already: resume it, or name another folder"
+            )
+    return _run_session(subject, options, folder, on_event, on_interrupt)
+
+
+def resume(
+    directory: str | Path,
+    *,
+    time_limit: float | None = None,
+    max_evals: int | None = None,
+    gap: float | None = None,
+    on_event: Tell | None = None,
+    on_interrupt: Callable[[], None] | None = None,
+) -> Run:
+    """Go on with a run from its journal; every finished evaluation counts, none is made again.
+
+    Limits hold for this session; None takes those of the first. Raises as `explore`, and
+    StaleError where the run is of another machine or of another version of its space.
+    """
+    folder = Path(directory)
+    header = load_header(folder / HEADER)
+    is_library = header.sequence in names()
+    formula = load_library(header.sequence).formula if is_library else ""
+    recording, problem = rebuild_problem(header.stored, header.problem_key, formula)
+    subject = Subject(
+        sequence=header.sequence,
+        sizes=header.sizes,
+        dtype=header.dtype,
+        recording=recording,
+        problem=problem,
+        stored=header.stored,
+        arguments=header.stored.draw(recording, np.random.default_rng(header.seed)),
+        reference=_reference_of(header.sequence) if is_library else None,
+    )
+    given = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap}
+    changed = {name: value for name, value in given.items() if value is not None}
+    try:
+        options = Options(**(header.options | changed))  # type: ignore[arg-type]
+    except TypeError as e:
+        raise RecordError(f"{folder / HEADER} has options that do not exist: {e}") from e
+    return _run_session(subject, options, folder, on_event, on_interrupt)
+
+
+def load(path: str | Path) -> Best:
+    """The best implementation of a run directory or a best.json. Raises RecordError."""
+    place = Path(path)
+    best = load_best(place / BEST if place.is_dir() else place)
+    return Best(best, open_device(best.target))
+
+
+def replay(path: str | Path) -> Tuned:
+    """The stored implementation of a run directory or a best.json as a function: the same source,
+    built again. Raises RecordError, DeviceError and StaleError.
+    """
+    return load(path).compile()
+
+
+def _run_session(
+    subject: Subject,
+    options: Options,
+    folder: Path,
+    on_event: Tell | None,
+    on_interrupt: Callable[[], None] | None,
+) -> Run:
+    interrupt = Interrupt()
+    with _interruptible(interrupt, on_interrupt) as seen:
+        ended = Session(subject, options, folder, on_event or _silent, interrupt).run()
+    best = load(folder) if ended.best_ns is not None else None
+    return Run(ended, best, seen[0] if seen else 0)
+
+
+@contextmanager
+def _interruptible(
+    interrupt: Interrupt, on_interrupt: Callable[[], None] | None
+) -> Iterator[list[int]]:
+    """The first SIGINT or SIGTERM asks the session to end, the second ends it; signals seen."""
+    seen: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        if interrupt.is_set:
+            raise KeyboardInterrupt
+        interrupt.set()
+        if on_interrupt is not None:
+            on_interrupt()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _silent(event: object) -> None:
+    """Tells nobody."""
+
+
+def _reference_of(name: str) -> tuple[str, str]:
+    return f"{LibrarySequence.__module__}.{name}", "ENTRY.reference"
+
+
+def time_here(reference: Callable[..., Any], args: Sequence[Any]) -> float:
+    """Nanoseconds of a NumPy function in this process, on copies of its arguments."""
+    kept = [a for a in args if isinstance(a, np.ndarray)]
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    arrays = [c for c in copies if isinstance(c, np.ndarray)]
+
+    def run(n: int) -> float:
+        started_ns = time.perf_counter_ns()
+        for _ in range(n):
+            reference(*copies)
+        return float(time.perf_counter_ns() - started_ns)
+
+    def restore() -> None:
+        for array, values in zip(arrays, kept, strict=True):
+            array[...] = values
+        run(1)
+
+    return measure(Sampler(run, restore), FINAL).time_ns

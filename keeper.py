@@ -1,0 +1,202 @@
+"""What a session leaves on disk: the header, the journal, the best implementation so far."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .codegen.source import Source
+from .evaluation import open_decisions
+from .runtime.conditions import Conditions
+from .runtime.folder import BEST, HEADER, SOURCE
+from .runtime.journal import AbstractJournal
+from .runtime.records import (
+    SCHEMA,
+    BestFile,
+    BoundRecord,
+    EvaluationRecord,
+    IncumbentRecord,
+    NoteRecord,
+    RecordError,
+    RunHeader,
+    load_header,
+    write_atomically,
+    write_record,
+)
+from .runtime.replay import StaleError
+from .runtime.store import TunedKey, TunedStore
+from .search.events import Outcome
+from .space.candidate import Candidate, Space
+from .subject import Options, Subject
+
+_BOUND_EVERY_S = 1.0  # between two records of the bound
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An implementation to keep, with what is known about it."""
+
+    candidate: Candidate
+    source: Source
+    time_ns: float
+    spread: float
+    bound_ns: float | None
+    status: str
+    baseline_ns: float | None
+    numpy_ns: float | None
+    n_input_sets: int
+
+
+class Keeper:
+    """Writes one run directory; `journal` is open and locked."""
+
+    def __init__(
+        self,
+        folder: Path,
+        journal: AbstractJournal,
+        subject: Subject,
+        options: Options,
+        space: Space,
+        conditions: Conditions,
+    ) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._subject = subject
+        self._options = options
+        self._space = space
+        self._conditions = conditions
+        self._earlier_s = max((r.at_s for r in journal.records()), default=0.0)
+        self._started_s = time.monotonic()
+        self._bound_told_s = -_BOUND_EVERY_S
+
+    def at_s(self) -> float:
+        """Seconds of the run, over all its sessions."""
+        return self._earlier_s + time.monotonic() - self._started_s
+
+    # ------------------------------------------------------------------ what was before
+
+    @property
+    def evaluations(self) -> tuple[EvaluationRecord, ...]:
+        """Every finished evaluation of the run."""
+        return tuple(r for r in self._journal.records() if isinstance(r, EvaluationRecord))
+
+    def known(self) -> dict[bytes, Outcome]:
+        """Outcomes by source key."""
+        return {
+            r.source_key.encode(): Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key)
+            for r in self.evaluations
+            if r.source_key
+        }
+
+    def notes(self, kind: str) -> list[str]:
+        """Texts of the notes of one kind, oldest first."""
+        records = self._journal.records()
+        return [r.text for r in records if isinstance(r, NoteRecord) and r.kind == kind]
+
+    def failures(self) -> tuple[tuple[str, int], ...]:
+        """How often each status that is not "ok" came up, over all sessions."""
+        counts = Counter(r.status for r in self.evaluations if r.status != "ok")
+        return tuple(sorted(counts.items()))
+
+    # ------------------------------------------------------------------ writing
+
+    def begin(self) -> None:
+        """Write the header, or see that the one that is there fits. Raises StaleError."""
+        path = self._folder / HEADER
+        if path.exists():
+            self._compare(load_header(path))
+        else:
+            write_record(path, self._header())
+        self.note("session", f"seed {self._options.seed}")
+
+    def note(self, kind: str, text: str) -> None:
+        self._journal.append(NoteRecord(at_s=self.at_s(), kind=kind, text=text))
+
+    def incumbent(self, source_key: str, time_ns: float) -> None:
+        record = IncumbentRecord(at_s=self.at_s(), source_key=source_key, time_ns=time_ns)
+        self._journal.append(record)
+
+    def bound(self, bound_ns: float) -> None:
+        """Keep a bound that moved, at most once a second."""
+        if self.at_s() - self._bound_told_s >= _BOUND_EVERY_S:
+            self._bound_told_s = self.at_s()
+            self._journal.append(BoundRecord(at_s=self._bound_told_s, bound_ns=bound_ns))
+
+    def keep(self, kept: Kept) -> BestFile:
+        """Write best.json and kernel.c."""
+        best = self._best_file(kept)
+        write_atomically(self._folder / SOURCE, kept.source.text.encode())
+        write_record(self._folder / BEST, best)
+        return best
+
+    def store(self, best: BestFile) -> None:
+        """Offer it to the tuned store, which is derived and may be lost."""
+        key = TunedKey(
+            best.sequence, best.dtype, tuple(best.sizes.values()), best.conditions.machine
+        )
+        try:
+            with TunedStore() as store:
+                store.put(key, best)
+        except (RecordError, OSError) as e:
+            with suppress(RecordError):
+                self.note("store", str(e))
+
+    def _header(self) -> RunHeader:
+        s = self._subject
+        options = asdict(self._options)
+        del options["given"]
+        return RunHeader(
+            schema=SCHEMA,
+            sequence=s.sequence,
+            sizes=s.sizes,
+            dtype=s.dtype,
+            problem_key=s.problem.key,
+            space_key=self._space.key,
+            target=self._options.target,
+            seed=self._options.seed,
+            options=options,
+            conditions=self._conditions,
+            stored=s.stored,
+        )
+
+    def _compare(self, header: RunHeader) -> None:
+        if header.conditions.machine != self._conditions.machine:
+            raise StaleError(
+                f"{self._folder} was measured on {header.conditions.machine} and this machine is"
+                f" {self._conditions.machine}: start a new run"
+            )
+        if header.space_key != self._space.key:
+            raise StaleError(
+                f"the space of {self._folder} has changed since ({header.space_key[:8]}, now"
+                f" {self._space.key[:8]}): start a new run"
+            )
+
+    def _best_file(self, kept: Kept) -> BestFile:
+        s = self._subject
+        bound_ns = min(kept.bound_ns or 0.0, kept.time_ns)
+        return BestFile(
+            schema=SCHEMA,
+            sequence=s.sequence,
+            sizes=s.sizes,
+            dtype=s.dtype,
+            problem_key=s.problem.key,
+            space_key=self._space.key,
+            target=self._options.target,
+            decisions=open_decisions(kept.candidate),
+            source_key=kept.source.key,
+            time_ns=kept.time_ns,
+            spread=kept.spread,
+            bound_ns=bound_ns,
+            gap=(kept.time_ns - bound_ns) / kept.time_ns,
+            status=kept.status,
+            baseline_ns=kept.baseline_ns,
+            numpy_ns=kept.numpy_ns,
+            evaluations=max(1, len(self.evaluations)),
+            seed=self._options.seed,
+            verified=f"{kept.n_input_sets} input sets against a float64 reference",
+            conditions=self._conditions,
+            stored=s.stored,
+        )

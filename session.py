@@ -1,0 +1,384 @@
+"""One session of a run: prepare, compare, search, time the best again, keep; all told as events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import stages as st
+from .codegen.source import Source
+from .evaluation import Evaluator
+from .keeper import Keeper, Kept
+from .runtime.conditions import Conditions, take_conditions
+from .runtime.cpu.device import CpuDevice
+from .runtime.device import AbstractDevice, DeviceOptions, open_device
+from .runtime.folder import JOURNAL
+from .runtime.inputs import make_workload
+from .runtime.journal import FileJournal
+from .runtime.outcome import FINAL, Failure, Measurement
+from .runtime.replay import restore_complete
+from .runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
+from .search import events as ev
+from .search.bound import Bounder
+from .search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
+from .search.incumbent import BoundScale
+from .search.options import SearchOptions
+from .search.ordering import NextChoice
+from .search.run import search
+from .space.candidate import Candidate, DeadEnd, Space
+from .space.constraints import build_space
+from .space.target import Target
+from .subject import Options, Subject
+
+_BATCH = 4  # candidates compiled together; a longer batch learns later from what it measured
+_LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
+_FINAL_SHARE = 0.1  # of the time limit, for timing the best candidates again
+_FINAL_S = 8.0  # and at most so long
+_NEAR = 1.5  # candidates slower than so many times the best are not timed again
+_SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
+
+Tell = Callable[[st.Stage | ev.Event], None]
+"""Takes every event of a session."""
+
+
+class Session:
+    """One session of a run in `folder`: its first, or one that goes on where another ended.
+
+    `run` raises DeviceError, WorkerError, RecordError and StaleError, each with one sentence.
+    """
+
+    def __init__(
+        self, subject: Subject, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
+    ) -> None:
+        self._subject = subject
+        self._options = options
+        self._folder = folder
+        self._tell = tell
+        self._interrupt = interrupt
+        self._started_s = time.monotonic()
+        self._default: tuple[ev.Outcome, Candidate] | None = None
+        self._default_ns: float | None = None
+        self._numpy_ns = subject.numpy_ns
+        self._n_sets = 0
+        self._bound_ns: float | None = None
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def run(self) -> st.Ended:
+        """Everything, from the first record to the saved result."""
+        o = self._options
+        device = open_device(
+            o.target, DeviceOptions(compiler=o.compiler, compile_timeout_s=o.compile_timeout_s)
+        )
+        target = device.facts()
+        space = build_space(self._subject.problem, target)
+        with FileJournal(self._folder / JOURNAL) as journal, open_worker(device) as worker:
+            conditions = conditions_of(device, worker)
+            keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
+            keeper.begin()
+            self._tell_opened(keeper, space, target)
+            root = space.root()
+            if isinstance(root, DeadEnd):
+                return self._tell_end("infeasible", None, None, keeper, 0)
+            self._keeper, self._journal = keeper, journal
+            self._device, self._worker = device, worker
+            scale = _bound_scale(target, conditions)
+            return self._explore(space, root, scale)
+
+    def _tell_opened(self, keeper: Keeper, space: Space, target: Target) -> None:
+        o = self._options
+        n_resumed = len(keeper.evaluations)
+        elapsed_s = self._elapsed_s
+        self._tell(
+            st.Opened(
+                self._folder,
+                self._subject.problem,
+                space,
+                target,
+                o.seed,
+                o.given,
+                n_resumed,
+                elapsed_s,
+            )
+        )
+
+    # ------------------------------------------------------------------ searching
+
+    def _explore(self, space: Space, root: Candidate, scale: BoundScale) -> st.Ended:
+        bounder = Bounder(space)
+        whole = bounder.bound(root)
+        self._bound_ns = whole.ns * scale.factor
+        self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
+        self._prepare()
+        evaluator = self._evaluator = Evaluator(
+            self._device,
+            self._worker,
+            self._journal,
+            at_s=self._keeper.at_s,
+            bound=bounder.ns,
+            interrupt=self._interrupt,
+            failed_folder=self._folder / "failed",
+        )
+        firsts = first_candidates(space, bounder)
+        known, warm = self._keeper.known(), self._warm(space)
+        finished: ev.Finished | None = None
+        # The search hands back what it was handed: candidates of this space.
+        world: Any = {
+            "bound": bounder.ns,
+            "evaluate": evaluator,
+            "next_choice": NextChoice(space),
+            "implementation_key": evaluator.implementation_key,
+        }
+        for event in search(
+            root,
+            **world,
+            strategy=self._options.strategy,
+            budget=self._budget(),
+            rng=np.random.default_rng([self._options.seed, len(known)]),
+            incumbents=firsts[:1],
+            warm_starts=[*firsts[1:], *warm],
+            known=known,
+            alarmed=[text.encode() for text in self._keeper.notes("alarm")],
+            scale=scale,
+            names=_names_of(space),
+            options=SearchOptions(batch=_BATCH, n_top=self._options.final_top),
+        ):
+            if isinstance(event, ev.Finished):
+                finished = event
+            else:
+                self._hear(event)
+        assert finished is not None
+        return self._end(finished)
+
+    def _prepare(self) -> None:
+        """Hand the inputs to the worker, and time NumPy on them once a run."""
+        s, o = self._subject, self._options
+        rng = np.random.default_rng(o.seed)
+        workload = make_workload(s.recording, s.problem, s.arguments, rng, o.input_sets)
+        self._n_sets = len(workload.sets)
+        noted = self._keeper.notes("numpy_ns")
+        if noted:
+            self._numpy_ns = float(noted[0])
+        elif s.reference is not None and not self._interrupt.is_set:
+            self._numpy_ns = time_reference(self._device, workload, s.reference)
+        if self._numpy_ns is not None and not noted:
+            self._keeper.note("numpy_ns", repr(self._numpy_ns))
+        self._worker.prepare(workload)
+
+    def _warm(self, space: Space) -> list[Candidate]:
+        """The best candidates of earlier sessions."""
+        timed = {r.source_key: r for r in self._keeper.evaluations if r.time_ns is not None}
+        best = sorted(timed.values(), key=lambda r: r.time_ns or 0.0)
+        warm = []
+        for r in best[: self._options.final_top]:
+            candidate = restore_complete(space, r.decisions)
+            outcome = ev.Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key)
+            self._evaluator.adopt(candidate, outcome)
+            warm.append(candidate)
+        return warm
+
+    def _budget(self) -> Budget:
+        o = self._options
+        rules: list[AbstractRule] = []
+        if o.gap > 0:
+            rules.append(Gap(o.gap))
+        if o.max_evals is not None:
+            rules.append(Evaluations(o.max_evals))
+        if o.time_limit_s is not None:
+            left_s = o.time_limit_s - self._elapsed_s - self._final_s
+            rules.append(Seconds(max(left_s, _LEAST_SEARCH_SHARE * o.time_limit_s)))
+        return Budget(*rules, interrupt=self._interrupt)
+
+    @property
+    def _final_s(self) -> float:
+        limit_s = self._options.time_limit_s
+        return _FINAL_S if limit_s is None else min(_FINAL_S, _FINAL_SHARE * limit_s)
+
+    def _hear(self, event: ev.Event) -> None:
+        """Keep what must outlive the session, and pass the event on."""
+        match event:
+            case ev.Evaluated(tag="U") if self._default is None:
+                assert isinstance(event.candidate, Candidate)
+                self._default = event.outcome, event.candidate
+                self._default_ns = event.outcome.time_ns
+                self._tell(st.Compared(self._default_ns, self._numpy_ns, self._n_sets))
+            case ev.NewIncumbent(best=best):
+                self._keeper.incumbent(best.outcome.key, best.time_ns)
+                if isinstance(best.candidate, Candidate):
+                    self._keep(best.outcome, best.candidate, "running")
+            case ev.BoundMoved(bound_ns=bound_ns):
+                self._bound_ns = bound_ns
+                self._keeper.bound(bound_ns)
+            case ev.AdmissibilityAlarm(key=key):
+                self._bound_ns = None
+                self._keeper.note("alarm", key.decode(errors="replace"))
+        self._tell(event)
+
+    # ------------------------------------------------------------------ ending
+
+    def _end(self, finished: ev.Finished) -> st.Ended:
+        self._bound_ns = finished.bound_ns
+        top = self._evaluator.top(self._options.final_top)
+        if not top:
+            return self._tell_end(finished.status, None, None, self._keeper, finished.tally.alarms)
+        if finished.status != "interrupted":
+            top = self._time_again(top)
+        best, candidate = top[0]
+        assert best.time_ns is not None
+        alarms = finished.tally.alarms
+        if self._bound_ns is not None and finished.status == "optimal":
+            self._bound_ns = best.time_ns
+        elif self._bound_ns is not None and best.time_ns < self._bound_ns * (1 - _SLACK):
+            self._keeper.note("alarm", best.key)
+            self._bound_ns, alarms = None, alarms + 1
+        self._keep(best, candidate, finished.status, is_final=True)
+        return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
+
+    def _time_again(
+        self, top: list[tuple[ev.Outcome, Candidate]]
+    ) -> list[tuple[ev.Outcome, Candidate]]:
+        """The best candidates and the default, timed in turn; best first."""
+        fastest_ns = top[0][0].time_ns or 0.0
+        near = [entry for entry in top if (entry[0].time_ns or 0.0) <= _NEAR * fastest_ns]
+        default = self._default
+        keys = {outcome.key for outcome, _ in near}
+        if default is not None and default[0].time_ns is not None and default[0].key not in keys:
+            near.append(default)
+        protocol = replace(FINAL, budget_ns=1e9 * self._final_s / len(near))
+        built = [(o, c, self._evaluator.artifact(c)) for o, c in near]
+        entries = [(o, c, a) for o, c, a in built if not isinstance(a, Failure)]
+        found = self._worker.interleave([a for _, _, a in entries], protocol)
+        timed = []
+        for (outcome, candidate, _), again in zip(entries, found, strict=True):
+            if isinstance(again, Measurement):
+                new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
+                timed.append((new, candidate, outcome.time_ns or 0.0))
+                if default is not None and outcome.key == default[0].key:
+                    self._default_ns = again.time_ns
+        if not timed:
+            return top
+        timed.sort(key=lambda entry: entry[0].time_ns or 0.0)
+        self._tell_again(timed)
+        return [(outcome, candidate) for outcome, candidate, _ in timed]
+
+    def _tell_again(self, timed: list[tuple[ev.Outcome, Candidate, float]]) -> None:
+        entries = tuple(st.Again(o.key, o.time_ns or 0.0, o.spread, ns) for o, _, ns in timed)
+        high_ns = entries[0].time_ns * (1 + entries[0].spread)
+        n_ties = sum(e.time_ns * (1 - e.spread) <= high_ns for e in entries)
+        self._tell(st.Remeasured(entries, n_ties))
+
+    def _keep(
+        self, outcome: ev.Outcome, candidate: Candidate, status: str, is_final: bool = False
+    ) -> None:
+        source = self._evaluator.source(candidate)
+        assert isinstance(source, Source)
+        assert outcome.time_ns is not None
+        best = self._keeper.keep(
+            Kept(
+                candidate,
+                source,
+                outcome.time_ns,
+                outcome.spread,
+                self._bound_ns,
+                status,
+                self._default_ns,
+                self._numpy_ns,
+                self._n_sets,
+            )
+        )
+        if is_final and self._options.store:
+            self._keeper.store(best)
+
+    def _tell_end(
+        self,
+        status: str,
+        best: ev.Outcome | None,
+        bound_ns: float | None,
+        keeper: Keeper,
+        alarms: int,
+    ) -> st.Ended:
+        best_ns = None if best is None else best.time_ns
+        gap = None
+        if best_ns is not None and bound_ns is not None:
+            gap = max(0.0, (best_ns - bound_ns) / best_ns)
+        keeper.note("ended", status)
+        ended = st.Ended(
+            problem=self._subject.problem.name,
+            status=status,
+            best_ns=best_ns,
+            best_spread=0.0 if best is None else best.spread,
+            bound_ns=bound_ns,
+            gap=gap,
+            default_ns=self._default_ns,
+            numpy_ns=self._numpy_ns,
+            evaluations=len(keeper.evaluations),
+            alarms=alarms,
+            failures=keeper.failures(),
+            n_input_sets=self._n_sets,
+            verified=best is not None,
+            directory=self._folder,
+            elapsed_s=self._elapsed_s,
+        )
+        self._tell(ended)
+        return ended
+
+
+def first_candidates(space: Space, bounder: Bounder) -> list[Candidate]:
+    root = space.root()
+    assert isinstance(root, Candidate)
+    found = root.complete()
+    return [found] if isinstance(found, Candidate) else []
+
+
+def open_worker(device: AbstractDevice) -> AbstractWorker:
+    """A worker that evaluates on the device."""
+    if isinstance(device, CpuDevice):
+        return Worker(device)
+    from .runtime.fake.device import FakeDevice, FakeWorker
+
+    assert isinstance(device, FakeDevice)
+    return FakeWorker(device)
+
+
+def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
+    """The conditions now, with the compiler and the speed of memory."""
+    if isinstance(device, CpuDevice):
+        compiler = device.compiler
+        return take_conditions(
+            compiler=compiler.version, flags=compiler.flags, memory_bytes_per_ns=worker.probe()
+        )
+    return take_conditions()
+
+
+def time_reference(
+    device: AbstractDevice, workload: Workload, reference: tuple[str, str]
+) -> float | None:
+    """Nanoseconds of a NumPy function, in a child of its own: its threads must not be bound."""
+    if not isinstance(device, CpuDevice):
+        return None
+    worker = Worker(device, WorkerOptions(bind_threads=False))
+    with worker:
+        worker.prepare(replace(workload, sets=workload.sets[:1]))
+        outcome = worker.time_function(*reference)
+    return outcome.time_ns if isinstance(outcome, Measurement) else None
+
+
+def _bound_scale(target: Target, conditions: Conditions) -> BoundScale:
+    """Below 1 when memory is faster now than in any calibration: bounds must hold all the same."""
+    now = conditions.memory_bytes_per_ns
+    return BoundScale(min(1.0, target.memory_read_bytes_per_ns / now) if now > 0 else 1.0)
+
+
+def _names_of(space: Space) -> Callable[[int, int], tuple[str, str]]:
+    def names(choice: int, value: int) -> tuple[str, str]:
+        found = space.choices[choice]
+        return found.name, found.values[value]
+
+    return names

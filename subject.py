@@ -1,0 +1,83 @@
+"""What is explored, and what a session may be told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .kernels.normalise import normalise
+from .kernels.sequence import Recording, record_sequence
+from .kernels.tasks import Problem
+from .runtime.inputs import Arguments
+from .runtime.stored import StoredSequence, bind_arguments, store_sequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a session may be told."""
+
+    time_limit_s: float | None = 60.0
+    max_evals: int | None = None
+    gap: float = 0.0
+    seed: int = 1
+    strategy: str = "mcts"
+    target: str = "cpu"
+    compiler: str | None = None
+    compile_timeout_s: float = 60.0
+    final_top: int = 8
+    input_sets: int = 3
+    store: bool = True
+    given: tuple[tuple[str, str], ...] = ()  # settings that are no defaults, as text for the log
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A problem with the arguments to measure it on. `reference` names a NumPy function to compare
+    with, by module and attribute; `numpy_ns` is its time where that is known already.
+    """
+
+    sequence: str  # the library's name, or "module:function"
+    sizes: dict[str, int]
+    dtype: str
+    recording: Recording
+    problem: Problem
+    stored: StoredSequence
+    arguments: Arguments
+    reference: tuple[str, str] | None = None
+    numpy_ns: float | None = None
+
+
+def make_subject(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    sequence: str,
+    name: str,
+    sizes: dict[str, int] | None = None,
+    formula: str = "",
+    reference: tuple[str, str] | None = None,
+    numpy_ns: float | None = None,
+) -> Subject:
+    """Record a function's calls on these arguments. Raises LanguageError."""
+    recording = record_sequence(fn, args, name)
+    parameters, arguments = bind_arguments(fn, args, recording)
+    floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
+    return Subject(
+        sequence=sequence,
+        sizes=_sizes(recording) if sizes is None else sizes,
+        dtype="+".join(floats) or "i64",
+        recording=recording,
+        problem=normalise(recording, formula),
+        stored=store_sequence(recording, parameters, arguments),
+        arguments=arguments,
+        reference=reference,
+        numpy_ns=numpy_ns,
+    )
+
+
+def _sizes(recording: Recording) -> dict[str, int]:
+    """The extents of the largest array, for the name of the run and the tuned store."""
+    shapes = [p.shape for p in recording.arrays]
+    largest = max(shapes, key=lambda shape: (len(shape), shape), default=())
+    return {f"d{axis}": extent for axis, extent in enumerate(largest)}
