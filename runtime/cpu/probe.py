@@ -110,13 +110,13 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
 def guess_target() -> Target:
     """A target from the operating system's facts alone, faster than machines are: bounds hold.
 
-    Six GHz, two loads and two multiply-adds a cycle and core; from memory one byte a cycle and core
-    and no less than 200 GB/s together.
+    Six GHz, two loads and two multiply-adds a cycle and core; from memory two bytes a cycle and
+    core, and no less than 400 GB/s together.
     """
     machine = read_machine()
     per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}
     ghz_cores = 6.0 * machine.cores
-    memory = max(200.0, ghz_cores)
+    memory = max(400.0, 2 * ghz_cores)
     flops = 2 * 2 * machine.vector_bytes * ghz_cores
     return Target(
         backend="cpu",
@@ -137,9 +137,9 @@ def guess_target() -> Target:
         memory_mixed_bytes_per_ns=2 * memory,
         f32_flops_per_ns=flops / 4,
         f64_flops_per_ns=flops / 8,
-        launch_ns=100.0,
-        barrier_ns=30.0,
-        call_ns=0.5,
+        launch_ns=10.0,
+        barrier_ns=2.0,
+        call_ns=0.3,
     )
 
 
