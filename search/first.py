@@ -1,0 +1,294 @@
+"""First incumbents: the default implementation of each task by itself, and a handful of fused ones.
+
+A candidate is made by guided completion, so whatever it cannot have is left to propagation: a
+`Style` says what is wanted, a `preference` names the wanted values of every choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..space import choices as ch
+from ..space import cpsat
+from ..space.backbone import INNER, MID, OUTER, Dim, Operand
+from ..space.candidate import Candidate, Space
+from .loop_roles import Roles, find_roles
+from .ordering import open_in_order
+
+Preference = npt.NDArray[np.uint8]
+
+NO_VALUE = 255  # fills a preference: matches no value
+SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
+MAX_BACKTRACKS = 400
+MAX_CPSAT_OBJECTS = 30  # a model with more order objects takes longer to build than it is worth
+CPSAT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Style:
+    """What an implementation should look like, as far as it can.
+
+    `vectors` vector registers along the contiguous loop by `rows` copies of a second one make the
+    register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
+    `columns` shares out the contiguous loop to the threads, so that tasks can meet along it.
+    """
+
+    fuse: bool = True  # one launch
+    merge: bool = True  # one loop for tasks that walk the same elements
+    parallel: bool = True
+    vectors: int = 1
+    rows: int = 1
+    panel: int = 1
+    block: int = 1
+    stream: bool = False
+    copy: bool = False
+    columns: bool = False
+
+
+def default_preference(space: Space) -> Preference:
+    """What a plain compiler would make of every task by itself: the baseline."""
+    return preference(space, Style(fuse=False, merge=False))
+
+
+def greedy_preference(space: Space) -> Preference:
+    """As much in one loop as is legal, four vectors by four rows."""
+    return preference(space, _greedy(space))
+
+
+def _total_bytes(space: Space) -> int:
+    return sum(a.size_bytes for a in space.problem.arrays if a.role != "temp")
+
+
+def _greedy(space: Space) -> Style:
+    total = _total_bytes(space)
+    return Style(
+        vectors=4,
+        rows=4,
+        parallel=total >= SMALL_BYTES,
+        stream=total > space.target.last_cache_bytes,
+    )
+
+
+def styles(space: Space) -> Iterator[tuple[str, Style]]:
+    """Names and styles worth a measurement, the most promising first."""
+    greedy = _greedy(space)
+    yield "greedy", greedy
+    yield (
+        "greedy_unstreamed" if greedy.stream else "greedy_streamed",
+        replace(greedy, stream=not greedy.stream),
+    )
+    if any(len(task.loops) >= 3 for task in space.problem.tasks):
+        yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
+        yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
+        yield "product_tile", replace(greedy, vectors=2, rows=12)
+    for rows, vectors in ((2, 4), (8, 2), (8, 1), (4, 1), (1, 4), (1, 2)):
+        yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
+    if any(len(task.loops) >= 2 for task in space.problem.tasks):
+        yield "columns", replace(greedy, columns=True)
+        yield "columns_panel128", replace(greedy, columns=True, panel=128, vectors=2)
+        yield "columns_panel512", replace(greedy, columns=True, panel=512)
+        yield "panel512", replace(greedy, panel=512)
+    yield "one_launch", replace(greedy, merge=False)
+    yield "apart", replace(greedy, fuse=False, merge=False)
+    yield "one_thread", replace(greedy, parallel=not greedy.parallel)
+
+
+def first_candidates(
+    space: Space, *, limit: int = 20, cpsat_seconds: float = CPSAT_SECONDS
+) -> list[tuple[str, Candidate]]:
+    """Complete candidates with their tags, ("default", ...) first; [] for an empty space."""
+    root = space.root()
+    if not isinstance(root, Candidate):
+        return []
+    found: list[tuple[str, Candidate]] = []
+    keys: set[bytes] = set()
+    wanted = (("default", Style(fuse=False, merge=False)), *styles(space))
+    for tag, style in wanted:
+        if len(found) < limit:
+            _keep(found, keys, tag, complete_style(root, style))
+    if len(found) < limit and len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS:
+        _keep(found, keys, "cpsat", complete_cpsat(root, _greedy(space), cpsat_seconds))
+    return found
+
+
+def _keep(
+    found: list[tuple[str, Candidate]], keys: set[bytes], tag: str, made: Candidate | None
+) -> None:
+    if made is not None and made.key not in keys:
+        keys.add(made.key)
+        found.append((tag, made))
+
+
+def complete_style(root: Candidate, style: Style) -> Candidate | None:
+    """The completion of `root` that comes closest to a style, or None where the search gives up."""
+    space = root.space
+    wanted = _Wanted(space, style)
+    made = root.complete(wanted.table, wanted.first_choices(), MAX_BACKTRACKS)
+    return made if isinstance(made, Candidate) else None
+
+
+def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
+    """The completion with the most wanted values that CP-SAT finds in the time given."""
+    space = root.space
+    wanted = preference(space, style)
+    weights = {}
+    for var in map(int, root.open_choices()):
+        for value in root.values(var):
+            ranks = np.flatnonzero(wanted[var] == value)
+            weights[var, value] = float(ranks[0] if len(ranks) else wanted.shape[1])
+    domains = cpsat.complete(space, root.domains, weights, seconds)
+    made = space.candidate(domains) if domains is not None else None
+    return made if isinstance(made, Candidate) and made.is_complete else None
+
+
+# --- from a style to values --------------------------------------------------------------------
+
+
+def preference(space: Space, style: Style) -> Preference:
+    """[n_choices, 8] values in the order in which they are wanted, filled up with NO_VALUE."""
+    return _Wanted(space, style).table
+
+
+class _Wanted:
+    def __init__(self, space: Space, style: Style) -> None:
+        self.space, self.style, self.v = space, style, space.variables
+        self.roles: Roles = find_roles(space, merge=style.merge, columns=style.columns)
+        self.table: Preference = np.full((space.n_choices, 8), NO_VALUE, np.uint8)
+        self.orders()
+        self.launches()
+        self.kinds_and_sizes()
+        self.values()
+
+    def want(self, var: int, *values: int) -> None:
+        self.table[var, : len(values)] = values
+
+    def first_choices(self) -> npt.NDArray[np.int32]:
+        """Launches, then what may merge, outermost loops first: any other order could forbid it."""
+        b, model = self.space.backbone, self.space.model
+        outer = []
+        for m in b.merges if self.style.merge else ():
+            place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
+            x, y = b.dim(m.a, m.loop_a, OUTER).order_id, b.dim(m.b, m.loop_b, OUTER).order_id
+            outer.append((place, m.b - m.a, model.order(x, y)))
+        merges = [var for _, _, var in sorted(outer)]
+        first = np.array([*self.v.fused.values(), *merges], np.int32)
+        return np.concatenate([first, open_in_order(self.space)])
+
+    def launches(self) -> None:
+        first, second = ch.SEPARATE, ch.SAME_LAUNCH
+        if self.style.fuse:
+            first, second = second, first
+        for var in self.v.fused.values():
+            self.want(var, first, second)
+
+    def orders(self) -> None:
+        """Loops of a task by their rank, outer dims around mid dims; tasks in program order."""
+        b, model = self.space.backbone, self.space.model
+        between: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
+        if self.style.merge:
+            between = (ch.MERGED, *between)
+        objects: list[tuple[int, Dim | None]] = [(d.task, d) for d in b.dims if d.level != INNER]
+        objects += [(t, None) for t in range(len(b.body_ids))]
+        for x, (t, d) in enumerate(objects):
+            for y, (u, e) in enumerate(objects):
+                if x == y:
+                    continue
+                if t != u:
+                    self.want(model.order(x, y), *(between if t < u else _inverse(between)))
+                elif d is not None and e is not None:
+                    inside = self.rank(d) > self.rank(e)
+                    around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
+                    self.want(model.order(x, y), *around)
+
+    def rank(self, d: Dim) -> tuple[int, int]:
+        """Position in the nest: smaller is further out."""
+        loop = self.roles.rank[d.task, d.loop.name]
+        # A panel keeps its outer dim outside and walks its mid dim innermost.
+        is_panel = self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
+        if d.level == OUTER and is_panel:
+            loop = -1 if self.roles.parallel.get(d.task) != d.loop.name else loop
+        return d.level, loop
+
+    def kinds_and_sizes(self) -> None:
+        for d, var in self.v.kind.items():
+            if d.level == OUTER:
+                self.outer(d, var)
+            elif d.level == MID:
+                self.mid(d, var)
+            else:
+                self.inner(d, var)
+
+    def outer(self, d: Dim, var: int) -> None:
+        is_parallel = self.style.parallel and self.roles.parallel.get(d.task) == d.loop.name
+        self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
+
+    def mid(self, d: Dim, var: int) -> None:
+        n = self.style.block
+        if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
+            n = self.style.panel
+        n = min(n, max(1, d.loop.extent // 2))
+        self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
+        self.size(d, n // self.inner_size(d))
+
+    def inner(self, d: Dim, var: int) -> None:
+        n = self.inner_size(d)
+        if self.roles.vector.get(d.task) == d.loop.name and n > 1:
+            self.want(var, ch.VECTOR, ch.UNROLL, ch.ABSENT)
+        elif n > 1:
+            self.want(var, ch.UNROLL, ch.ABSENT, ch.VECTOR)
+        else:
+            self.want(var, ch.ABSENT, ch.UNROLL, ch.VECTOR)
+        self.size(d, n)
+
+    def inner_size(self, d: Dim) -> int:
+        task = self.space.problem.tasks[d.task]
+        if self.roles.vector.get(d.task) == d.loop.name:
+            lanes = int(self.space.target.lanes(task.dtype.size_bytes))
+            return max(1, min(self.style.vectors, d.loop.extent // lanes)) * lanes
+        if self.roles.rows.get(d.task) == d.loop.name:
+            return int(max(1, min(self.style.rows, d.loop.extent)))
+        return 1
+
+    def size(self, d: Dim, n: int) -> None:
+        """Prefer the largest size up to `n`, then smaller ones."""
+        part = self.space.backbone.dim(d.task, d.loop.name, d.level)
+        universe = self.v.universe[part]
+        fitting = [k for k, size in enumerate(universe) if size <= max(n, 1)]
+        self.want(self.v.size[part], *reversed(fitting[-8:]))
+
+    def values(self) -> None:
+        """Where values are, and how they are stored."""
+        style = self.style
+        on_chip = (ch.REGISTER, ch.SHARED, ch.GLOBAL)
+        for var in self.v.mem_space.values():
+            self.want(var, *(on_chip if style.fuse else on_chip[::-1]))
+        for var in self.v.store.values():
+            self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
+        for var in self.v.cache.values():
+            self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
+        for o, var in self.v.staged.items():
+            self.want(
+                var,
+                *((ch.COPY, ch.DIRECT) if style.copy and self.pays(o) else (ch.DIRECT, ch.COPY)),
+            )
+        for d, var in self.v.reduction.items():
+            self.want(var, ch.PARTIALS if d.level == OUTER else ch.LANES, ch.SEQUENTIAL)
+
+    def pays(self, o: Operand) -> bool:
+        """Pack what the vector loop walks: the other operand is read a scalar at a time."""
+        return self.roles.vector.get(o.task) in o.loops
+
+
+def _inverse(values: Iterable[int]) -> tuple[int, ...]:
+    back: Mapping[int, int] = {
+        ch.BEFORE: ch.AFTER,
+        ch.AFTER: ch.BEFORE,
+        ch.INSIDE: ch.OUTSIDE,
+        ch.OUTSIDE: ch.INSIDE,
+        ch.MERGED: ch.MERGED,
+    }
+    return tuple(back[v] for v in values)
