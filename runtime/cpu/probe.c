@@ -160,17 +160,18 @@ int ks_reserve(int threads, int64_t bytes) {
   return failed;
 }
 
-/* `passes` passes of one kind, every thread on arrays of `bytes` bytes each. -1 when they do not fit the reserve. */
-double ks_stream(int kind, int64_t bytes, int passes) {
+/* `passes` passes of one kind, every thread on arrays of `bytes` bytes each that begin `offset` bytes into its memory.
+ * -1 when they do not fit the reserve. */
+double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
   static const int n_arrays[N_KINDS] = {1, 1, 1, 2, 2, 3, 1, 4};
   /* Each array starts one line and a bit later in its page than the one before. */
   size_t step = ((size_t)bytes / 4096 + 2) * 4096 + 832;
   step -= step % VECTOR_BYTES;
-  if (step * (size_t)n_arrays[kind] > arena_bytes) return -1;
+  if ((size_t)offset + step * (size_t)n_arrays[kind] > arena_bytes) return -1;
   double elapsed = 0;
 #pragma omp parallel num_threads(arena_threads)
   {
-    char *base = arena[omp_get_thread_num()];
+    char *base = arena[omp_get_thread_num()] + offset;
     long n = (long)((size_t)bytes / VECTOR_BYTES / 8 * 8);
     vf *x[4];
     for (int k = 0; k < 4; k++) x[k] = (vf *)(base + (k < n_arrays[kind] ? (size_t)k * step : 0));
@@ -211,6 +212,21 @@ double ks_stream(int kind, int64_t bytes, int passes) {
 /* n rounds of ten independent chains: enough to hide the latency of four cycles on two units. */
 PEAK(ks_peak_f32, vf)
 PEAK(ks_peak_f64, vd)
+
+/* n dependent vector additions by one thread: the latency of one, n times. */
+double ks_add_latency(int64_t n) {
+  vf t = (vf){0} + 1, a = (vf){0} + 1e-9f;
+  OPAQUE(t);
+  OPAQUE(a);
+  double start = now_ns();
+  for (int64_t i = 0; i < n; i++) {
+    t += a;
+    OPAQUE(t);
+  }
+  double elapsed = now_ns() - start;
+  KEEP(t);
+  return elapsed;
+}
 
 double ks_launch(int threads, int64_t n) {
   double start = now_ns();

@@ -25,12 +25,15 @@ from .machine import Machine, read_machine
 if TYPE_CHECKING:
     from .device import CpuDevice
 
-SCHEMA = 1
+SCHEMA = 2
 _READ, _WRITE, _WRITE_NT, _COPY, _COPY_NT, _TRIAD_NT, _SCALE, _READ3_WRITE_NT = range(8)
 _N_ARRAYS = (1, 1, 1, 2, 2, 3, 1, 4)  # touched by each kind
 _N_MOVED = (1, 1, 1, 2, 2, 3, 2, 4)  # arrays read plus arrays written
-_LATENCIES = ("launch_ns", "barrier_ns", "call_ns")
+_LATENCIES = ("launch_ns", "barrier_ns", "call_ns", "add_latency_ns")
 _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
+# Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
+# ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
+_N_BLOCKS = 8
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
 
 
@@ -169,6 +172,7 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
         launch_ns=best["launch_ns"],
         barrier_ns=best["barrier_ns"],
         call_ns=best["call_ns"],
+        add_latency_ns=best["add_latency_ns"],
         calibrated=True,
     )
 
@@ -214,9 +218,11 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
         names |= {_SCALE: "scale", _READ3_WRITE_NT: "read3_write_nt"}
         for _ in range(12):  # kinds in turn, so that a change of state meets all of them
             for kind, name in names.items():
-                n_bytes = per_thread // _N_ARRAYS[kind] - (1 << 14)
-                rate = _rate(probe, kind, n_bytes, n_threads, 1)
-                samples.setdefault(f"memory_{name}", []).append(rate)
+                block = per_thread // _N_BLOCKS // 4096 * 4096
+                n_bytes = block // _N_ARRAYS[kind] - (1 << 14)
+                samples.setdefault(f"memory_{name}", []).extend(
+                    _rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
+                )
     finally:
         probe.ks_release()
     return samples | _cores(probe, n_threads, int(samples["vector_bytes"][0]))
@@ -234,6 +240,7 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
         "launch_ns": [probe.ks_launch(n_threads, 500) / 500 for _ in range(40)],
         "barrier_ns": [probe.ks_barrier(n_threads, 500) / 500 for _ in range(40)],
+        "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
         "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
     }
 
@@ -241,12 +248,12 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
 def _open(library: Path) -> ctypes.CDLL:
     probe = ctypes.CDLL(os.fspath(library))
     probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
-    probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int]
+    probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_int64]
     for name in ("ks_peak_f32", "ks_peak_f64", "ks_launch", "ks_barrier"):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
         getattr(probe, name).restype = ctypes.c_double
-    probe.ks_call.argtypes = [ctypes.c_int64]
-    probe.ks_call.restype = probe.ks_stream.restype = ctypes.c_double
+    probe.ks_call.argtypes = probe.ks_add_latency.argtypes = [ctypes.c_int64]
+    probe.ks_call.restype = probe.ks_add_latency.restype = probe.ks_stream.restype = ctypes.c_double
     return probe
 
 
@@ -255,8 +262,10 @@ def _reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
         raise MemoryError(f"the probe needs {n_threads} times {n_bytes >> 20} MiB")
 
 
-def _rate(probe: ctypes.CDLL, kind: int, n_bytes: int, n_threads: int, passes: int) -> float:
-    elapsed_ns = probe.ks_stream(kind, n_bytes, passes)
+def _rate(
+    probe: ctypes.CDLL, kind: int, n_bytes: int, n_threads: int, passes: int, offset: int = 0
+) -> float:
+    elapsed_ns = probe.ks_stream(kind, n_bytes, passes, offset)
     assert elapsed_ns > 0, "arrays do not fit the reserve"
     return float(_N_MOVED[kind] * n_bytes * n_threads * passes / elapsed_ns)
 
