@@ -34,4 +34,6 @@ class Source:
     @property
     def key(self) -> str:
         """Content key: equal text and flags, equal key."""
-        return hashlib.blake2b("\0".join((self.text, *self.flags)).encode(), digest_size=12).hexdigest()
+        return hashlib.blake2b(
+            "\0".join((self.text, *self.flags)).encode(), digest_size=12
+        ).hexdigest()

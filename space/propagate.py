@@ -234,12 +234,19 @@ def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, s
         domain = np.int64(domains[var])
         if domain & (domain - 1) == 0:
             continue
-        draw = draw * 48271 % 2147483647
         state[N_DECISIONS] += 1
-        value = _pick(domain, draw % _count_values(domain))
-        status = _decide(arrays, scratch, domains, var, np.int64(1) << value)
-        if status != FIXPOINT:
-            return status
+        while domain & (domain - 1):
+            draw = draw * 48271 % 2147483647
+            value = _pick(domain, draw % _count_values(domain))
+            mark = np.int64(state[N_TRAIL])
+            status = _decide(arrays, scratch, domains, var, np.int64(1) << value)
+            if status != FIXPOINT:
+                # Only a choice all of whose values fail is a dead end (Telamon section 5.2).
+                undo(arrays, scratch, domains, mark)
+                status = _decide(arrays, scratch, domains, var, ~(np.int64(1) << value))
+                if status != FIXPOINT:
+                    return status
+            domain = np.int64(domains[var])
     return FIXPOINT
 
 
@@ -252,6 +259,7 @@ def random_descent(
 ) -> tuple[int, int, int]:
     """Decide open variables to uniform values, in place, until none is open or a dead end is met.
 
+    A value that fails is removed and another one drawn; a variable with no value left is a dead end.
     `priority`: [n_vars] the smallest go first, ties in random order (None: all tie). Returns the
     status, the number of decisions and the number of propagations; deterministic for a seed.
     """

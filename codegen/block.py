@@ -1,0 +1,260 @@
+"""Straight-line code: statements of one C scope, with each load done once and stored values forwarded to later loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..kernels import ir
+from ..kernels.ir import DType
+from . import csyntax as c
+from .cprint import expression
+from .vectors import Prelude, mask_dtype, math_function, type_name
+
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A C expression with its type; `lanes` 0 for scalars."""
+
+    x: c.CExpr
+    dtype: DType
+    lanes: int = 0
+
+
+@dataclass
+class Block:
+    """One C scope: its statements, and the loads and stores whose values it still knows."""
+
+    statements: list[c.CStmt] = field(default_factory=list)
+    known: dict[tuple[str, str, int], Value] = field(
+        default_factory=dict
+    )  # (array, index text, lanes)
+
+
+class Writer:
+    """Writes statements into nested scopes and translates expressions."""
+
+    def __init__(self, prelude: Prelude, reserved: set[str]) -> None:
+        self.prelude = prelude
+        self.blocks: list[Block] = [Block()]
+        self.used = set(reserved)
+        self.counters: dict[str, int] = {}
+
+    # --- scopes and names ---
+
+    @property
+    def block(self) -> Block:
+        return self.blocks[-1]
+
+    def write(self, statement: c.CStmt) -> None:
+        self.block.statements.append(statement)
+
+    @contextmanager
+    def scope(self) -> Iterator[Block]:
+        """A nested C scope; nothing that it loads is known outside."""
+        self.blocks.append(Block())
+        try:
+            yield self.blocks[-1]
+        finally:
+            self.blocks.pop()
+
+    def fresh(self, stem: str) -> str:
+        """A name that is not in use: `stem`, or `stem` with the first free number."""
+        name = stem
+        while name in self.used:
+            self.counters[stem] = self.counters.get(stem, 0) + 1
+            name = (
+                f"{stem}{self.counters[stem]}"
+                if not stem[-1].isdigit()
+                else f"{stem}_{self.counters[stem]}"
+            )
+        self.used.add(name)
+        return name
+
+    def forget(self, array: str) -> None:
+        """A store to `array` makes its earlier loads stale, in all scopes that are open."""
+        for block in self.blocks:
+            for key in [k for k in block.known if k[0] == array]:
+                del block.known[key]
+
+    # --- memory ---
+
+    def load(
+        self, array: str, base: c.CExpr, index: c.CExpr, dtype: DType, lanes: int, lane_stride: int
+    ) -> Value:
+        """One element, or `lanes` of them, `lane_stride` apart; each only once in a scope."""
+        if lane_stride == 0:
+            lanes = 0
+        key = (
+            array,
+            expression(index) + (f"/{lane_stride}" if lane_stride not in (0, 1) else ""),
+            lanes,
+        )
+        known = self.block.known.get(key)
+        if known is not None:
+            return known
+        if lanes == 0:
+            x: c.CExpr = c.Index(base, index)
+        elif lane_stride == 1:
+            x = c.Call(self.prelude.use("load", dtype, lanes), (c.Un("&", c.Index(base, index)),))
+        else:
+            items = tuple(
+                c.Index(base, c.add(index, c.number(k * lane_stride))) for k in range(lanes)
+            )
+            x = c.Literal(self.prelude.vector_type(dtype, lanes), items)
+        return self.remember(key, array, Value(x, dtype, lanes))
+
+    def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
+        named = self.name(value, stem)
+        self.block.known[key] = named
+        return named
+
+    def name(self, value: Value, stem: str) -> Value:
+        """The value under a name of its own."""
+        if isinstance(value.x, c.Id):
+            return value
+        name = self.fresh(f"{stem}_")
+        if value.lanes:
+            self.prelude.vector_type(value.dtype, value.lanes)
+        self.write(c.Declare(type_name(value.dtype, value.lanes), name, value.x, constant=True))
+        return Value(c.Id(name), value.dtype, value.lanes)
+
+    def store(
+        self, array: str, base: c.CExpr, index: c.CExpr, value: Value, dtype: DType, stream: bool
+    ) -> None:
+        """Stores a value; a later load of the same element in this scope gets it without going to memory."""
+        value = self.name(self.converted(value, dtype), array)
+        self.forget(array)
+        place = c.Index(base, index)
+        if value.lanes:
+            operation = self.prelude.use("stream" if stream else "store", dtype, value.lanes)
+            self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x))))
+        else:
+            self.write(c.Assign(place, value.x))
+        self.block.known[array, expression(index), value.lanes] = value
+
+    # --- values ---
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """The value in all lanes."""
+        if value.lanes or not lanes:
+            return value
+        return Value(
+            c.Call(self.prelude.use("splat", value.dtype, lanes), (value.x,)), value.dtype, lanes
+        )
+
+    def converted(self, value: Value, dtype: DType) -> Value:
+        if value.dtype is dtype:
+            return value
+        if value.lanes:
+            operation = self.prelude.use("convert", dtype, value.lanes, value.dtype)
+            return Value(c.Call(operation, (value.x,)), dtype, value.lanes)
+        return Value(c.CastTo(type_name(dtype, 0), value.x), dtype)
+
+    def combine(self, op: str, a: Value, b: Value) -> Value:
+        """`a op b` for the operators of reductions."""
+        lanes = max(a.lanes, b.lanes)
+        if op in ("add", "mul"):
+            return Value(c.Bin(_ARITHMETIC[op], a.x, b.x), a.dtype, lanes)
+        a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return Value(c.Call(self.prelude.use(op, a.dtype, lanes), (a.x, b.x)), a.dtype, lanes)
+
+    def evaluate(self, e: ir.Expr, leaf: Callable[[ir.Expr], Value]) -> Value:
+        """Translates an expression; `leaf` gives loads, loop indices, locals and the accumulator."""
+        match e:
+            case ir.Const(value, dtype):
+                return Value(constant(value, dtype), dtype)
+            case ir.Param(name, dtype):
+                return Value(c.Id(name), dtype)
+            case ir.Unary(op, x, dtype):
+                return self.unary(op, self.evaluate(x, leaf), dtype)
+            case ir.Binary(op, a, b, dtype):
+                return self.binary(op, self.evaluate(a, leaf), self.evaluate(b, leaf), dtype)
+            case ir.Compare(op, a, b):
+                left, right = self.evaluate(a, leaf), self.evaluate(b, leaf)
+                lanes = max(left.lanes, right.lanes)
+                left, right = self.splat(left, lanes), self.splat(right, lanes)
+                compared = c.Bin(_COMPARE[op], left.x, right.x)
+                # The mask of a vector comparison has lanes as wide as what was compared.
+                return Value(compared, mask_dtype(left.dtype) if lanes else DType.bool_, lanes)
+            case ir.Select(condition, a, b, dtype):
+                return self.select(
+                    self.evaluate(condition, leaf),
+                    self.evaluate(a, leaf),
+                    self.evaluate(b, leaf),
+                    dtype,
+                )
+            case ir.Cast(x, dtype):
+                return self.converted(self.evaluate(x, leaf), dtype)
+        return leaf(e)
+
+    def unary(self, op: str, x: Value, dtype: DType) -> Value:
+        if op == "neg":
+            return Value(c.Un("-", x.x), dtype, x.lanes)
+        if op == "not":
+            return Value(c.Un("~" if x.lanes else "!", x.x), x.dtype, x.lanes)
+        function = math_function(op, dtype) if not x.lanes else None
+        return Value(
+            c.Call(function or self.prelude.use(op, dtype, x.lanes), (x.x,)), dtype, x.lanes
+        )
+
+    def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+        lanes = max(a.lanes, b.lanes)
+        if op in _ARITHMETIC:
+            return Value(c.Bin(_ARITHMETIC[op], a.x, b.x), dtype, lanes)
+        if op in ("and", "or"):
+            return self.logical(op, a, b)
+        a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return Value(c.Call(self.prelude.use(op, dtype, lanes), (a.x, b.x)), dtype, lanes)
+
+    def logical(self, op: str, a: Value, b: Value) -> Value:
+        lanes = max(a.lanes, b.lanes)
+        if not lanes:
+            return Value(c.Bin("&&" if op == "and" else "||", a.x, b.x), DType.bool_)
+        widest = max((v.dtype for v in (a, b) if v.lanes), key=lambda d: d.size_bytes)
+        sides = [self.as_mask(v, widest, lanes) for v in (a, b)]
+        return Value(c.Bin("&" if op == "and" else "|", sides[0].x, sides[1].x), widest, lanes)
+
+    def as_mask(self, value: Value, dtype: DType, lanes: int) -> Value:
+        """A condition as a vector of 0 and -1 of `dtype`."""
+        if value.lanes:
+            return self.converted(value, dtype)
+        whole = Value(
+            c.Un("-", c.CastTo(type_name(dtype, 0), c.Bin("!=", value.x, c.Num("0")))), dtype
+        )
+        return self.splat(whole, lanes)
+
+    def select(self, condition: Value, a: Value, b: Value, dtype: DType) -> Value:
+        lanes = max(a.lanes, b.lanes, condition.lanes)
+        if not condition.lanes:
+            a, b = self.splat(a, lanes), self.splat(b, lanes)
+            return Value(c.Cond(condition.x, a.x, b.x), dtype, lanes)
+        mask = self.converted(condition, mask_dtype(dtype))
+        a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return Value(
+            c.Call(self.prelude.use("select", dtype, lanes), (mask.x, a.x, b.x)), dtype, lanes
+        )
+
+
+def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
+    """A literal of the dtype, exact."""
+    if not dtype.is_float:
+        return c.number(int(value))
+    number = float(value)
+    if number != number:
+        return c.Id("NAN")
+    if number in (float("inf"), float("-inf")):
+        return c.Id("INFINITY") if number > 0 else c.Un("-", c.Id("INFINITY"))
+    text = repr(abs(number))
+    if "." not in text and "e" not in text:
+        text += ".0"
+    literal = c.Num(text + ("f" if dtype is DType.f32 else ""))
+    return (
+        c.Un("-", literal)
+        if number < 0 or (number == 0 and text and str(number).startswith("-"))
+        else literal
+    )

@@ -1,0 +1,141 @@
+"""The printer: C syntax to text, with the fewest parentheses that precedence allows. It decides nothing."""
+
+from __future__ import annotations
+
+from . import csyntax as c
+from .dialect import Dialect
+
+_BINARY = {
+    "*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 10, "<=": 10, ">": 10, ">=": 10,
+    "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
+}  # fmt: skip
+_CONDITIONAL, _UNARY, _POSTFIX = 3, 14, 15
+# Compilers warn where these meet unparenthesised, although the meaning is plain.
+_WARNED = {
+    "&&": ("||",),
+    "||": ("&&",),
+    "&": ("+", "-", "=="),
+    "|": ("+", "-", "&"),
+    "<<": ("+", "-"),
+}
+
+
+def expression(x: c.CExpr) -> str:
+    """The text of an expression."""
+    return _at(x, 0)
+
+
+def _at(x: c.CExpr, level: int) -> str:
+    text, own = _print(x)
+    return f"({text})" if own < level else text
+
+
+def _print(x: c.CExpr) -> tuple[str, int]:
+    match x:
+        case c.Id(name):
+            return name, _POSTFIX
+        case c.Num(text):
+            return text, _POSTFIX
+        case c.Bin(op, a, b):
+            own = _BINARY[op]
+            return f"{_operand(a, own, op)} {op} {_operand(b, own + 1, op)}", own
+        case c.Un(op, inner):
+            text = _at(inner, _UNARY)
+            return f"{op}{f'({text})' if text.startswith(op) else text}", _UNARY
+        case c.Call(function, args):
+            return f"{function}({', '.join(_at(a, 0) for a in args)})", _POSTFIX
+        case c.Index(base, index):
+            return f"{_at(base, _POSTFIX)}[{_at(index, 0)}]", _POSTFIX
+        case c.CastTo(kind, inner):
+            return f"({kind}){_at(inner, _UNARY)}", _UNARY
+        case c.Literal(kind, items):
+            return f"({kind}){{{', '.join(_at(i, 0) for i in items)}}}", _POSTFIX
+        case c.Cond(condition, a, b):
+            parts = (_at(condition, _CONDITIONAL + 1), _at(a, 0), _at(b, _CONDITIONAL))
+            return f"{parts[0]} ? {parts[1]} : {parts[2]}", _CONDITIONAL
+    raise AssertionError(x)
+
+
+def _operand(x: c.CExpr, level: int, parent: str) -> str:
+    if isinstance(x, c.Bin) and x.op in _WARNED.get(parent, ()):
+        return f"({_at(x, 0)})"
+    return _at(x, level)
+
+
+class Printer:
+    """Collects lines; one method per level of syntax."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text if text and not text.startswith("#") else text)
+
+    def function(self, f: c.Function, n_threads: int) -> None:
+        """One launch as a static function."""
+        if f.comment:
+            self.line(f"/* {f.comment} */")
+        parameters = ", ".join(f"{p.type}{p.name}" for p in f.parameters)
+        self.line(f"static void {f.name}({parameters}) {{")
+        self.depth += 1
+        if f.is_parallel:
+            self.line(self.dialect.parallel_open.format(threads=n_threads))
+            self.line("{")
+            self.depth += 1
+            for text in self.dialect.thread_setup:
+                self.line(text)
+        self.block(f.body)
+        if f.is_parallel:
+            self.depth -= 1
+            self.line("}")
+        self.depth -= 1
+        self.line("}")
+
+    def block(self, body: tuple[c.CStmt, ...]) -> None:
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: c.CStmt) -> None:
+        match s:
+            case c.Declare(kind, name, init, extent, constant):
+                array = "" if extent is None else f"[{extent}]"
+                value = "" if init is None else f" = {expression(init)}"
+                gap = "" if kind.endswith(("*", "restrict ")) else " "
+                self.line(f"{'const ' if constant else ''}{kind}{gap}{name}{array}{value};")
+            case c.Assign(target, value, op):
+                self.line(f"{expression(target)} {op}= {expression(value)};")
+            case c.Evaluate(x):
+                self.line(f"{expression(x)};")
+            case c.For():
+                self.for_loop(s)
+            case c.If(condition, then, orelse):
+                self.line(f"if ({expression(condition)}) {{")
+                self.nested(then)
+                if orelse:
+                    self.line("} else {")
+                    self.nested(orelse)
+                self.line("}")
+            case c.Scope(body):
+                self.line("{")
+                self.nested(body)
+                self.line("}")
+            case c.Comment(text):
+                self.line(f"/* {text} */")
+            case c.Barrier():
+                self.line(self.dialect.barrier)
+
+    def nested(self, body: tuple[c.CStmt, ...]) -> None:
+        self.depth += 1
+        self.block(body)
+        self.depth -= 1
+
+    def for_loop(self, s: c.For) -> None:
+        if s.simd:
+            self.line(self.dialect.simd_loop)
+        step = f"++{s.var}" if s.step == 1 else f"{s.var} += {s.step}"
+        test = expression(c.Bin("<", c.Id(s.var), s.hi))
+        self.line(f"for (long {s.var} = {expression(s.lo)}; {test}; {step}) {{")
+        self.nested(s.body)
+        self.line("}")

@@ -1,0 +1,183 @@
+"""C syntax, the last stage before text: frozen dataclasses in which nothing is left to decide.
+
+Expressions and statements of the C family that the lowering uses, no more. What differs between targets (barriers, vector
+spelling, qualifiers) is named here and spelt by the dialect (codegen/dialect.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Id:
+    name: str
+
+
+@dataclass(frozen=True)
+class Num:
+    text: str
+
+
+@dataclass(frozen=True)
+class Bin:
+    op: str
+    a: CExpr
+    b: CExpr
+
+
+@dataclass(frozen=True)
+class Un:
+    op: str
+    x: CExpr
+
+
+@dataclass(frozen=True)
+class Call:
+    function: str
+    args: tuple[CExpr, ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    base: CExpr
+    index: CExpr
+
+
+@dataclass(frozen=True)
+class CastTo:
+    type: str
+    x: CExpr
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A compound literal, `(type){items}`."""
+
+    type: str
+    items: tuple[CExpr, ...]
+
+
+@dataclass(frozen=True)
+class Cond:
+    condition: CExpr
+    a: CExpr
+    b: CExpr
+
+
+CExpr = Id | Num | Bin | Un | Call | Index | CastTo | Literal | Cond
+
+
+@dataclass(frozen=True)
+class Declare:
+    """`type name[extent] = init;`"""
+
+    type: str
+    name: str
+    init: CExpr | None = None
+    extent: int | None = None
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class Assign:
+    target: CExpr
+    value: CExpr
+    op: str = ""  # "+" for `+=`
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """An expression for its effect: a call that stores."""
+
+    x: CExpr
+
+
+@dataclass(frozen=True)
+class For:
+    """`for (long var = lo; var < hi; var += step)`; `simd` asks the compiler to vectorise it."""
+
+    var: str
+    lo: CExpr
+    hi: CExpr
+    step: int
+    body: tuple[CStmt, ...]
+    simd: bool = False
+
+
+@dataclass(frozen=True)
+class If:
+    condition: CExpr
+    then: tuple[CStmt, ...]
+    orelse: tuple[CStmt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scope:
+    body: tuple[CStmt, ...]
+
+
+@dataclass(frozen=True)
+class Comment:
+    text: str
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of the launch meet here."""
+
+
+CStmt = Declare | Assign | Evaluate | For | If | Scope | Comment | Barrier
+
+
+@dataclass(frozen=True)
+class Parameter:
+    type: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """One launch. `is_parallel`: its body runs once per thread of a team, with `tid` and `n_threads` bound."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[CStmt, ...]
+    is_parallel: bool
+    comment: str = ""
+
+
+def add(a: CExpr, b: CExpr) -> CExpr:
+    """`a + b`, folded where one side is a literal zero."""
+    if a == Num("0"):
+        return b
+    if b == Num("0"):
+        return a
+    return Bin("+", a, b)
+
+
+def number(value: int) -> CExpr:
+    return Num(str(value)) if value >= 0 else Un("-", Num(str(-value)))
+
+
+def linear(terms: tuple[tuple[CExpr, int], ...], const: int) -> CExpr:
+    """`sum of coefficient * term + const` in its shortest spelling."""
+    total: CExpr | None = None
+    for x, coefficient in terms:
+        if coefficient == 0:
+            continue
+        size = abs(coefficient)
+        product = x if size == 1 else Bin("*", x, Num(str(size)))
+        if total is None:
+            total = product if coefficient > 0 else Un("-", product)
+        else:
+            total = Bin("+" if coefficient > 0 else "-", total, product)
+    if total is None:
+        return number(const)
+    if const == 0:
+        return total
+    return Bin("+" if const > 0 else "-", total, Num(str(abs(const))))
+
+
+def minimum(a: CExpr, b: CExpr) -> CExpr:
+    return Cond(Bin("<", a, b), a, b)

@@ -1,0 +1,21 @@
+"""Dialect: how one member of the C family is spelt. Data only; the dialects themselves live in runtime/<backend>/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """Spelling of what the printer meets in csyntax."""
+
+    name: str
+    headers: tuple[str, ...]
+    scalar_types: dict[str, str]  # DType name -> C name
+    barrier: str
+    parallel_open: str  # before the body of a parallel launch; {threads} is the team size
+    thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body
+    simd_loop: str  # pragma before a loop that should be vectorised
+    pointer: str  # a parameter that no other parameter aliases; {type}
+    stream_prelude: str  # defines the non-temporal store used by streams
+    stream_fence: str  # after the last stream of a launch

@@ -1,0 +1,315 @@
+"""One launch as a loop tree: the planned loops, plus the phases that follow from them.
+
+A reduction is initialised just before its outermost reduction loop and finished just after it. Where some loop that indexes the
+result runs inside that reduction loop, the results of all its iterations are live at once: they are kept in memory, and
+registers hold only the part that the innermost reduction loops work on. Barriers are placed where a hazard between two threads
+needs one, nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..kernels.dependence import task_reads
+from ..space.backbone import INNER, MID, OUTER, Operand, written_arrays
+from .plan import LoopPlan, Member, Plan, PlannedBody, PlannedNode, TaskPlan
+
+
+@dataclass(eq=False)
+class LoopNode:
+    """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one."""
+
+    members: tuple[Member, ...]
+    extent: int
+    step: int
+    is_parallel: bool
+    level: int
+    children: list[TreeNode] = field(default_factory=list)
+    before: list[Phase] = field(default_factory=list)
+    head: list[Phase] = field(default_factory=list)
+    after: list[Phase] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A step of a task at a place in the tree. `kind`:
+
+    body     one register tile of the task
+    init     memory accumulators take the neutral element
+    reset    register accumulators take the neutral element
+    flush    register accumulators are added to memory accumulators, or stored as this thread's partial result
+    finish   finished values are stored
+    combine  partial results of all threads are combined, finished and stored
+    copy     a block of an operand is packed
+    """
+
+    kind: str
+    task: int
+    operand: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Meet:
+    """A barrier of all threads of the launch."""
+
+
+TreeNode = LoopNode | Phase | Meet
+
+
+@dataclass(frozen=True)
+class AccumulatorPlan:
+    """Where a reduction is accumulated.
+
+    `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
+    inside the reduction) or a register tile. `owner`: "registers", "thread" (each thread its own array), "team" (one array, each
+    thread its own part of it) or "partials" (an array a thread, combined afterwards).
+    """
+
+    owner: str
+    extents: dict[str, int]
+    levels: dict[str, int]  # OUTER: whole loop, MID: tile, INNER: register tile
+    in_memory: bool
+    flushes_at_body: bool
+
+
+@dataclass
+class Launch:
+    """A launch ready to be written down."""
+
+    roots: list[TreeNode]
+    tasks: tuple[int, ...]
+    is_parallel: bool
+    accumulators: dict[int, AccumulatorPlan]
+
+
+def build_launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
+    """The loop tree of one launch, with phases and barriers."""
+    builder = _TreeBuilder(plan)
+    tops = [builder.convert(r) for r in roots]
+    is_parallel = any(_has_parallel(n) for n in tops)
+    for path in list(_paths(tops)):
+        builder.place_phases(path)
+    nodes = _unfold(tops)
+    launch = Launch(nodes, tuple(builder.order), is_parallel, builder.accumulators)
+    if is_parallel:
+        hazards = Hazards(plan, launch)
+        launch.roots = hazards.with_barriers(nodes, is_loop=False)
+    return launch
+
+
+class _TreeBuilder:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.order: list[int] = []
+        self.accumulators: dict[int, AccumulatorPlan] = {}
+
+    def convert(self, node: PlannedNode) -> TreeNode:
+        if isinstance(node, PlannedBody):
+            self.order.append(node.task)
+            return Phase("body", node.task)
+        first = node.members[0]
+        loop = self.plan.tasks[first.task].loop(first.loop)
+        step = loop.tile if first.level == OUTER else loop.inner
+        parallel = loop.is_parallel and first.level == OUTER
+        made = LoopNode(node.members, loop.loop.extent, step, parallel, first.level)
+        made.children = [self.convert(c) for c in node.children]
+        return made
+
+    def place_phases(self, path: tuple[list[LoopNode], int]) -> None:
+        nodes, t = path
+        task = self.plan.tasks[t]
+        for operand in task.copies:
+            holders = [
+                k
+                for k, n in enumerate(nodes)
+                if _loop_of(n, t) in operand.loops and n.level == OUTER
+            ]
+            nodes[holders[-1]].head.append(Phase("copy", t, operand))
+        if task.task.is_reduction:
+            self.place_reduction(nodes, task)
+
+    def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
+        t = task.index
+        reduced = [k for k, n in enumerate(nodes) if task.loop(_loop_of(n, t)).loop.is_reduction]
+        r = reduced[0]
+        free_inside = [k for k in range(r, len(nodes)) if k not in reduced]
+        levels = self.accumulator_levels(nodes, task, r)
+        in_memory = bool(free_inside)
+        inner_reduced = [k for k in reduced if not free_inside or k > free_inside[-1]]
+        if in_memory:
+            nodes[r].before.append(Phase("init", t))
+        if inner_reduced:
+            nodes[inner_reduced[0]].before.append(Phase("reset", t))
+            if in_memory or task.partials:
+                nodes[inner_reduced[0]].after.append(Phase("flush", t))
+        nodes[r].after.append(Phase("combine" if task.partials else "finish", t))
+        parallel_inside = any(nodes[k].is_parallel for k in free_inside)
+        owner = (
+            "partials"
+            if task.partials
+            else "team"
+            if parallel_inside
+            else "thread"
+            if in_memory
+            else "registers"
+        )
+        extents = {
+            p.loop.name: {OUTER: p.loop.extent, MID: p.tile, INNER: p.inner}[levels[p.loop.name]]
+            for p in task.loops
+            if not p.loop.is_reduction
+        }
+        self.accumulators[t] = AccumulatorPlan(owner, extents, levels, in_memory, not inner_reduced)
+
+    @staticmethod
+    def accumulator_levels(nodes: list[LoopNode], task: TaskPlan, r: int) -> dict[str, int]:
+        """Per loop of the result, the outermost of its levels that runs inside the reduction."""
+        levels = {}
+        for p in task.loops:
+            if p.loop.is_reduction:
+                continue
+            inside = [n.level for n in nodes[r:] if _loop_of(n, task.index) == p.loop.name]
+            levels[p.loop.name] = min(inside, default=INNER)
+        return levels
+
+
+def _loop_of(node: LoopNode, task: int) -> str:
+    return next((m.loop for m in node.members if m.task == task), "")
+
+
+def _paths(
+    nodes: list[TreeNode], above: tuple[LoopNode, ...] = ()
+) -> Iterator[tuple[list[LoopNode], int]]:
+    """Each body with the loops around it, outermost first."""
+    for n in nodes:
+        if isinstance(n, LoopNode):
+            yield from _paths(n.children, (*above, n))
+        elif isinstance(n, Phase):
+            yield list(above), n.task
+
+
+def _unfold(nodes: list[TreeNode]) -> list[TreeNode]:
+    """Moves the phases noted at each loop into the lists of children."""
+    unfolded: list[TreeNode] = []
+    for n in nodes:
+        if isinstance(n, LoopNode):
+            n.children = [*n.head, *_unfold(n.children)]
+            # Partial results first: they are what the barrier before the combinations waits for.
+            after = sorted(n.after, key=lambda p: p.kind == "combine")
+            unfolded += [*n.before, n, *after]
+        else:
+            unfolded.append(n)
+    return unfolded
+
+
+def _has_parallel(node: TreeNode) -> bool:
+    return isinstance(node, LoopNode) and (
+        node.is_parallel or any(_has_parallel(c) for c in node.children)
+    )
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a node reads and writes in memory that threads share; `own` names arrays of which each thread uses its own part."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+    own: frozenset[str]
+    is_serial: bool
+
+    def conflicts(self, later: Footprint) -> bool:
+        if self.is_serial and later.is_serial:
+            return False
+        names = (self.writes & (later.reads | later.writes)) | (self.reads & later.writes)
+        return bool(names - (self.own & later.own))
+
+
+class Hazards:
+    """Finds where threads must meet, and which nodes one thread alone runs."""
+
+    def __init__(self, plan: Plan, launch: Launch) -> None:
+        self.plan, self.launch = plan, launch
+        self.on_chip = {
+            (f.consumer, f.array) for task in plan.tasks for f in (*task.registers, *task.shared)
+        }
+
+    def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:
+        """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""
+        placed: list[TreeNode] = []
+        pending: list[Footprint] = []
+        for n in nodes:
+            if isinstance(n, LoopNode) and not n.is_parallel and _has_parallel(n):
+                n.children = self.with_barriers(n.children, is_loop=True)
+            here = self.footprint(n)
+            if any(p.conflicts(here) for p in pending):
+                placed.append(Meet())
+                pending = []
+            placed.append(n)
+            pending.append(here)
+        if is_loop:
+            first = placed.index(Meet()) if Meet() in placed else len(placed)
+            heads = [self.footprint(n) for n in placed[:first]]
+            if any(p.conflicts(h) for p in pending for h in heads):
+                placed.append(Meet())
+        return placed
+
+    def footprint(self, node: TreeNode) -> Footprint:
+        phases = list(_phases(node))
+        reads: set[str] = set()
+        writes: set[str] = set()
+        own: set[str] = set()
+        for p in phases:
+            self.add_phase(p, reads, writes, own)
+        # A part is a thread's own only where nobody in the node looks at the others' parts.
+        crossed = {accumulator_name(p.task) for p in phases if p.kind == "combine"}
+        return Footprint(
+            frozenset(reads), frozenset(writes), frozenset(own - crossed), self.is_serial(node)
+        )
+
+    def add_phase(self, p: Phase, reads: set[str], writes: set[str], own: set[str]) -> None:
+        task = self.plan.tasks[p.task]
+        in_finish = p.kind in ("finish", "combine")
+        is_map = not task.task.is_reduction
+        if p.kind == "body" or in_finish:
+            wanted = {a.array for a, late in task_reads(task.task) if late == in_finish}
+            reads |= {a for a in wanted if (p.task, a) not in self.on_chip}
+        if in_finish or (p.kind == "body" and is_map):
+            if task.task.opaque is not None:
+                writes |= written_arrays(task.task)
+            elif task.is_stored:
+                writes.add(task.task.target.array)
+        acc = self.launch.accumulators.get(p.task)
+        if acc is not None and acc.owner in ("team", "partials") and p.kind != "copy":
+            name = accumulator_name(p.task)
+            (reads if in_finish else writes).add(name)
+            if p.kind != "combine":
+                own.add(name)
+
+    def is_serial(self, node: TreeNode) -> bool:
+        """Whether one thread alone runs a node that is in no parallel loop."""
+        if isinstance(node, LoopNode):
+            return not _has_parallel(node)
+        if isinstance(node, Phase):
+            task = self.plan.tasks[node.task]
+            return node.kind == "body" or not task.is_parallel
+        return False
+
+
+def _phases(node: TreeNode) -> Iterator[Phase]:
+    if isinstance(node, Phase):
+        yield node
+    elif isinstance(node, LoopNode):
+        for c in node.children:
+            yield from _phases(c)
+
+
+def accumulator_name(task: int) -> str:
+    """Name of a task's accumulators among the arrays of hazards; no array of a sequence has such a name."""
+    return f"accumulators of task {task}"
+
+
+def last_loop_plan(node: LoopNode, tasks: tuple[TaskPlan, ...], member: Member) -> LoopPlan | None:
+    """The loop plan of a member if `node` is its innermost loop, so that register tiles start at its index."""
+    p = tasks[member.task].loop(member.loop)
+    innermost = MID if p.mid > 1 else OUTER
+    return p if node.level == innermost else None

@@ -1,0 +1,200 @@
+"""Reads a complete candidate into plain records: per task its loops and options, per launch its forest of merged loops.
+
+Nothing is chosen here and no code is shaped yet; codegen/nest.py turns the forests into loop trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..kernels.tasks import Loop, Problem, Task
+from ..space import choices as ch
+from ..space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand
+from ..space.candidate import Candidate
+from ..space.order import Node, forest
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """How one loop of one task is tiled: `tile` iterations an outer step, `inner` iterations a mid step."""
+
+    loop: Loop
+    is_parallel: bool
+    mid: int  # steps; 1: the mid dim is absent
+    inner: int  # iterations; 1: the inner dim is absent
+    is_vector: bool
+    has_lanes: bool  # inner copies reduce into accumulators of their own
+
+    @property
+    def tile(self) -> int:
+        return self.mid * self.inner
+
+    @property
+    def divides(self) -> bool:
+        """Whether every register tile of this loop is full."""
+        return self.loop.extent % self.inner == 0
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    index: int
+    task: Task
+    loops: tuple[LoopPlan, ...]
+    is_streamed: bool
+    is_stored: bool  # False: every reader takes the value on chip
+    copies: tuple[Operand, ...]
+    registers: tuple[Flow, ...]  # flows out of this task through registers
+    shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
+
+    def loop(self, name: str) -> LoopPlan:
+        return next(p for p in self.loops if p.loop.name == name)
+
+    @property
+    def vector(self) -> LoopPlan | None:
+        return next((p for p in self.loops if p.is_vector), None)
+
+    @property
+    def partials(self) -> bool:
+        """Whether threads reduce into partial results of their own."""
+        return any(p.is_parallel and p.loop.is_reduction for p in self.loops)
+
+    @property
+    def is_parallel(self) -> bool:
+        return any(p.is_parallel for p in self.loops)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One dim in a merged loop: which loop of which task, at which level."""
+
+    task: int
+    loop: str
+    level: int
+
+
+@dataclass(frozen=True)
+class PlannedLoop:
+    """Merged dims with what is inside, in order; absent dims are gone."""
+
+    members: tuple[Member, ...]
+    children: tuple[PlannedNode, ...]
+
+
+@dataclass(frozen=True)
+class PlannedBody:
+    task: int
+
+
+PlannedNode = PlannedLoop | PlannedBody
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A complete candidate, read: `launches` are lists of root nodes in the order in which they run."""
+
+    problem: Problem
+    tasks: tuple[TaskPlan, ...]
+    flows: tuple[Flow, ...]
+    launches: tuple[tuple[PlannedNode, ...], ...]
+
+
+def read_plan(candidate: Candidate) -> Plan:
+    """The plan of a complete candidate; an incomplete one is a bug of the caller."""
+    assert candidate.is_complete, "only a complete candidate can be lowered"
+    space = candidate.space
+    backbone: Backbone = space.backbone
+    tasks = tuple(_task_plan(candidate, t) for t in range(len(space.problem.tasks)))
+    return Plan(space.problem, tasks, backbone.flows, _launches(candidate, tasks))
+
+
+def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
+    space = candidate.space
+    backbone, v = space.backbone, space.variables
+    task = space.problem.tasks[t]
+
+    def out(space_value: int) -> tuple[Flow, ...]:
+        flows = (f for f in backbone.flows if f.producer == t)
+        return tuple(f for f in flows if candidate.value(v.mem_space[f]) == space_value)
+
+    return TaskPlan(
+        index=t,
+        task=task,
+        loops=tuple(_loop_plan(candidate, t, loop) for loop in task.loops),
+        is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
+        is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
+        copies=tuple(
+            o for o in backbone.operands if o.task == t and candidate.value(v.staged[o]) == ch.COPY
+        ),
+        registers=out(ch.REGISTER),
+        shared=out(ch.SHARED),
+    )
+
+
+def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:
+    space = candidate.space
+    v = space.variables
+    outer, mid, inner = (space.backbone.dim(t, loop.name, level) for level in (OUTER, MID, INNER))
+    return LoopPlan(
+        loop=loop,
+        is_parallel=candidate.value(v.kind[outer]) == ch.PARALLEL,
+        mid=v.universe[mid][candidate.value(v.size[mid])],
+        inner=v.universe[inner][candidate.value(v.size[inner])],
+        is_vector=candidate.value(v.kind[inner]) == ch.VECTOR,
+        has_lanes=inner in v.reduction and candidate.value(v.reduction[inner]) == ch.LANES,
+    )
+
+
+def _launches(
+    candidate: Candidate, tasks: tuple[TaskPlan, ...]
+) -> tuple[tuple[PlannedNode, ...], ...]:
+    space = candidate.space
+    backbone = space.backbone
+    n = len(backbone.order_names)
+    relation = np.empty((n, n), dtype=np.int64)
+    for i in range(n):
+        for j in range(n):
+            relation[i, j] = candidate.value(i * n + j)
+    members = {
+        d.order_id: Member(d.task, d.loop.name, d.level) for d in backbone.dims if d.order_id >= 0
+    }
+    bodies = {body: t for t, body in enumerate(backbone.body_ids)}
+
+    def convert(node: Node) -> list[PlannedNode]:
+        if node.objects[0] in bodies:
+            return [PlannedBody(bodies[node.objects[0]])]
+        children = [c for child in node.children for c in convert(child)]
+        here = tuple(members[o] for o in node.objects)
+        first = here[0]
+        if first.level == MID and tasks[first.task].loop(first.loop).mid == 1:
+            return children
+        return [PlannedLoop(here, tuple(children))]
+
+    roots = [r for node in forest(relation) for r in convert(node)]
+    launches: list[list[PlannedNode]] = []
+    launch_of: dict[int, int] = {}
+    for root in roots:
+        task = first_task(root)
+        mates = [u for u in launch_of if _same_launch(candidate, task, u)]
+        if not mates:
+            launches.append([])
+        launch_of[task] = launch_of[mates[0]] if mates else len(launches) - 1
+        launches[launch_of[task]].append(root)
+    return tuple(tuple(nodes) for nodes in launches)
+
+
+def _same_launch(candidate: Candidate, t: int, u: int) -> bool:
+    return candidate.value(candidate.space.variables.fused[min(t, u), max(t, u)]) == ch.SAME_LAUNCH
+
+
+def first_task(node: PlannedNode) -> int:
+    """Some task of a node."""
+    return node.task if isinstance(node, PlannedBody) else node.members[0].task
+
+
+def tasks_of(node: PlannedNode) -> list[int]:
+    """Tasks whose bodies are in a node, in order."""
+    if isinstance(node, PlannedBody):
+        return [node.task]
+    return [t for c in node.children for t in tasks_of(c)]

@@ -1,0 +1,210 @@
+"""Where values are while a launch runs: register tiles, buffers in the workspace, and the layout of the workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..kernels.ir import DType
+from ..kernels.tasks import ArrayInfo, Problem
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
+from ..space.constraints import flat_strides
+from . import csyntax as c
+from .nest import AccumulatorPlan
+from .plan import Plan, TaskPlan
+
+ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array in the workspace. `is_private`: one copy a thread, `stride_bytes` apart."""
+
+    name: str
+    dtype: DType
+    n_elements: int
+    offset_bytes: int
+    is_private: bool
+
+    @property
+    def stride_bytes(self) -> int:
+        return aligned(self.n_elements * self.dtype.size_bytes)
+
+
+@dataclass
+class Workspace:
+    """Lays buffers out one after another."""
+
+    n_threads: int
+    size_bytes: int = 0
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    def allocate(self, name: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
+        buffer = Buffer(name, dtype, n_elements, self.size_bytes, is_private)
+        self.size_bytes += buffer.stride_bytes * (self.n_threads if is_private else 1)
+        self.buffers[name] = buffer
+        return buffer
+
+
+def aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+@dataclass(frozen=True)
+class AccumulatorLayout:
+    """Memory accumulators: loops in the order of the target's axes, so that vectors stay contiguous."""
+
+    strides: dict[str, int]
+    n_elements: int
+
+    @staticmethod
+    def of(task: TaskPlan, plan: AccumulatorPlan, target: ArrayInfo) -> AccumulatorLayout:
+        along = flat_strides(task.task.target.axes, target)
+        loops = sorted(plan.extents, key=lambda name: (abs(along.get(name, 0)), name))
+        strides, n = {}, 1
+        for name in loops:
+            strides[name] = n
+            n *= plan.extents[name]
+        return AccumulatorLayout(strides, n)
+
+
+@dataclass(frozen=True)
+class CopyLayout:
+    """A packed block: mid steps in the order of the loops, then register tiles, the vector dim last.
+
+    `outer_strides[loop]` is the distance in elements per iteration from one mid step to the next, divided by the iterations of a
+    step, so that it multiplies an index; `inner_strides[loop]` the distance inside a register tile.
+    """
+
+    order: tuple[str, ...]
+    inner_order: tuple[str, ...]
+    outer_strides: dict[str, int]
+    inner_strides: dict[str, int]
+    n_elements: int
+
+    @staticmethod
+    def of(task: TaskPlan, operand: Operand, order: tuple[str, ...]) -> CopyLayout:
+        def rank(name: str) -> tuple[bool, bool]:
+            p = task.loop(name)
+            return (p.is_vector, not p.loop.is_reduction)
+
+        inner_order = tuple(sorted(order, key=rank))
+        step = 1
+        inner, outer = {}, {}
+        for name in reversed(inner_order):
+            inner[name] = step
+            step *= task.loop(name).inner
+        for name in reversed(order):
+            p = task.loop(name)
+            outer[name] = step // p.inner
+            step *= p.mid
+        return CopyLayout(order, inner_order, outer, inner, step)
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """A thread's own copy of a value: per axis its extent, and the level whose index it is relative to (None: the whole axis)."""
+
+    extents: tuple[int, ...]
+    levels: tuple[int | None, ...]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        strides, n = [], 1
+        for extent in reversed(self.extents):
+            strides.append(n)
+            n *= extent
+        return tuple(reversed(strides))
+
+    @property
+    def n_elements(self) -> int:
+        n = 1
+        for extent in self.extents:
+            n *= extent
+        return n
+
+    @staticmethod
+    def of(task: TaskPlan, array: ArrayInfo, merged: dict[tuple[Flow, str], int]) -> SharedLayout:
+        """`merged[flow, loop of the producer]` is the innermost level at which the consumer shares that loop."""
+        extents: list[int] = []
+        levels: list[int | None] = []
+        for axis, extent in zip(task.task.target.axes, array.shape, strict=True):
+            assert axis is not None
+            loops = [name for name, k in axis.terms if k == 1]
+            level = None
+            if len(axis.terms) == 1 and loops:
+                shared = [merged.get((f, loops[0])) for f in task.shared]
+                level = None if None in shared else min(s for s in shared if s is not None)
+            if level is None:
+                extents.append(extent)
+            else:
+                p = task.loop(loops[0])
+                extents.append(p.tile if level == OUTER else p.inner)
+            levels.append(level)
+        return SharedLayout(tuple(extents), tuple(levels))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A register tile: `full` loops have one name per copy, `slow` loops are dims of a small array.
+
+    `lane_copies` are the accumulators that copies of a reduction keep apart; `lanes` 0 for scalars.
+    """
+
+    name: str
+    dtype: DType
+    lanes: int
+    full: tuple[tuple[str, int], ...]
+    slow: tuple[tuple[str, int], ...]
+
+    def ref(self, copies: dict[str, int], indices: dict[str, c.CExpr]) -> c.CExpr:
+        """The element at the copy of each full loop and the index of each slow loop."""
+        x: c.CExpr = c.Id(self.member([copies.get(name, 0) for name, _ in self.full]))
+        if not self.slow:
+            return x
+        terms, step = [], 1
+        for name, extent in reversed(self.slow):
+            terms.append((indices[name], step))
+            step *= extent
+        return c.Index(x, c.linear(tuple(reversed(terms)), 0))
+
+    def member(self, copies: list[int]) -> str:
+        return "_".join(
+            [self.name, *(str(k) for k, (_, n) in zip(copies, self.full, strict=True) if n > 1)]
+        )
+
+    def members(self) -> list[str]:
+        """The names of all copies, in order."""
+        names: list[list[int]] = [[]]
+        for _, n in self.full:
+            names = [[*prefix, k] for prefix in names for k in range(n)]
+        return [self.member(copies) for copies in names]
+
+    @property
+    def array_extent(self) -> int | None:
+        if not self.slow:
+            return None
+        n = 1
+        for _, extent in self.slow:
+            n *= extent
+        return n
+
+
+def merged_levels(
+    plan: Plan, matches: dict[tuple[int, str, int], set[tuple[int, str, int]]]
+) -> dict[tuple[Flow, str], int]:
+    """For each flow and loop of its producer, the innermost level at which the consumer shares that loop."""
+    found: dict[tuple[Flow, str], int] = {}
+    for flow in plan.flows:
+        written = index_loops(plan.problem.tasks[flow.producer].target)
+        for p, q in flow.pairs:
+            if p not in written:
+                continue
+            for level in (OUTER, MID):
+                if (flow.consumer, q, level) in matches.get((flow.producer, p, level), set()):
+                    absent = level == OUTER and plan.tasks[flow.producer].loop(p).mid == 1
+                    found[flow, p] = INNER if absent else level
+    return found
+
+
+def temporaries(problem: Problem) -> tuple[ArrayInfo, ...]:
+    return tuple(a for a in problem.arrays if a.role == "temp")

@@ -1,0 +1,168 @@
+"""Helper functions that generated text may call: vector types, element-wise mathematics, reductions over lanes.
+
+Each helper is named `<operation>_<type>`, e.g. `load_f32x16` or `min_f64`; the emitter notes the names it uses and `prelude`
+writes down exactly those, with what they need themselves.
+"""
+
+from __future__ import annotations
+
+from ..kernels.ir import DType
+
+_C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
+_MATH = {
+    "sqrt": "sqrt",
+    "exp": "exp",
+    "log": "log",
+    "sin": "sin",
+    "cos": "cos",
+    "floor": "floor",
+    "abs": "fabs",
+}
+_OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}
+
+
+def type_name(dtype: DType, lanes: int) -> str:
+    """The C name of a scalar (`lanes` 0) or vector type."""
+    return f"{dtype.name}x{lanes}" if lanes else _C_TYPES[dtype.name]
+
+
+def mask_dtype(dtype: DType) -> DType:
+    """The integer type whose vectors hold the result of comparing vectors of `dtype`."""
+    return DType.i32 if dtype.size_bytes == 4 else DType.i64
+
+
+class Prelude:
+    """Collects helpers and writes their definitions, each after what it uses."""
+
+    def __init__(self) -> None:
+        self.defined: dict[str, str] = {}
+        self.streams = False
+
+    def use(self, operation: str, dtype: DType, lanes: int, other: DType | None = None) -> str:
+        """Makes a helper available and returns its name."""
+        kind = f"{dtype.name}x{lanes}" if lanes else dtype.name
+        name = f"{operation}_{kind}" + (f"_from_{other.name}" if other else "")
+        if name not in self.defined:
+            if lanes:
+                self.vector_type(dtype, lanes)
+            text = self.write(name, operation, dtype, lanes, other)
+            self.defined[name] = text
+        return name
+
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        """Makes a vector type available and returns its name."""
+        name = f"{dtype.name}x{lanes}"
+        if name not in self.defined:
+            c = _C_TYPES[dtype.name]
+            size = dtype.size_bytes * lanes
+            self.defined[name] = (
+                f"typedef {c} {name} __attribute__((vector_size({size})));\n"
+                f"typedef {c} {name}_unaligned __attribute__((vector_size({size}), aligned({dtype.size_bytes}), may_alias));"
+            )
+        return name
+
+    def text(self) -> str:
+        return "\n".join(self.defined.values())
+
+    def write(
+        self, name: str, operation: str, dtype: DType, lanes: int, other: DType | None
+    ) -> str:
+        c = _C_TYPES[dtype.name]
+        if not lanes:
+            return _scalar(name, operation, c, dtype)
+        v = f"{dtype.name}x{lanes}"
+        one = f"static inline {v} {name}({v} x) {{\n"
+        two = f"static inline {v} {name}({v} a, {v} b) {{\n"
+        each = f"    {v} r;\n    for (int l = 0; l < {lanes}; ++l) r[l] = "
+        match operation:
+            case "load":
+                return f"static inline {v} {name}(const {c} *p) {{ return *(const {v}_unaligned *)p; }}"
+            case "store":
+                return f"static inline void {name}({c} *p, {v} x) {{ *({v}_unaligned *)p = x; }}"
+            case "stream":
+                return self.stream(name, c, v, dtype.size_bytes * lanes)
+            case "splat":
+                # x - 0 keeps the sign of a negative zero, x + 0 does not.
+                return f"static inline {v} {name}({c} x) {{ return x - ({v}){{0}}; }}"
+            case "iota":
+                items = ", ".join(map(str, range(lanes)))
+                return f"static inline {v} {name}({c} first) {{ return first + ({v}){{{items}}}; }}"
+            case "convert":
+                assert other is not None
+                source = self.vector_type(other, lanes)
+                return f"static inline {v} {name}({source} x) {{ return __builtin_convertvector(x, {v}); }}"
+            case "min" | "max":
+                less = self.use("select", dtype, lanes)
+                return f"{two}    return {less}({'a < b' if operation == 'min' else 'a > b'}, a, b);\n}}"
+            case "select":
+                mask = self.vector_type(mask_dtype(dtype), lanes)
+                blend = f"({v})((m & ({mask})a) | (~m & ({mask})b))"
+                return f"static inline {v} {name}({mask} m, {v} a, {v} b) {{ return {blend}; }}"
+            case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
+                return self.fold(name, operation.removeprefix("fold_"), dtype, lanes)
+            case "abs" if not dtype.is_float:
+                return f"{one}    return {self.use('select', dtype, lanes)}(x < 0, -x, x);\n}}"
+            case "floordiv" | "mod":
+                scalar = self.use(operation, dtype, 0)
+                return f"{two}{each}{scalar}(a[l], b[l]);\n    return r;\n}}"
+        function = _MATH[operation] + ("f" if dtype is DType.f32 else "")
+        return f"{one}{each}{function}(x[l]);\n    return r;\n}}"
+
+    def stream(self, name: str, c: str, v: str, size: int) -> str:
+        self.streams = True
+        instruction = {
+            64: "_mm512_stream_si512",
+            32: "_mm256_stream_si256",
+            16: "_mm_stream_si128",
+        }.get(size)
+        vector = {64: "__m512i", 32: "__m256i", 16: "__m128i"}.get(size)
+        plain = f"    *({v}_unaligned *)p = x;\n"
+        if instruction is None:
+            return f"static inline void {name}({c} *p, {v} x) {{\n{plain}}}"
+        feature = {64: "__AVX512F__", 32: "__AVX__", 16: "__SSE2__"}[size]
+        return (
+            f"static inline void {name}({c} *p, {v} x) {{\n#if defined({feature})\n"
+            f"    if (is_aligned(p, {size})) {{\n        {instruction}((void *)p, ({vector})x);\n        return;\n    }}\n"
+            f"#endif\n{plain}}}"
+        )
+
+    def fold(self, name: str, operation: str, dtype: DType, lanes: int) -> str:
+        """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
+        c, v = _C_TYPES[dtype.name], f"{dtype.name}x{lanes}"
+        if lanes == 2:
+            a_b = _OPERATORS[operation].replace("a", "x[0]").replace("b", "x[1]")
+            return f"static inline {c} {name}({v} x) {{ return {a_b}; }}"
+        half = self.vector_type(dtype, lanes // 2)
+        rest = self.use(f"fold_{operation}", dtype, lanes // 2)
+        joined = (
+            f"u.h[0] {'+' if operation == 'add' else '*'} u.h[1]"
+            if operation in ("add", "mul")
+            else f"{self.use(operation, dtype, lanes // 2)}(u.h[0], u.h[1])"
+        )
+        return (
+            f"static inline {c} {name}({v} x) {{\n    union {{ {v} whole; {half} h[2]; }} u = {{x}};\n"
+            f"    return {rest}({joined});\n}}"
+        )
+
+
+def _scalar(name: str, operation: str, c: str, dtype: DType) -> str:
+    if operation in ("min", "max"):
+        return f"static inline {c} {name}({c} a, {c} b) {{ return {_OPERATORS[operation]}; }}"
+    if operation == "floordiv":
+        if dtype.is_float:
+            return f"static inline {c} {name}({c} a, {c} b) {{ return ({c})floor(a / b); }}"
+        return f"static inline {c} {name}({c} a, {c} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+    if operation == "mod":
+        if dtype.is_float:
+            return f"static inline {c} {name}({c} a, {c} b) {{ return a - b * ({c})floor(a / b); }}"
+        return f"static inline {c} {name}({c} a, {c} b) {{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }}"
+    if operation == "abs" and not dtype.is_float:
+        return f"static inline {c} {name}({c} x) {{ return x < 0 ? -x : x; }}"
+    raise AssertionError(operation)
+
+
+def math_function(operation: str, dtype: DType) -> str | None:
+    """The C library function of a unary operation on a floating-point scalar."""
+    if not dtype.is_float or operation not in _MATH:
+        return None
+    return _MATH[operation] + ("f" if dtype is DType.f32 else "")

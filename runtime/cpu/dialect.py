@@ -1,0 +1,39 @@
+"""C11 with OpenMP and the vector extensions of GCC and Clang."""
+
+from __future__ import annotations
+
+from ...codegen.dialect import Dialect
+
+C_OPENMP = Dialect(
+    name="c",
+    headers=("<math.h>", "<stdint.h>", "<omp.h>"),
+    scalar_types={
+        "f32": "float",
+        "f64": "double",
+        "i32": "int32_t",
+        "i64": "int64_t",
+        "bool_": "int",
+    },
+    barrier="#pragma omp barrier",
+    parallel_open="#pragma omp parallel num_threads({threads})",
+    thread_setup=(
+        "const long tid = omp_get_thread_num();",
+        "const long n_threads = omp_get_num_threads();",
+    ),
+    simd_loop="#pragma omp simd",
+    pointer="{type} *restrict ",
+    # A streamed vector has to be aligned; rows of odd length are not, and are stored in the ordinary way.
+    stream_prelude="""\
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+static inline int is_aligned(const void *p, unsigned bytes) {
+    return ((uintptr_t)p & (bytes - 1)) == 0;
+}
+""",
+    stream_fence="""\
+#if defined(__SSE2__)
+_mm_sfence();
+#endif""",
+)

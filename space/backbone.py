@@ -1,0 +1,211 @@
+"""The backbone: the objects that choices are made about, common to all candidates and free of facts about the machine.
+
+Telamon (paper section 3.1) gives every instruction its own loop nest and orders the nests pairwise. Here one perfect band per
+*task* suffices, because a task is one assignment: where a reduction is initialised and finished follows from the band's order
+(just outside its outermost reduction dim), so those statements need no dims and no choices of their own.
+
+Every loop is strip-mined into three levels:
+
+    outer   steps over tiles of mid*inner iterations; a loop, or shared out to the threads
+    mid     steps over register tiles inside that tile; absent when its size is 1
+    inner   the register tile: unrolled or in vectors, no loop at all; absent when its size is 1
+
+Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a task form one grid of
+straight-line code at its body, so nothing can be ordered inside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from ..kernels.dependence import Dependence, dependences, shared_reads, task_reads
+from ..kernels.tasks import Access, Loop, Problem, Task
+
+OUTER, MID, INNER = 0, 1, 2
+LEVEL_NAMES = ("outer", "mid", "inner")
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One tile level of one loop of one task. `order_id` is its object number in the order algebra; -1: inner dims have none."""
+
+    task: int
+    loop: Loop
+    level: int
+    name: str
+    order_id: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A value that `consumer` reads from the array that `producer` wrote.
+
+    `pairs` are the loops (of producer, of consumer) that the value maps point to point; `is_pointwise` says that all loops
+    which index the value are among them, so that it can stay in a register.
+    """
+
+    producer: int
+    consumer: int
+    array: str
+    pairs: tuple[tuple[str, str], ...]
+    is_pointwise: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array that a task reads with reuse (some loop does not index it), so that a packed copy of a block can pay."""
+
+    task: int
+    access: Access
+    loops: tuple[str, ...]  # of the task, that index the array
+    name: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop."""
+
+    a: int
+    b: int
+    loop_a: str
+    loop_b: str
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """All objects. `order_names[k]` names object k of the order algebra: outer and mid dims task by task, then the bodies."""
+
+    problem: Problem
+    dependences: tuple[Dependence, ...]
+    dims: tuple[Dim, ...]
+    flows: tuple[Flow, ...]
+    operands: tuple[Operand, ...]
+    merges: tuple[Merge, ...]
+    order_names: tuple[str, ...]
+    body_ids: tuple[int, ...]  # order object of each task's body
+
+    by_loop: dict[tuple[int, str, int], Dim] = field(repr=False, compare=False)
+
+    def dim(self, task: int, loop: str, level: int) -> Dim:
+        return self.by_loop[task, loop, level]
+
+    def dims_of(self, task: int) -> list[Dim]:
+        return [d for d in self.dims if d.task == task]
+
+
+def build_backbone(problem: Problem) -> Backbone:
+    """The backbone of `problem`; depends on nothing about the machine."""
+    dims, order_names = _dims(problem)
+    body_ids = tuple(len(order_names) + k for k in range(len(problem.tasks)))
+    found = dependences(problem)
+    return Backbone(
+        problem=problem,
+        dependences=found,
+        dims=dims,
+        flows=_flows(problem, found),
+        operands=tuple(o for k, t in enumerate(problem.tasks) for o in _operands(k, t)),
+        merges=_merges(problem, found),
+        order_names=(*order_names, *(t.name for t in problem.tasks)),
+        body_ids=body_ids,
+        by_loop={(d.task, d.loop.name, d.level): d for d in dims},
+    )
+
+
+def _dims(problem: Problem) -> tuple[tuple[Dim, ...], list[str]]:
+    dims: list[Dim] = []
+    order_names: list[str] = []
+    for k, task in enumerate(problem.tasks):
+        for loop in task.loops:
+            for level in (OUTER, MID, INNER):
+                name = f"{task.name}.{loop.name}.{LEVEL_NAMES[level]}"
+                order_id = -1 if level == INNER else len(order_names)
+                dims.append(Dim(k, loop, level, name, order_id))
+                if order_id >= 0:
+                    order_names.append(name)
+    return tuple(dims), order_names
+
+
+def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
+    flows = []
+    for d in found:
+        if d.kind != "flow":
+            continue
+        producer, consumer = problem.tasks[d.source], problem.tasks[d.sink]
+        name = f"{producer.name}->{consumer.name}.{d.array}"
+        pointwise = (
+            producer.opaque is None
+            and consumer.opaque is None
+            and _writers(problem, d.array, d.sink)[-1:] == [d.source]
+            and _is_pointwise(producer, consumer, d)
+        )
+        flows.append(Flow(d.source, d.sink, d.array, d.mapped, pointwise, name))
+    return tuple(flows)
+
+
+def _writers(problem: Problem, array: str, before: int) -> list[int]:
+    return [k for k, t in enumerate(problem.tasks[:before]) if array in written_arrays(t)]
+
+
+def written_arrays(task: Task) -> set[str]:
+    """Names of the arrays that a task writes."""
+    if task.opaque is not None:
+        return {a.array for a in task.opaque.writes}
+    return {task.target.array}
+
+
+def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
+    """True when each loop that indexes the value, on either side, is mapped to one of the other side."""
+    written = index_loops(producer.target)
+    if written != {p for p, _ in d.mapped if p in written}:
+        return False
+    reads = {loop for a, _ in task_reads(consumer) if a.array == d.array for loop in index_loops(a)}
+    return reads == {c for p, c in d.mapped if p in written} and _covers(producer, d.array)
+
+
+def _covers(producer: Task, array: str) -> bool:
+    """A value that the producer writes only in part must be read from memory: other elements came from elsewhere."""
+    axes = producer.target.axes
+    return all(a is not None and len(a.terms) <= 1 for a in axes)
+
+
+def index_loops(access: Access) -> set[str]:
+    """Loops that take part in an affine access."""
+    return {loop for axis in access.axes if axis is not None for loop, _ in axis.terms}
+
+
+def _operands(k: int, task: Task) -> list[Operand]:
+    if task.opaque is not None or len(task.loops) < 2:
+        return []
+    operands: dict[str, Operand] = {}
+    reads = [a for a, in_finish in task_reads(task) if not in_finish]
+    for access in reads:
+        used = index_loops(access)
+        loops = tuple(loop.name for loop in task.loops if loop.name in used)
+        single = sum(a.array == access.array for a in reads) == 1
+        terms = [loop for axis in access.axes if axis is not None for loop, _ in axis.terms]
+        # One loop per axis and one access per array: the copy is a box, indexed by the loops themselves.
+        if single and len(loops) >= 2 and len(loops) < len(task.loops) and len(terms) == len(loops):
+            name = f"{task.name}.{access.array}"
+            operands[access.array] = Operand(k, access, loops, name)
+    return [o for a, o in operands.items() if a not in written_arrays(task)]
+
+
+def _merges(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Merge, ...]:
+    """Loop pairs that may become one loop: mapped by every dependence between their tasks, or reading the same elements."""
+    between: dict[tuple[int, int], list[set[tuple[str, str]]]] = {}
+    for d in found:
+        between.setdefault((d.source, d.sink), []).append(set(d.mapped))
+    shared: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for read in shared_reads(problem):
+        shared.setdefault((read.first, read.second), set()).update(read.mapped)
+    merges = []
+    for a, b in combinations(range(len(problem.tasks)), 2):
+        if (a, b) in between:
+            pairs = set.intersection(*between[a, b])
+        else:
+            pairs = shared.get((a, b), set())
+        for loop_a, loop_b in sorted(pairs):
+            merges.append(Merge(a, b, loop_a, loop_b))
+    return tuple(merges)

@@ -1,0 +1,69 @@
+"""Every choice kind and every value, in one place: the readable declaration of what may be decided.
+
+A value's position in its tuple is its bit in a domain. Integer choices carry their universe in the space itself.
+"""
+
+from __future__ import annotations
+
+BEFORE, AFTER, INSIDE, OUTSIDE, MERGED = range(5)
+ORDER = (
+    "BEFORE",  # all of x comes before all of y
+    "AFTER",  # all of x comes after all of y
+    "INNER",  # x is inside y
+    "OUTER",  # x is around y
+    "MERGED",  # x and y are one loop
+)
+
+SAME_LAUNCH, SEPARATE = range(2)
+FUSED = (
+    "SAME_LAUNCH",  # both tasks run in one launch: one team of threads, barriers where a hazard needs one
+    "SEPARATE",  # the team ends between them
+)
+
+PARALLEL, LOOP, UNROLL, VECTOR, ABSENT = range(5)
+DIM_KIND = (
+    "PARALLEL",  # shared out to the threads of the launch in contiguous blocks (outer dims)
+    "LOOP",  # a loop (outer and mid dims)
+    "UNROLL",  # copies of the body (inner dims)
+    "VECTOR",  # vector registers, several where the size is a multiple of the lanes (inner dims)
+    "ABSENT",  # size 1: no loop (mid and inner dims)
+)
+
+SEQUENTIAL, LANES, TREE, ATOMIC, PARTIALS = range(5)
+REDUCTION = (
+    "SEQUENTIAL",  # one accumulator, in order along this dim
+    "LANES",  # one accumulator per lane or unrolled copy, added up at the end
+    "TREE",  # threads combine pairwise (GPU)
+    "ATOMIC",  # threads add into one location atomically (GPU)
+    "PARTIALS",  # one partial result per thread, combined after a barrier
+)
+
+REGISTER, SHARED, GLOBAL = range(3)
+MEM_SPACE = (
+    "REGISTER",  # handed over in a register or a named scalar
+    "SHARED",  # in an array that one thread (CPU) or one block (GPU) keeps in its cache
+    "GLOBAL",  # in memory that all threads see
+)
+
+DIRECT, COPY = range(2)
+STAGED = (
+    "DIRECT",  # read where it lies
+    "COPY",  # the block of one outer tile is packed first, in the order in which it is used
+)
+
+CACHED, STREAM = range(2)
+CACHE = (
+    "DEFAULT",  # an ordinary store
+    "STREAM",  # a non-temporal store that goes around the caches
+)
+
+KEEP, ELIDED = range(2)
+STORE = (
+    "KEEP",  # the array is written
+    "ELIDED",  # every reader gets the value on chip, so the array is never written
+)
+
+# Universes of the integer choice `size`: 1 is in both, so that a level can be absent. Few values between powers of two: register
+# tiles of 3, 6 and 12 rows matter for dense products, blocks between two powers of two have not.
+MID_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
+INNER_SIZES = (1, 2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)

@@ -1,0 +1,574 @@
+"""The space of a problem on a target: its choices, and the constraints between them in the order of ARCHITECTURE.md.
+
+Every constraint is declared once, as a predicate over values or a disjunction over domains. The predicate is the truth; the
+filters are derived from it (space/model.py), and so is the CP-SAT model (space/cpsat.py). Each block says what it states:
+coherence (the order algebra and canonical forms), semantics (what may not change the result) or hardware (what the target has).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from ..kernels.tasks import Affine, ArrayInfo, Problem, Task
+from . import choices as ch
+from .backbone import (
+    INNER,
+    MID,
+    OUTER,
+    Backbone,
+    Dim,
+    Flow,
+    Merge,
+    Operand,
+    build_backbone,
+    index_loops,
+    written_arrays,
+)
+from .candidate import Space
+from .model import ModelBuilder, Term
+from .target import Target
+
+MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
+MAX_VECTORS_PER_DIM = 8
+
+
+def bits(*values: int) -> int:
+    """The domain that holds just `values`."""
+    return sum(1 << v for v in set(values))
+
+
+@dataclass
+class Variables:
+    """Variable ids of every choice, by the backbone object that it is about."""
+
+    fused: dict[tuple[int, int], int] = field(default_factory=dict)
+    kind: dict[Dim, int] = field(default_factory=dict)
+    size: dict[Dim, int] = field(default_factory=dict)
+    universe: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
+    reduction: dict[Dim, int] = field(default_factory=dict)
+    mem_space: dict[Flow, int] = field(default_factory=dict)
+    staged: dict[Operand, int] = field(default_factory=dict)
+    cache: dict[int, int] = field(default_factory=dict)  # by task
+    store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
+
+
+def build_space(problem: Problem, target: Target) -> Space:
+    """The space of all implementations of `problem` on `target`."""
+    return _SpaceBuilder(problem, target).build()
+
+
+class _SpaceBuilder:
+    def __init__(self, problem: Problem, target: Target) -> None:
+        self.problem, self.target = problem, target
+        self.backbone: Backbone = build_backbone(problem)
+        self.b = ModelBuilder()
+        self.v = Variables()
+
+    def build(self) -> Space:
+        self.declare_objects()
+        self.declare_choices()
+        self.order_within_tasks()
+        self.order_between_tasks()
+        self.absent_dims()
+        self.launches()
+        self.merged_dims()
+        self.parallel_dims()
+        self.sizes_and_kinds()
+        self.reductions()
+        self.memory_spaces()
+        self.stores()
+        self.staged_copies()
+        return Space(
+            model=self.b.freeze(),
+            problem=self.problem,
+            target=self.target,
+            backbone=self.backbone,
+            variables=self.v,
+        )
+
+    # --- objects and choices ---
+
+    def declare_objects(self) -> None:
+        n_dims = len(self.backbone.order_names) - len(self.problem.tasks)
+        for k, name in enumerate(self.backbone.order_names):
+            self.b.add_object(name, leaf=k >= n_dims)
+
+    def declare_choices(self) -> None:
+        b, v = self.b, self.v
+        for t, u in combinations(range(len(self.problem.tasks)), 2):
+            names = (self.problem.tasks[t].name, self.problem.tasks[u].name)
+            v.fused[t, u] = b.add("fused", names, ch.FUSED)
+        for d in self.backbone.dims:
+            task = self.problem.tasks[d.task]
+            v.kind[d] = b.add("dim_kind", (d.name,), ch.DIM_KIND, self.kinds_of(d))
+            if d.level != OUTER:
+                universe = self.sizes_of(d)
+                v.universe[d] = universe
+                v.size[d] = b.add("size", (d.name,), tuple(map(str, universe)))
+            if d.loop.is_reduction and d.level != MID:
+                second = ch.PARTIALS if d.level == OUTER else ch.LANES
+                mask = bits(ch.SEQUENTIAL, second) if task.fast_math else bits(ch.SEQUENTIAL)
+                v.reduction[d] = b.add("reduction", (d.name,), ch.REDUCTION, mask)
+        for f in self.backbone.flows:
+            v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, self.spaces_of(f))
+        for o in self.backbone.operands:
+            v.staged[o] = b.add("staged", (o.name,), ch.STAGED)
+        for t, task in enumerate(self.problem.tasks):
+            if task.opaque is None and not task.is_reduction and self.vector_loops(task):
+                v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)
+            if task.opaque is None and self.array(task.target.array).role == "temp":
+                v.store[t] = b.add("store", (f"{task.name}.{task.target.array}",), ch.STORE)
+
+    def kinds_of(self, d: Dim) -> int:
+        """Hardware and semantics of one dim alone."""
+        task = self.problem.tasks[d.task]
+        if d.level == MID:
+            return bits(ch.LOOP, ch.ABSENT) if task.opaque is None else bits(ch.ABSENT)
+        if d.level == OUTER:
+            may_split = d.loop.extent > 1 and self.target.cores > 1 and self.is_parallel(task, d)
+            return bits(ch.LOOP, ch.PARALLEL) if may_split else bits(ch.LOOP)
+        if task.opaque is not None or (d.loop.is_reduction and not task.fast_math):
+            return bits(ch.ABSENT)
+        vector = {ch.VECTOR} if d.loop.name in self.vector_loops(task) else set()
+        return bits(ch.ABSENT, ch.UNROLL, *vector)
+
+    def is_parallel(self, task: Task, d: Dim) -> bool:
+        """Whether the iterations of an outer dim may run in any order on several threads."""
+        if task.opaque is None:
+            return task.fast_math or not d.loop.is_reduction
+        accesses = (*task.opaque.reads, *task.opaque.writes)
+        return all(
+            _own_axis([a.axes for a in accesses if a.array == array], d.loop.name)
+            for array in written_arrays(task)
+        )
+
+    def sizes_of(self, d: Dim) -> tuple[int, ...]:
+        task = self.problem.tasks[d.task]
+        if task.opaque is not None:
+            return (1,)
+        universe = ch.MID_SIZES if d.level == MID else ch.INNER_SIZES
+        return tuple(s for s in universe if s == 1 or s <= d.loop.extent)
+
+    def vector_loops(self, task: Task) -> set[str]:
+        """Loops along which the task can run in vectors: its store is contiguous there, or it is reduced there."""
+        if task.opaque is not None:
+            return set()
+        strides = flat_strides(task.target.axes, self.array(task.target.array))
+        return {
+            loop.name
+            for loop in task.loops
+            if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
+        }
+
+    def spaces_of(self, f: Flow) -> int:
+        spaces = {ch.GLOBAL}
+        producer, consumer = self.problem.tasks[f.producer], self.problem.tasks[f.consumer]
+        sole = (
+            sum(g.consumer == f.consumer and g.array == f.array for g in self.backbone.flows) == 1
+        )
+        structured = producer.opaque is None and consumer.opaque is None
+        if f.is_pointwise and sole:
+            spaces.add(ch.REGISTER)
+        if structured and sole and self.array(f.array).role == "temp":
+            spaces.add(ch.SHARED)
+        return bits(*spaces)
+
+    def array(self, name: str) -> ArrayInfo:
+        return self.problem.array(name)
+
+    # --- coherence: the loop trees ---
+
+    def order_within_tasks(self) -> None:
+        """A task is one band: its dims are nested, levels of one loop from outer to inner, and its body is inside all of them."""
+        b = self.b
+        for t, task in enumerate(self.problem.tasks):
+            dims = self.ordered_dims(t)
+            for d in dims:
+                b.restrict(b.order(d.order_id, self.backbone.body_ids[t]), bits(ch.OUTSIDE))
+            for d, e in combinations(dims, 2):
+                same_loop = d.loop == e.loop
+                strict = not task.fast_math and d.loop.is_reduction and e.loop.is_reduction
+                nested = bits(ch.OUTSIDE) if same_loop or strict else bits(ch.OUTSIDE, ch.INSIDE)
+                b.restrict(b.order(d.order_id, e.order_id), nested)
+
+    def order_between_tasks(self) -> None:
+        """Bodies follow one another, dependences forwards; a body is in no loop that is not merged with one of its own."""
+        b, bodies = self.b, self.backbone.body_ids
+        for t, u in combinations(range(len(bodies)), 2):
+            b.restrict(b.order(bodies[t], bodies[u]), bits(ch.BEFORE, ch.AFTER))
+        for dep in self.backbone.dependences:
+            b.restrict(b.order(bodies[dep.source], bodies[dep.sink]), bits(ch.BEFORE))
+        partners = self.partners()
+        for d in self.backbone.dims:
+            if d.order_id < 0:
+                continue
+            for e in self.backbone.dims:
+                if e.order_id >= 0 and e.task > d.task and e not in partners[d]:
+                    b.restrict(b.order(d.order_id, e.order_id), bits(*range(4)))
+            for t, body in enumerate(bodies):
+                if t != d.task:
+                    own = [e for e in partners[d] if e.task == t]
+                    literals = [(b.order(d.order_id, body), bits(*range(5)) & ~bits(ch.OUTSIDE))]
+                    literals += [(b.order(d.order_id, e.order_id), bits(ch.MERGED)) for e in own]
+                    b.clause(f"no foreign body in {d.name}", literals)
+
+    def absent_dims(self) -> None:
+        """An absent mid dim has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
+        b = self.b
+        partners = self.partners()
+        for m in self.backbone.dims:
+            if m.level != MID:
+                continue
+            o = self.backbone.dim(m.task, m.loop.name, OUTER)
+            kind = self.v.kind[m]
+            twins = {e.order_id for e in partners[m]}
+            for x in range(len(self.backbone.order_names)):
+                if x not in (m.order_id, o.order_id):
+                    rule = _absent_beside_twin if x in twins else _absent_beside_other
+                    pair = (b.order(o.order_id, x), b.order(m.order_id, x))
+                    b.table3(f"absent {m.name}", kind, *pair, rule, share=rule)
+            for e in partners[m]:
+                outer = self.backbone.dim(e.task, e.loop.name, OUTER)
+                pair = (b.order(o.order_id, outer.order_id), b.order(m.order_id, e.order_id))
+                b.table3(
+                    f"absent {m.name}", kind, *pair, _absent_twins_merge, share=_absent_twins_merge
+                )
+
+    def launches(self) -> None:
+        """Launches are an equivalence on tasks whose classes are convex; objects of different launches are not nested."""
+        b, v, bodies = self.b, self.v, self.backbone.body_ids
+        n = len(bodies)
+        for t, u, w in combinations(range(n), 3):
+            pairs = (v.fused[t, u], v.fused[u, w], v.fused[t, w])
+            b.table3("launches are an equivalence", *pairs, _equivalence, share=_equivalence)
+        for t, u in combinations(range(n), 2):
+            for x in self.objects_of(t):
+                for y in self.objects_of(u):
+                    b.table2(
+                        "separate launches",
+                        v.fused[t, u],
+                        b.order(x, y),
+                        _separate,
+                        share=_separate,
+                    )
+            for w in range(n):
+                if w in (t, u):
+                    continue
+                for first, last in ((t, u), (u, t)):
+                    b.clause(
+                        "launches are convex",
+                        [
+                            (b.order(bodies[first], bodies[w]), bits(ch.AFTER)),
+                            (b.order(bodies[w], bodies[last]), bits(ch.AFTER)),
+                            (v.fused[t, u], bits(ch.SEPARATE)),
+                            (v.fused[min(t, w), max(t, w)], bits(ch.SAME_LAUNCH)),
+                        ],
+                    )
+
+    def merged_dims(self) -> None:
+        """Merged dims are one loop: of one kind, with tiles of one size; mid dims merge only inside merged outer dims."""
+        b, v = self.b, self.v
+        for merge in self.backbone.merges:
+            a, c = self.levels_of(merge)
+            outer = b.order(a[OUTER].order_id, c[OUTER].order_id)
+            mid = b.order(a[MID].order_id, c[MID].order_id)
+            b.table2("mid merges inside outer", outer, mid, _mid_merges_inside_outer)
+            b.table3(
+                "merged kinds",
+                outer,
+                v.kind[a[OUTER]],
+                v.kind[c[OUTER]],
+                _merged_equal,
+                share=_merged_equal,
+            )
+            for level in (MID, INNER):
+                ua, uc = v.universe[a[level]], v.universe[c[level]]
+                same = _MergedSizes(ua, uc)
+                b.table3(
+                    "merged sizes", outer, v.size[a[level]], v.size[c[level]], same, share=same
+                )
+
+    # --- hardware: threads, register tiles ---
+
+    def parallel_dims(self) -> None:
+        """The team is one level of threads: parallel dims are not nested."""
+        b, v = self.b, self.v
+        outer = [d for d in self.backbone.dims if d.level == OUTER]
+        for d, e in combinations(outer, 2):
+            order = b.order(d.order_id, e.order_id)
+            b.table3(
+                "one level of threads", v.kind[d], v.kind[e], order, _not_nested, share=_not_nested
+            )
+
+    def sizes_and_kinds(self) -> None:
+        """A dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""
+        b, v = self.b, self.v
+        for t, task in enumerate(self.problem.tasks):
+            lanes = self.target.lanes(task.dtype.size_bytes)
+            copies = []
+            inner = [d for d in self.backbone.dims_of(t) if d.level == INNER]
+            for d in self.backbone.dims_of(t):
+                if d.level == OUTER:
+                    continue
+                fits = _KindFitsSize(v.universe[d], lanes)
+                b.table2("size of a kind", v.kind[d], v.size[d], fits, share=fits)
+                if d.level == INNER:
+                    sizes = v.universe[d]
+                    copies.append(Term((v.kind[d], bits(ch.UNROLL)), v.size[d], sizes))
+                    vectors = tuple(-(-s // lanes) for s in sizes)
+                    copies.append(Term((v.kind[d], bits(ch.VECTOR)), v.size[d], vectors))
+            if copies:
+                b.product_at_most(f"unrolled copies of {task.name}", copies, MAX_UNROLLED_COPIES)
+            for d, e in combinations(inner, 2):
+                b.table2("one vector dim", v.kind[d], v.kind[e], _one_vector, share=_one_vector)
+
+    def reductions(self) -> None:
+        """How a reduction dim is reduced follows its kind, but for unrolled dims: one accumulator, or one a copy."""
+        for d, var in self.v.reduction.items():
+            rule = _outer_reduction if d.level == OUTER else _inner_reduction
+            self.b.table2("reduction of a kind", self.v.kind[d], var, rule, share=rule)
+
+    # --- semantics: where values are ---
+
+    def memory_spaces(self) -> None:
+        """A value stays on chip only between iterations of one thread; in a register only between merged dims."""
+        for f, var in self.v.mem_space.items():
+            self.register_flow(f, var)
+            self.on_chip_flow(f, var)
+
+    def register_flow(self, f: Flow, var: int) -> None:
+        b, v = self.b, self.v
+        if not f.is_pointwise:
+            return
+        written = index_loops(self.problem.tasks[f.producer].target)
+        free = [(var, bits(ch.REGISTER))]
+        for p, c in ((p, c) for p, c in f.pairs if p in written):
+            a, e = self.levels(f.producer, p), self.levels(f.consumer, c)
+            for level in (OUTER, MID):
+                order = b.order(a[level].order_id, e[level].order_id)
+                b.table2("register flow", var, order, _register_merged, share=_register_merged)
+                free.append((order, bits(*range(4))))
+            outer = b.order(a[OUTER].order_id, e[OUTER].order_id)
+            b.table3(
+                "register tiles agree",
+                outer,
+                v.kind[a[INNER]],
+                v.kind[e[INNER]],
+                _merged_equal,
+                share=_merged_equal,
+            )
+        for d in self.backbone.dims_of(f.producer):
+            if d in v.reduction and d.level == OUTER:
+                b.table2(
+                    "register flow", var, v.reduction[d], _register_whole, share=_register_whole
+                )
+                free.append((v.reduction[d], bits(ch.PARTIALS)))
+        mapped = {c for p, c in f.pairs if p in written}
+        for d in self.backbone.dims_of(f.consumer):
+            if d.level == OUTER and d.loop.name not in mapped:
+                free.append((v.kind[d], bits(ch.PARALLEL)))
+        # Dominance: a value that can be handed over in a register is.
+        b.clause(f"register where possible: {f.name}", free)
+
+    def on_chip_flow(self, f: Flow, var: int) -> None:
+        b, v = self.b, self.v
+        fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
+        b.table2("flow on chip", var, fused, _on_chip_same_launch, share=_on_chip_same_launch)
+        partners = self.partners()
+        for here, there in ((f.producer, f.consumer), (f.consumer, f.producer)):
+            for d in self.backbone.dims_of(here):
+                if d.level != OUTER:
+                    continue
+                literals = [
+                    (var, bits(ch.GLOBAL)),
+                    (v.kind[d], bits(*range(5)) & ~bits(ch.PARALLEL)),
+                ]
+                own = [e for e in partners[d] if e.task == there]
+                literals += [(b.order(d.order_id, e.order_id), bits(ch.MERGED)) for e in own]
+                b.clause(f"one thread keeps {f.name}", literals)
+
+    def stores(self) -> None:
+        """A temporary is written exactly when some reader takes it from memory; only contiguous vectors can stream."""
+        b, v = self.b, self.v
+        for t, var in v.store.items():
+            spaces = [v.mem_space[f] for f in self.backbone.flows if f.producer == t]
+            for space in spaces:
+                b.table2("elided store", var, space, _elided, share=_elided)
+            b.clause(
+                "needless store", [(var, bits(ch.ELIDED)), *((s, bits(ch.GLOBAL)) for s in spaces)]
+            )
+        for t, var in v.cache.items():
+            task = self.problem.tasks[t]
+            strides = self.vector_loops(task)
+            vectors = [
+                (v.kind[d], bits(ch.VECTOR))
+                for d in self.backbone.dims_of(t)
+                if d.level == INNER and d.loop.name in strides
+            ]
+            b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
+            if t in v.store:
+                b.table2("streams are kept", var, v.store[t], _stream_kept, share=_stream_kept)
+
+    def staged_copies(self) -> None:
+        """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present."""
+        b, v = self.b, self.v
+        for o, var in v.staged.items():
+            loops = [self.levels(o.task, name) for name in o.loops]
+            for x in loops:
+                for y in loops:
+                    if x is not y:
+                        order = b.order(x[OUTER].order_id, y[MID].order_id)
+                        b.table2("block of a copy", var, order, _copy_outside, share=_copy_outside)
+            present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
+            b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
+            element = self.array(o.access.array).dtype.size_bytes
+            terms = [
+                Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
+                for x in loops
+                for level in (MID, INNER)
+            ]
+            b.product_at_most(
+                f"copy of {o.name} in cache", terms, max(1, self.target.last_cache_bytes // element)
+            )
+
+    # --- look-ups ---
+
+    def ordered_dims(self, t: int) -> list[Dim]:
+        return [d for d in self.backbone.dims_of(t) if d.order_id >= 0]
+
+    def objects_of(self, t: int) -> list[int]:
+        return [d.order_id for d in self.ordered_dims(t)] + [self.backbone.body_ids[t]]
+
+    def levels(self, task: int, loop: str) -> tuple[Dim, Dim, Dim]:
+        dim = self.backbone.dim
+        return dim(task, loop, OUTER), dim(task, loop, MID), dim(task, loop, INNER)
+
+    def levels_of(self, m: Merge) -> tuple[tuple[Dim, Dim, Dim], tuple[Dim, Dim, Dim]]:
+        return self.levels(m.a, m.loop_a), self.levels(m.b, m.loop_b)
+
+    def partners(self) -> dict[Dim, list[Dim]]:
+        """Dims of other tasks that a dim may merge with."""
+        found: dict[Dim, list[Dim]] = {d: [] for d in self.backbone.dims}
+        for merge in self.backbone.merges:
+            for d, e in zip(*self.levels_of(merge), strict=True):
+                if d.order_id >= 0:
+                    found[d].append(e)
+                    found[e].append(d)
+        return found
+
+
+def flat_strides(axes: tuple[Affine | None, ...], array: ArrayInfo) -> dict[str, int]:
+    """Distance in elements between neighbours along each loop of an affine access to a C-ordered array."""
+    strides: dict[str, int] = {}
+    step = 1
+    for axis, extent in zip(reversed(axes), reversed(array.shape), strict=True):
+        for loop, coefficient in axis.terms if axis is not None else ():
+            strides[loop] = strides.get(loop, 0) + coefficient * step
+        step *= extent
+    return strides
+
+
+def _own_axis(accesses: list[tuple[Affine | None, ...]], loop: str) -> bool:
+    """True when some axis of all accesses is the same multiple of `loop` alone: each iteration has its own elements."""
+    return any(
+        axis is not None
+        and len(axis.terms) == 1
+        and axis.terms[0][0] == loop
+        and all(a[k] == axis for a in accesses)
+        for k, axis in enumerate(accesses[0])
+    )
+
+
+# --- predicates: the truths ---
+
+
+def _absent_beside_other(kind: int, outer: int, mid: int) -> bool:
+    return kind != ch.ABSENT or mid == (ch.INSIDE if outer == ch.MERGED else outer)
+
+
+def _absent_beside_twin(kind: int, outer: int, mid: int) -> bool:
+    return kind != ch.ABSENT or mid in (outer, ch.MERGED)
+
+
+def _absent_twins_merge(kind: int, outers: int, mids: int) -> bool:
+    return kind != ch.ABSENT or (outers == ch.MERGED) == (mids == ch.MERGED)
+
+
+def _equivalence(ab: int, bc: int, ac: int) -> bool:
+    return (ab, bc, ac).count(ch.SAME_LAUNCH) != 2
+
+
+def _separate(fused: int, order: int) -> bool:
+    return fused == ch.SAME_LAUNCH or order in (ch.BEFORE, ch.AFTER)
+
+
+def _mid_merges_inside_outer(outer: int, mid: int) -> bool:
+    return mid != ch.MERGED or outer == ch.MERGED
+
+
+def _merged_equal(order: int, a: int, b: int) -> bool:
+    return order != ch.MERGED or a == b
+
+
+@dataclass(frozen=True)
+class _MergedSizes:
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+    def __call__(self, order: int, a: int, b: int) -> bool:
+        return order != ch.MERGED or self.a[a] == self.b[b]
+
+
+def _not_nested(a: int, b: int, order: int) -> bool:
+    return not (a == b == ch.PARALLEL) or order not in (ch.INSIDE, ch.OUTSIDE)
+
+
+@dataclass(frozen=True)
+class _KindFitsSize:
+    sizes: tuple[int, ...]
+    lanes: int
+
+    def __call__(self, kind: int, size: int) -> bool:
+        n = self.sizes[size]
+        if kind == ch.VECTOR:
+            return n % self.lanes == 0 and n <= MAX_VECTORS_PER_DIM * self.lanes and n > 1
+        if kind == ch.UNROLL:
+            return 1 < n <= 16
+        return (n == 1) == (kind == ch.ABSENT)
+
+
+def _one_vector(a: int, b: int) -> bool:
+    return not a == b == ch.VECTOR
+
+
+def _outer_reduction(kind: int, reduction: int) -> bool:
+    return (kind == ch.PARALLEL) == (reduction == ch.PARTIALS)
+
+
+def _inner_reduction(kind: int, reduction: int) -> bool:
+    return kind == ch.UNROLL or (kind == ch.VECTOR) == (reduction == ch.LANES)
+
+
+def _register_merged(space: int, order: int) -> bool:
+    return space != ch.REGISTER or order == ch.MERGED
+
+
+def _register_whole(space: int, reduction: int) -> bool:
+    return space != ch.REGISTER or reduction != ch.PARTIALS
+
+
+def _on_chip_same_launch(space: int, fused: int) -> bool:
+    return space == ch.GLOBAL or fused == ch.SAME_LAUNCH
+
+
+def _elided(store: int, space: int) -> bool:
+    return store != ch.ELIDED or space != ch.GLOBAL
+
+
+def _stream_kept(cache: int, store: int) -> bool:
+    return cache != ch.STREAM or store == ch.KEEP
+
+
+def _copy_outside(staged: int, order: int) -> bool:
+    return staged != ch.COPY or order == ch.OUTSIDE
