@@ -22,17 +22,26 @@ import numpy as np
 from . import stages as st
 from .kernels.library import LibrarySequence, names
 from .kernels.library import load as load_library
+from .runtime.cpu.compiler import find_compiler
 from .runtime.device import AbstractDevice, open_device
-from .runtime.folder import BEST, HEADER, make_run_folder, run_name
+from .runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
 from .runtime.measure import Sampler, measure
-from .runtime.outcome import FINAL
+from .runtime.outcome import FINAL, Failure, Measurement
 from .runtime.records import BestFile, RecordError, load_best, load_header, write_record
-from .runtime.replay import Tuned, dialect_of, open_tuned, rebuild, rebuild_problem
+from .runtime.replay import (
+    Tuned,
+    check_again,
+    dialect_of,
+    open_tuned,
+    rebuild,
+    rebuild_problem,
+)
 from .search.budget import Interrupt
-from .session import Session, Tell
+from .session import Session, Tell, open_worker
 from .subject import Options, Subject, make_subject
 
 __all__ = [
+    "Again",
     "Best",
     "Run",
     "explore",
@@ -40,7 +49,9 @@ __all__ = [
     "library_subject",
     "load",
     "replay",
+    "replay_again",
     "resume",
+    "write_source",
 ]
 
 
@@ -254,6 +265,47 @@ def replay(path: str | Path) -> Tuned:
     built again. Raises RecordError, DeviceError and StaleError.
     """
     return load(path).compile()
+
+
+@dataclass(frozen=True)
+class Again:
+    """A replay: the stored implementation, what became of it, and notes on what has changed."""
+
+    file: BestFile
+    outcome: Measurement | Failure
+    n_input_sets: int
+    notes: tuple[str, ...]
+
+    @property
+    def slower_by(self) -> float | None:
+        """Share by which it is slower than it was stored; negative when it is faster."""
+        if isinstance(self.outcome, Failure):
+            return None
+        return self.outcome.time_ns / self.file.time_ns - 1
+
+
+def replay_again(path: str | Path, n_sets: int = 3) -> Again:
+    """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError."""
+    best = load(path)
+    device = best.device
+    rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
+    with open_worker(device) as worker:
+        outcome = check_again(best.file, rebuilt, device, worker, n_sets)
+    return Again(best.file, outcome, n_sets, rebuilt.notes)
+
+
+def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
+    """Write the C file of a stored implementation; the file, the command line that compiles it and
+    the function it exports. Raises as `replay`.
+    """
+    best = load(path)
+    source = rebuild(best.file, best.device.facts(), dialect_of(best.device)).source
+    file = folder / SOURCE
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(source.text)
+    library = file.with_suffix(".so")
+    command = find_compiler(None).command_line(file, library, source.flags)
+    return file, command, source.entry
 
 
 def _run_session(

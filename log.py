@@ -174,16 +174,17 @@ def _count(n: int) -> str:
     return str(n) if n < 1_000_000 else f"{n / 1e6:.1f}M"
 
 
-def space_lines(problem: Problem, space: Space, prepare_s: float) -> list[str]:
+def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list[str]:
     """Two lines on the size of a space: its objects and choices, and what propagation fixed."""
     n_loops = sum(len(t.loops) for t in problem.tasks)
     open_by_kind, n_choices, n_open = count_choices(space)
     kinds = ", ".join(f"{n} {kind}" for kind, n in open_by_kind.items())
+    took = "" if prepare_s is None else f", {prepare_s:.2f}s"
     return [
         f"Space      {len(problem.tasks)} tasks, {n_loops} loops | {n_choices} choices,"
         f" {n_open} open" + (f": {kinds}" if kinds else ""),
         f"Propagated {n_choices - n_open} choices fixed,"
-        f" {len(space.model.declarations)} constraints, {prepare_s:.2f}s | space {space.key[:8]}",
+        f" {len(space.model.declarations)} constraints{took} | space {space.key[:8]}",
     ]
 
 

@@ -26,6 +26,7 @@ from .runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
 from .search import events as ev
 from .search.bound import Bounder
 from .search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
+from .search.first import first_candidates
 from .search.incumbent import BoundScale
 from .search.options import SearchOptions
 from .search.ordering import NextChoice
@@ -126,7 +127,7 @@ class Session:
             interrupt=self._interrupt,
             failed_folder=self._folder / "failed",
         )
-        firsts = first_candidates(space, bounder)
+        firsts = [candidate for _, candidate in first_candidates(space)]
         known, warm = self._keeper.known(), self._warm(space)
         finished: ev.Finished | None = None
         # The search hands back what it was handed: candidates of this space.
@@ -328,13 +329,6 @@ class Session:
         )
         self._tell(ended)
         return ended
-
-
-def first_candidates(space: Space, bounder: Bounder) -> list[Candidate]:
-    root = space.root()
-    assert isinstance(root, Candidate)
-    found = root.complete()
-    return [found] if isinstance(found, Candidate) else []
 
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:

@@ -44,6 +44,7 @@ class Settings:
     tolerance: float = 0.25
     store: bool = True
     origins: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)  # the texts themselves, by key
 
 
 def parse_duration(text: str | float) -> float:

@@ -1,0 +1,404 @@
+"""The `explore` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .kernels.errors import LanguageError
+from .runtime.device import DeviceError
+from .runtime.outcome import Failure
+from .runtime.records import RecordError
+from .runtime.replay import StaleError
+from .runtime.worker import WorkerError
+from .settings import STRATEGIES, Settings, SettingsError, load_settings, parse_sizes
+from .subject import Options
+from .user_file import SubjectError, find_subject
+
+_COMMANDS = ("list", "show", "run", "resume", "replay", "codegen", "calibrate", "doctor")
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    OK = 0  # a verified result, whatever ended the search
+    INTERNAL = 1
+    USAGE = 2  # also settings, and files that cannot be read
+    ENVIRONMENT = 3  # no compiler, no device, no memory
+    NOTHING_VALID = 4
+    WRONG_ANSWER = 5
+    SLOWER = 6  # than the tolerance of a replay
+    STALE = 7  # stored decisions that no longer give the stored source
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
+    (SettingsError, Exit.USAGE),
+    (SubjectError, Exit.USAGE),
+    (LanguageError, Exit.USAGE),
+    (RecordError, Exit.USAGE),
+    (DeviceError, Exit.ENVIRONMENT),
+    (WorkerError, Exit.ENVIRONMENT),
+    (StaleError, Exit.STALE),
+)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How much is said, and in which form."""
+
+    verbosity: int
+    is_json: bool
+    config: Path | None
+
+
+class _Group(click.Group):
+    """Says which command was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+
+def _talks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command has, as one `talk` argument."""
+
+    def call(*, quiet: bool, verbose: int, is_json: bool, config: Path | None, **rest: Any) -> Any:
+        outer = click.get_current_context().find_root().params
+        config = config or outer.get("config")
+        verbosity = 0 if quiet or outer.get("quiet") else 1 + verbose + outer.get("verbose", 0)
+        return function(talk=Talk(verbosity, is_json, config), **rest)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__dict__.update(function.__dict__)
+    for option in (
+        click.option("--config", type=click.Path(path_type=Path), help="Settings file."),
+        click.option("--json", "is_json", is_flag=True, help="JSON lines on stdout."),
+        click.option("-v", "--verbose", count=True, help="Say more."),
+        click.option("-q", "--quiet", is_flag=True, help="The result only."),
+    ):
+        call = option(call)
+    return call
+
+
+def _settings(talk: Talk, **flags: Any) -> Settings:
+    return load_settings(flags, config=talk.config)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kernelscape", prog_name="kernelscape")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file.")
+@click.option("-v", "--verbose", count=True, help="Say more.")
+@click.option("-q", "--quiet", is_flag=True, help="The result only.")
+def explore(config: Path | None, verbose: int, quiet: bool) -> None:
+    """Search all implementations of a sequence of compute kernels, with a bound and a gap."""
+
+
+def _about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
+    size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
+    dtype = click.option("--dtype", help="f32 or f64.")
+    target = click.option("--target", help="cpu.")
+    return click.argument("sequence")(size(dtype(target(function))))
+
+
+def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
+    time_limit = click.option("--time-limit", help="30s, 2m, 500ms.")
+    max_evals = click.option("--max-evals", help="Most candidates to measure.")
+    gap = click.option("--gap", help="Stop at this gap: 5% or 0.05.")
+    return time_limit(max_evals(gap(function)))
+
+
+@explore.command("list")
+@_talks
+def list_command(talk: Talk) -> None:
+    """The library sequences: formula, sizes, targets."""
+    from .views import list_fields, list_lines
+
+    if talk.is_json:
+        for fields in list_fields():
+            _data(fields)
+        return
+    for line in list_lines():
+        click.echo(line)
+
+
+@explore.command()
+@_about_problem
+@click.option("--descents", default=200, help="Random descents for the estimate; 0: none.")
+@_talks
+def show(
+    talk: Talk,
+    sequence: str,
+    sizes: tuple[str, ...],
+    dtype: str | None,
+    target: str | None,
+    descents: int,
+) -> None:
+    """Tasks, state-flow graph, objects and choices of a SEQUENCE, and how large its space is."""
+    from .views import show_fields, show_lines
+
+    settings = _settings(talk, dtype=dtype, target=target)
+    subject = find_subject(sequence, _sizes(sizes), settings.dtype, settings.seed, compare=False)
+    if talk.is_json:
+        _data(show_fields(subject, settings.target, settings.seed, descents))
+        return
+    for line in show_lines(subject, settings.target, settings.seed, descents, talk.verbosity):
+        click.echo(line)
+
+
+@explore.command()
+@_about_problem
+@_limits
+@click.option("--seed", help="Of inputs and search.")
+@click.option("--strategy", help=" | ".join(STRATEGIES))
+@click.option("--compiler", help="C compiler, name or path.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
+@_talks
+def run(
+    talk: Talk, sequence: str, sizes: tuple[str, ...], output: Path | None, **flags: Any
+) -> None:
+    """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
+    from .explorer import explore_subject
+
+    settings = _settings(talk, **flags)
+    subject = find_subject(sequence, _sizes(sizes), settings.dtype, settings.seed)
+    found = explore_subject(
+        subject,
+        _options(settings),
+        directory=output,
+        runs=settings.runs,
+        on_event=_listener(talk, settings),
+        on_interrupt=_interrupted,
+    )
+    sys.exit(_exit_of(found))
+
+
+@explore.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@_limits
+@_talks
+def resume(talk: Talk, directory: Path, **flags: Any) -> None:
+    """Go on with the run in DIRECTORY, from its journal."""
+    from .explorer import resume as go_on
+
+    settings = _settings(talk, **flags)
+    given = settings.origins
+    found = go_on(
+        directory,
+        time_limit=settings.time_limit_s if "time_limit" in given else None,
+        max_evals=settings.max_evals if "max_evals" in given else None,
+        gap=settings.gap if "gap" in given else None,
+        on_event=_listener(talk, settings),
+        on_interrupt=_interrupted,
+    )
+    sys.exit(_exit_of(found))
+
+
+@explore.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--tolerance", help="How much slower is still well: 25%.")
+@_talks
+def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
+    """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
+    from .explorer import replay_again
+    from .views import replay_fields, replay_lines
+
+    settings = _settings(talk, tolerance=tolerance)
+    again = replay_again(path, n_sets=settings.input_sets)
+    code = _exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
+    if talk.is_json:
+        _data(replay_fields(again) | {"exit": int(code)})
+    else:
+        for line in replay_lines(again, settings.tolerance):
+            click.echo(line)
+    sys.exit(code)
+
+
+@explore.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("."))
+@_talks
+def codegen(talk: Talk, path: Path, output: Path) -> None:
+    """Write the C file of PATH (run directory or best.json) and say how to compile it."""
+    from .explorer import write_source
+
+    file, command, entry = write_source(path, output)
+    if talk.is_json:
+        _data({"event": "source", "file": str(file), "compile": command, "entry": entry})
+        return
+    click.echo(f"{file}  exports {entry}", err=True)
+    click.echo(command)
+
+
+@explore.command()
+@_talks
+def calibrate(talk: Talk) -> None:
+    """Measure the machine facts that the bound uses, and keep them for this machine."""
+    from .views import calibrate_machine, calibration_fields, calibration_lines
+
+    settings = _settings(talk)
+    if talk.verbosity:
+        click.echo("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
+    found = calibrate_machine(settings.compiler)
+    if talk.is_json:
+        _data(calibration_fields(found))
+        return
+    for line in calibration_lines(found):
+        click.echo(line)
+
+
+@explore.command()
+@_talks
+def doctor(talk: Talk) -> None:
+    """What this machine has, what is missing, and how to get it."""
+    from .doctor import examine
+
+    settings = _settings(talk)
+    findings = examine(os.environ, settings.compiler)
+    for f in findings:
+        if talk.is_json:
+            fields = {"topic": f.topic, "verdict": f.verdict, "text": f.text, "advice": f.advice}
+            _data({"event": "finding"} | fields)
+        elif talk.verbosity or f.verdict != "ok":
+            click.echo(f"{f.verdict:<8} {f.topic:<12} {f.text}")
+            if f.advice:
+                click.echo(f"{'':<21} {f.advice}")
+    if any(f.verdict == "missing" for f in findings):
+        sys.exit(Exit.ENVIRONMENT)
+
+
+def _options(settings: Settings) -> Options:
+    return Options(
+        time_limit_s=settings.time_limit_s,
+        max_evals=settings.max_evals,
+        gap=settings.gap,
+        seed=settings.seed,
+        strategy=settings.strategy,
+        target=settings.target,
+        compiler=settings.compiler,
+        compile_timeout_s=settings.compile_timeout_s,
+        final_top=settings.final_top,
+        input_sets=settings.input_sets,
+        store=settings.store,
+        given=tuple(sorted(settings.given.items())),
+    )
+
+
+def _sizes(texts: tuple[str, ...]) -> dict[str, int]:
+    try:
+        return parse_sizes(texts)
+    except ValueError as e:
+        raise click.UsageError(f"--size: {e}") from e
+
+
+def _data(fields: dict[str, Any]) -> None:
+    click.echo(json.dumps(fields, allow_nan=False))
+
+
+def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
+    """JSON lines go to stdout, and then the rows for people to stderr."""
+    from importlib.metadata import version
+
+    from .log import JsonLog, TextLog
+
+    def write(line: str) -> None:
+        click.echo(line, err=talk.is_json)
+
+    rows = TextLog(
+        write,
+        version=version("kernelscape"),
+        every_s=settings.log_every_s,
+        verbosity=talk.verbosity,
+    )
+    if not talk.is_json:
+        return rows
+    lines = JsonLog(click.echo)
+    is_silent = talk.verbosity == 0
+
+    def both(event: Any) -> None:
+        lines(event)
+        if not is_silent:
+            rows(event)
+
+    return both
+
+
+def _interrupted() -> None:
+    # Not through click: its streams may be in the middle of a write.
+    os.write(2, b"finishing the running evaluation; once more to stop at once\n")
+
+
+def _exit_of(found: Any) -> int:
+    import signal
+
+    if found.signal == signal.SIGTERM:
+        return Exit.TERMINATED
+    if found.signal or found.status == "interrupted":
+        return Exit.INTERRUPTED
+    return Exit.OK if found.best is not None else Exit.NOTHING_VALID
+
+
+def _exit_of_replay(outcome: Any, slower_by: float | None, tolerance: float) -> Exit:
+    if isinstance(outcome, Failure):
+        return Exit.ENVIRONMENT if outcome.kind == "compile" else Exit.WRONG_ANSWER
+    return Exit.SLOWER if slower_by is not None and slower_by > tolerance else Exit.OK
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"explore: {' '.join(sentence.split())}", err=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The `explore` command; ends the process."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    """The exit code of a command line; every error of the user is one sentence on stderr."""
+    try:
+        explore.main(arguments, prog_name="explore", standalone_mode=False)
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except click.ClickException as e:
+        _say(e.format_message())
+        return Exit.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        _say("stopped")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`| head`): nothing is left to be said, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return Exit.OK
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else Exit.INTERNAL
+    except Exception as e:
+        for kind, code in _EXITS:
+            if isinstance(e, kind):
+                _say(str(e))
+                return code
+        if isinstance(e, OSError) and e.filename is not None:
+            _say(f"{e.filename}: {e.strerror}")
+            return Exit.USAGE
+        traceback.print_exc()
+        _say("this is a bug in kernelscape; please report it with the lines above")
+        return Exit.INTERNAL
+    return Exit.OK

@@ -1,0 +1,123 @@
+"""`explore doctor`: what this machine has, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .runtime.cpu.compiler import find_compiler
+from .runtime.cpu.machine import Machine, read_machine
+from .runtime.cpu.probe import load_calibration
+from .runtime.device import DeviceError, DeviceOptions, cache_folder, open_device
+from .runtime.store import default_store
+
+Verdict = Literal["ok", "note", "missing"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: `advice` says what to do where the verdict is not "ok"."""
+
+    topic: str
+    verdict: Verdict
+    text: str
+    advice: str = ""
+
+
+def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Finding]:
+    """Everything that a run depends on; nothing is changed."""
+    machine = read_machine()
+    return [
+        *_compilers(compiler),
+        *_machine(machine),
+        _calibration(),
+        _huge_pages(),
+        _presets(environ),
+        _gpu(),
+        Finding("cache", "ok", str(cache_folder())),
+        Finding("store", "ok", str(default_store())),
+    ]
+
+
+def _compilers(wanted: str | None) -> list[Finding]:
+    found = []
+    for name in dict.fromkeys(n for n in (wanted, "gcc", "clang", "cc") if n):
+        if shutil.which(name) is None:
+            continue
+        try:
+            compiler = find_compiler(name)
+        except DeviceError as e:
+            found.append(Finding("compiler", "note", f"{name} is of no use", str(e)))
+        else:
+            text = f"{compiler.path}: {compiler.version}, OpenMP works"
+            found.append(Finding("compiler", "ok", text))
+    if not any(f.verdict == "ok" for f in found):
+        advice = "apt install gcc (or clang and libomp-dev)"
+        found.insert(0, Finding("compiler", "missing", "no C compiler with OpenMP", advice))
+    return found
+
+
+def _machine(machine: Machine) -> list[Finding]:
+    caches = ", ".join(
+        f"{c.name} {_size(c.capacity_bytes)} in {c.n_instances}" for c in machine.caches
+    )
+    few = machine.cores == 1
+    advice = "one core alone: parallel loops cannot help" if few else ""
+    return [
+        Finding("cpu", "ok", f"{machine.model}, {_size(machine.memory_bytes)} of memory"),
+        Finding("cores", "note" if few else "ok", f"{machine.cores} usable", advice),
+        Finding("simd", "ok", f"vectors of {8 * machine.vector_bytes} bits"),
+        Finding("caches", "ok", caches)
+        if caches
+        else Finding("caches", "note", "unknown", "the system tells nothing under /sys"),
+    ]
+
+
+def _calibration() -> Finding:
+    found = load_calibration()
+    if found is None:
+        advice = "run explore calibrate (10 s): until then bounds rest on guesses and are loose"
+        return Finding("calibration", "note", "none for this machine", advice)
+    rate = found.target.memory_read_bytes_per_ns
+    text = f"{found.n_calibrations} times, memory reads at {rate:.1f} GB/s at best"
+    return Finding("calibration", "ok", text)
+
+
+def _huge_pages() -> Finding:
+    try:
+        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip()
+    except OSError:
+        return Finding("huge pages", "note", "unknown", "large arrays may be slower to touch")
+    if "[never]" in text:
+        advice = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled makes them usable"
+        return Finding("huge pages", "note", text, advice)
+    return Finding("huge pages", "ok", text)
+
+
+def _presets(environ: Mapping[str, str]) -> Finding:
+    prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_")
+    preset = sorted(name for name in environ if name.startswith(prefixes))
+    if not preset:
+        return Finding("presets", "ok", "no variable changes how libraries run")
+    text = ", ".join(f"{name}={environ[name]}" for name in preset)
+    advice = "they are taken away where times are measured; your own NumPy may be slower with them"
+    return Finding("presets", "note", text, advice)
+
+
+def _gpu() -> Finding:
+    try:
+        open_device("cuda", DeviceOptions())
+    except DeviceError as e:
+        text = "the target cuda is not available: this version writes code for CPUs"
+        return Finding("gpu", "note", text, str(e))
+    return Finding("gpu", "ok", "the target cuda is available")
+
+
+def _size(n_bytes: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.4g} {unit}"
+    return f"{n_bytes} B"

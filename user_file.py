@@ -1,0 +1,124 @@
+"""Sequences of the user's own: FILE.py:function, with make_arguments(sizes, dtype, rng) beside it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .explorer import library_subject, time_here
+from .kernels.errors import LanguageError
+from .kernels.library import load, names
+from .subject import Subject, make_subject
+
+_DTYPES = {"f32": np.float32, "f64": np.float64}
+
+
+class SubjectError(Exception):
+    """There is no such sequence, or it cannot be called; one sentence."""
+
+
+def find_subject(
+    text: str, sizes: Mapping[str, int], dtype: str, seed: int, *, compare: bool = True
+) -> Subject:
+    """The library sequence of that name, or the function of a file: FILE.py:function.
+
+    Raises SubjectError and LanguageError. `compare` says whether a NumPy reference is of interest.
+    """
+    if ":" in text or text.endswith(".py"):
+        return _file_subject(text, sizes, dtype, seed, compare)
+    try:
+        entry = load(text)
+    except KeyError:
+        raise SubjectError(
+            f"there is no library sequence {text!r}{_nearest(text, names())}"
+        ) from None
+    try:
+        return library_subject(entry, sizes, dtype, seed)
+    except ValueError as e:
+        raise SubjectError(f"{e}{_nearest_size(sizes, entry.sizes)}") from e
+
+
+def _file_subject(
+    text: str, sizes: Mapping[str, int], dtype: str, seed: int, compare: bool
+) -> Subject:
+    path, _, name = text.partition(":")
+    module = _load_module(Path(path))
+    function = _function(module, name, path)
+    make_arguments = _function(module, "make_arguments", path)
+    try:
+        args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
+    except KeyError as e:
+        raise SubjectError(f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=...") from e
+    except Exception as e:
+        raise SubjectError(f"make_arguments of {path} failed: {_where(e, path)}") from e
+    reference = getattr(module, "reference", None) if compare else None
+    try:
+        return make_subject(
+            function,
+            tuple(args),
+            sequence=f"{Path(path).stem}:{name}",
+            name=name,
+            sizes=dict(sizes) or None,
+            numpy_ns=None if reference is None else time_here(reference, args),
+        )
+    except LanguageError:
+        raise
+    except Exception as e:
+        raise SubjectError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
+
+
+def _load_module(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise SubjectError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SubjectError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # As with `python FILE.py`: what lies beside the file can be imported by it.
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except LanguageError:
+        raise
+    except Exception as e:
+        raise SubjectError(f"{path} cannot be loaded: {_where(e, str(path))}") from e
+    finally:
+        del sys.path[0]
+    return module
+
+
+def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
+    found = getattr(module, name, None) if name else None
+    if not callable(found):
+        public = [n for n, x in vars(module).items() if callable(x) and not n.startswith("_")]
+        what = f"no function {name!r}" if name else "a function to name: FILE.py:function"
+        raise SubjectError(f"{path} has {what}{_nearest(name, public)}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _where(error: Exception, path: str) -> str:
+    """An error of the user's code in one sentence with its line."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    place = f" in line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}{place}: {error}"
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
+
+
+def _nearest_size(given: Mapping[str, int], known: Mapping[str, int]) -> str:
+    near = [m for g in given if g not in known for m in get_close_matches(g, known, n=1)]
+    return f"; did you mean {near[0]}?" if near else ""

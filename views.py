@@ -1,0 +1,273 @@
+"""What the commands that look print: lists, spaces, calibrations, replays; as lines or JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .explorer import Again
+from .kernels.library import load, names
+from .kernels.show_tasks import show_tasks
+from .kernels.stateflow import build_graph, show_graph
+from .log import Unit, count_choices, space_lines
+from .runtime.cpu.device import CpuDevice
+from .runtime.cpu.probe import Calibration
+from .runtime.cpu.probe import calibrate as calibrate_device
+from .runtime.device import DeviceOptions, open_device
+from .runtime.outcome import Failure
+from .search.bound import Bounder
+from .search.estimate import SpaceEstimate, estimate_knuth
+from .search.explain import explain
+from .search.ordering import NextChoice
+from .space.candidate import Candidate, DeadEnd, Space
+from .space.constraints import build_space
+from .subject import Subject
+
+_TARGETS = ("cpu",)
+
+# --- explore list --------------------------------------------------------------------------------
+
+
+def list_fields() -> Iterator[dict[str, Any]]:
+    """One object a library sequence."""
+    for name in names():
+        entry = load(name)
+        yield {
+            "event": "sequence",
+            "name": entry.name,
+            "formula": entry.formula,
+            "sizes": dict(entry.sizes),
+            "targets": list(_TARGETS),
+        }
+
+
+def list_lines() -> Iterator[str]:
+    """A table of the library sequences."""
+    rows = list(list_fields())
+    sizes = [", ".join(f"{n}={x}" for n, x in row["sizes"].items()) for row in rows]
+    wide = max(len(s) for s in sizes)
+    yield f"{'sequence':<15} {'targets':<8} {'default size':<{wide}}  formula"
+    for row, size in zip(rows, sizes, strict=True):
+        targets = ",".join(row["targets"])
+        yield f"{row['name']:<15} {targets:<8} {size:<{wide}}  {row['formula']}"
+
+
+# --- explore show --------------------------------------------------------------------------------
+
+
+def show_lines(
+    subject: Subject, target: str, seed: int, n_descents: int, verbosity: int
+) -> Iterator[str]:
+    """Tasks, state-flow graph, objects, choices and size of the space of a subject."""
+    problem, space = subject.problem, _space_of(subject, target)
+    yield f"{problem.name}: {problem.formula}".rstrip(": ")
+    yield from ("", "Tasks")
+    yield from _indented(show_tasks(problem))
+    yield from ("", "State-flow graph")
+    yield from _indented(show_graph(build_graph(problem)))
+    yield from ("", "Space")
+    yield from (f"  {line}" for line in space_lines(problem, space, None))
+    root = space.root()
+    if isinstance(root, DeadEnd):
+        yield f"  there is no implementation: {root.choice}, {root.why}"
+        return
+    yield from ("", "Objects")
+    yield from (f"  {line}" for line in _objects(space))
+    yield from ("", "Choices          all   open  values")
+    yield from (f"  {line}" for line in _kinds(space, root))
+    if verbosity > 1:
+        yield from ("", "Fixed by propagation")
+        yield from (f"  {name} = {value}" for name, value in _fixed(space, root))
+        yield from ("", "Open")
+        yield from (f"  {name}: {values}" for name, values in _opened(space, root))
+    yield from ("", "Bound")
+    yield from (f"  {line}" for line in explain(Bounder(space).bound(root), space))
+    if n_descents > 0:
+        yield from ("", "Size")
+        yield f"  {estimate_text(estimate(space, root, seed, n_descents))}"
+
+
+def show_fields(subject: Subject, target: str, seed: int, n_descents: int) -> dict[str, Any]:
+    """The same as one JSON object."""
+    problem, space = subject.problem, _space_of(subject, target)
+    root = space.root()
+    by_kind, n_choices, n_open = count_choices(space)
+    fields: dict[str, Any] = {
+        "event": "space",
+        "problem": problem.name,
+        "formula": problem.formula,
+        "problem_key": problem.key,
+        "space_key": space.key,
+        "tasks": [t.name for t in problem.tasks],
+        "choices": n_choices,
+        "open": n_open,
+        "open_by_kind": by_kind,
+        "constraints": len(space.model.declarations),
+        "feasible": isinstance(root, Candidate),
+    }
+    if isinstance(root, Candidate):
+        bound = Bounder(space).bound(root)
+        fields |= {"bound_ns": bound.ns, "limiting": bound.limiting}
+        if n_descents > 0:
+            e = estimate(space, root, seed, n_descents)
+            fields["implementations"] = [e.n_leaves.mean, e.n_leaves.low, e.n_leaves.high]
+            fields["dead_end_share"] = e.dead_end_share.mean
+    return fields
+
+
+def estimate(space: Space, root: Candidate, seed: int, n_descents: int) -> SpaceEstimate:
+    """How many implementations the space has, from random descents."""
+    next_choice: Any = NextChoice(space)
+    rng = np.random.default_rng(seed)
+    return estimate_knuth(root, next_choice=next_choice, rng=rng, n_descents=n_descents)
+
+
+def estimate_text(e: SpaceEstimate) -> str:
+    """The estimate in one line."""
+    n, dead = e.n_leaves, e.dead_end_share
+    return (
+        f"about {n.mean:.2g} implementations (95%: {n.low:.2g} to {n.high:.2g}), {dead.mean:.1%}"
+        f" of random descents end dead ({dead.low:.1%} to {dead.high:.1%}),"
+        f" {e.mean_depth:.0f} decisions a descent; {e.n_descents} descents"
+    )
+
+
+def _space_of(subject: Subject, target: str) -> Space:
+    device = open_device(target, DeviceOptions())
+    return build_space(subject.problem, device.facts())
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"  {line}" if line else "" for line in text.rstrip().splitlines())
+
+
+def _objects(space: Space) -> Iterator[str]:
+    """Arrays with their sizes, then the loops of every task."""
+    for a in space.problem.arrays:
+        shape = "x".join(map(str, a.shape))
+        yield f"{a.role:<7} {a.name}: {a.dtype.name} {shape}, {a.size_bytes} bytes"
+    for t in space.problem.tasks:
+        loops = ", ".join(
+            f"{loop.name} < {loop.extent}{' (reduction)' if loop.is_reduction else ''}"
+            for loop in t.loops
+        )
+        yield f"task    {t.name}: {loops or 'no loop'}"
+
+
+def _kinds(space: Space, root: Candidate) -> Iterator[str]:
+    """Per kind of choice: how many there are, how many are open, and the values open ones have."""
+    every = Counter(space.choices[int(v)].kind for v in space.searchable)
+    opened = Counter(space.choices[int(v)].kind for v in root.open_choices())
+    for kind, n in every.most_common():
+        values = {
+            space.choices[int(v)].values[x]
+            for v in root.open_choices()
+            if space.choices[int(v)].kind == kind
+            for x in root.values(int(v))
+        }
+        shown = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
+        yield f"{kind:<12} {n:>6} {opened[kind]:>6}  {' '.join(shown)}"
+
+
+def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
+    for v in map(int, space.searchable):
+        if not root.is_open(v):
+            choice = space.choices[v]
+            yield choice.name, choice.values[root.value(v)]
+
+
+def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
+    for v in map(int, root.open_choices()):
+        choice = space.choices[v]
+        yield choice.name, " ".join(choice.values[x] for x in root.values(v))
+
+
+# --- explore calibrate ---------------------------------------------------------------------------
+
+
+def calibrate_machine(compiler: str | None) -> Calibration:
+    """Measure this machine. Raises DeviceError and WorkerError."""
+    device = open_device("cpu", DeviceOptions(compiler=compiler))
+    assert isinstance(device, CpuDevice)
+    return calibrate_device(device)
+
+
+def calibration_fields(found: Calibration) -> dict[str, Any]:
+    """The calibration as one JSON object."""
+    t = found.target
+    return {
+        "event": "calibration",
+        "machine": found.machine,
+        "calibrations": found.n_calibrations,
+        "facts": {name: rate for name, rate, _ in _facts(found)},
+        "spreads": dict(found.spreads),
+        "cores": t.cores,
+        "vector_bytes": t.vector_bytes,
+    }
+
+
+def calibration_lines(found: Calibration) -> Iterator[str]:
+    """The facts with their spread."""
+    t = found.target
+    yield f"{found.machine}: {t.cores} cores, {8 * t.vector_bytes}-bit vectors"
+    yield f"best of {found.n_calibrations} calibrations; the spread is the widest of any of them"
+    for name, rate, sample in _facts(found):
+        spread = found.spreads.get(sample)
+        noise = "" if spread is None else f"   spread {spread:.1%}"
+        yield f"  {name:<28} {rate:>10.2f}{noise}"
+
+
+def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
+    """Name with unit, value, and the sample its spread is of."""
+    t = found.target
+    for level in t.levels:
+        yield f"{level.name} read, GB/s", level.read_bytes_per_ns, f"{level.name}_read"
+    yield "memory read, GB/s", t.memory_read_bytes_per_ns, "memory_read"
+    yield "memory write, GB/s", t.memory_write_bytes_per_ns, "memory_write_nt"
+    yield "memory mixed, GB/s", t.memory_mixed_bytes_per_ns, "memory_copy_nt"
+    yield "f32, GFLOP/s", t.f32_flops_per_ns, "f32_flops"
+    yield "f64, GFLOP/s", t.f64_flops_per_ns, "f64_flops"
+    yield "launch, ns", t.launch_ns, "launch_ns"
+    yield "barrier, ns", t.barrier_ns, "barrier_ns"
+    yield "call, ns", t.call_ns, "call_ns"
+
+
+# --- explore replay ------------------------------------------------------------------------------
+
+
+def replay_lines(again: Again, tolerance: float) -> Iterator[str]:
+    """The verdict on a replay, the last line."""
+    for note in again.notes:
+        yield f"note: {note}"
+    key = again.file.source_key[:8]
+    if isinstance(again.outcome, Failure):
+        yield f"source {key} ok | {again.outcome.kind}: {again.outcome.advice}"
+        return
+    unit = Unit(again.file.time_ns)
+    slower = again.slower_by or 0.0
+    verdict = "slower than the tolerance" if slower > tolerance else "within the tolerance"
+    yield (
+        f"source {key} ok | {len(again.file.decisions)} decisions applied | verified on"
+        f" {again.n_input_sets} input sets | {unit.text(again.outcome.time_ns)}"
+        f" (saved {unit.number(again.file.time_ns)}, {slower:+.1%}: {verdict} of {tolerance:.0%})"
+    )
+
+
+def replay_fields(again: Again) -> dict[str, Any]:
+    """The verdict as one JSON object."""
+    outcome = again.outcome
+    is_failure = isinstance(outcome, Failure)
+    return {
+        "event": "replay",
+        "source_key": again.file.source_key,
+        "status": outcome.kind if isinstance(outcome, Failure) else "ok",
+        "detail": outcome.advice if isinstance(outcome, Failure) else "",
+        "verified": not is_failure,
+        "time_ns": None if isinstance(outcome, Failure) else outcome.time_ns,
+        "saved_ns": again.file.time_ns,
+        "slower_by": again.slower_by,
+        "notes": list(again.notes),
+    }
