@@ -1,0 +1,175 @@
+"""A target with round numbers, spaces of library sequences on it, and a machine that is simulated."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from kernelscape.kernels.accesses import task_reads
+from kernelscape.kernels.library import load
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.tasks import Access
+from kernelscape.space import choices as ch
+from kernelscape.space.backbone import INNER, LEVEL_NAMES, MID, OUTER, Dim
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.constraints import build_space
+from kernelscape.space.order import Node, forest
+from kernelscape.space.target import CacheLevel, Target
+
+MEBI = 1 << 20
+
+
+def round_target(**changes: Any) -> Target:
+    """Two cores; reads 50, writes 40, both together 64 bytes a ns; 1 + 1 + 6 MiB of cache."""
+    facts: dict[str, Any] = {
+        "backend": "cpu",
+        "name": "round numbers",
+        "cores": 2,
+        "vector_bytes": 64,
+        "vector_registers": 32,
+        "levels": (
+            CacheLevel(name="L1", capacity_bytes=1 * MEBI, read_bytes_per_ns=1000.0),
+            CacheLevel(name="L2", capacity_bytes=1 * MEBI, read_bytes_per_ns=400.0),
+            CacheLevel(name="L3", capacity_bytes=6 * MEBI, read_bytes_per_ns=200.0),
+        ),
+        "memory_read_bytes_per_ns": 50.0,
+        "memory_write_bytes_per_ns": 40.0,
+        "memory_mixed_bytes_per_ns": 64.0,
+        "f32_flops_per_ns": 500.0,
+        "f64_flops_per_ns": 250.0,
+        "launch_ns": 400.0,
+        "barrier_ns": 200.0,
+        "call_ns": 100.0,
+    }
+    return Target(**{**facts, **changes})
+
+
+class Unfilled:
+    """Stands in for a random generator where only shapes matter."""
+
+    def uniform(self, low: float, high: float, shape: Any = None) -> Any:
+        return np.empty(shape, np.float32)
+
+
+def library_space(name: str, target: Target | None = None, **sizes: int) -> Space:
+    """The space of a library sequence in f32."""
+    entry = load(name)
+    args = entry.make_arguments(entry.complete(sizes), np.float32, Unfilled())  # type: ignore[arg-type]
+    problem = normalise(record_sequence(entry.sequence, args))
+    return build_space(problem, target or round_target())
+
+
+def root_of(space: Space) -> Candidate:
+    root = space.root()
+    assert isinstance(root, Candidate)
+    return root
+
+
+class IdealMachine:
+    """Runs a complete candidate element by element through one least-recently-used cache of lines.
+
+    One thread; a line is written back when it is evicted dirty, and a write never fetches a line.
+    Registers hold accumulators and REGISTER flows; nothing else is free.
+    """
+
+    def __init__(self, candidate: Candidate, n_lines: int) -> None:
+        self.c, self.space = candidate, candidate.space
+        self.b, self.v = self.space.backbone, self.space.variables
+        self.n_lines = n_lines
+        self.base: dict[str, int] = {}
+        at = 0
+        for array in self.space.problem.arrays:
+            self.base[array.name] = at
+            at += -(-array.size_bytes // 64) * 64
+        self.lines: OrderedDict[int, bool] = OrderedDict()
+        self.read = self.written = 0
+
+    def traffic(self, calls: int = 3) -> tuple[float, float]:
+        """Bytes read and written by a call, on average, once a first call has warmed the cache."""
+        self.run()
+        self.read = self.written = 0
+        for _ in range(calls):
+            self.run()
+        return self.read / calls, self.written / calls
+
+    def run(self) -> None:
+        n = len(self.b.order_names)
+        values = self.c.assignment()[: n * n]
+        for tree in forest(self.space.model.relation_matrix(values)):
+            self.walk(tree, {})
+
+    def walk(self, node: Node, at: dict[tuple[int, str, int], int]) -> None:
+        bodies = [self.b.body_ids.index(k) for k in node.objects if k in self.b.body_ids]
+        if bodies:
+            self.body(bodies[0], at)
+            return
+        dims = [d for d in self.b.dims if d.order_id in node.objects]
+        for k in range(self.trips(dims[0])):
+            for d in dims:
+                at[d.task, d.loop.name, d.level] = k
+            for child in node.children:
+                self.walk(child, at)
+
+    def size(self, d: Dim, level: int) -> int:
+        part = self.b.dim(d.task, d.loop.name, level)
+        return int(self.v.universe[part][self.c.value(self.v.size[part])])
+
+    def trips(self, d: Dim) -> int:
+        tile = self.size(d, MID) * self.size(d, INNER)
+        return self.size(d, MID) if d.level == MID else -(-d.loop.extent // tile)
+
+    def body(self, t: int, at: dict[tuple[int, str, int], int]) -> None:
+        task = self.space.problem.tasks[t]
+        ranges = []
+        for loop in task.loops:
+            d = self.b.dim(t, loop.name, OUTER)
+            inner = self.size(d, INNER)
+            tile = at[t, loop.name, OUTER] * self.size(d, MID) + at[t, loop.name, MID]
+            ranges.append(range(tile * inner, min((tile + 1) * inner, loop.extent)))
+        for point in product(*ranges):
+            self.point(t, dict(zip((x.name for x in task.loops), point, strict=True)))
+
+    def point(self, t: int, index: dict[str, int]) -> None:
+        task = self.space.problem.tasks[t]
+        # The last step of a reduction that starts at index 0 everywhere ends at the last index.
+        is_last = all(index[x.name] == x.extent - 1 for x in task.loops if x.is_reduction)
+        for access, in_finish in task_reads(task):
+            if (is_last or not in_finish) and self.is_in_memory(t, access.array):
+                self.touch(self.address(access, index), False)
+        if is_last and self.is_stored(t):
+            self.touch(self.address(task.target, index), True)
+
+    def is_in_memory(self, t: int, array: str) -> bool:
+        flows = [f for f in self.b.flows if (f.consumer, f.array) == (t, array)]
+        spaces = [self.c.value(self.v.mem_space[f]) for f in flows]
+        return not spaces or ch.GLOBAL in spaces
+
+    def is_stored(self, t: int) -> bool:
+        return t not in self.v.store or self.c.value(self.v.store[t]) == ch.KEEP
+
+    def address(self, access: Access, index: dict[str, int]) -> int:
+        array = self.space.problem.array(access.array)
+        flat = 0
+        for axis, extent in zip(access.axes, array.shape, strict=True):
+            assert axis is not None
+            flat = flat * extent + axis.const + sum(c * index[name] for name, c in axis.terms)
+        return self.base[access.array] + flat * array.dtype.size_bytes
+
+    def touch(self, address: int, is_write: bool) -> None:
+        line = address // 64
+        if line in self.lines:
+            self.lines.move_to_end(line)
+        elif not is_write:
+            self.read += 64
+        self.lines[line] = self.lines.get(line, False) or is_write
+        if len(self.lines) > self.n_lines:
+            _, is_dirty = self.lines.popitem(last=False)
+            self.written += 64 * is_dirty
+
+
+def level_names() -> Iterator[str]:
+    yield from LEVEL_NAMES

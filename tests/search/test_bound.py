@@ -1,0 +1,323 @@
+"""The bound: hand-worked values, monotone, admissible on a simulated machine, with the JIT off."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernelscape.kernels.ir import Binary, DType, Load, LoopIndex, Param, Select
+from kernelscape.kernels.tasks import Access, Affine, ArrayInfo, Loop, Task
+from kernelscape.search.bound import Bounder
+from kernelscape.search.explain import explain
+from kernelscape.search.first import Style, complete_style
+from kernelscape.search.operations import SureOperations, named_flops
+from kernelscape.search.traffic import distinct_elements, line_bytes, read_bytes
+from kernelscape.space import choices as ch
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.target import CacheLevel
+from kernelscape.tests.search.machines import (
+    MEBI,
+    IdealMachine,
+    library_space,
+    root_of,
+    round_target,
+)
+
+HELD = 8 * MEBI  # in all caches of the round target
+TINY = 16  # lines in the cache of the simulated machine
+VECTORS = ("axpydot", "vadd", "waxpby", "sscal", "axpy")
+
+
+@cache
+def bounder(name: str, **sizes: int) -> Bounder:
+    return Bounder(library_space(name, **sizes))
+
+
+@cache
+def tiny_space(name: str) -> Space:
+    """One core with 1 KiB of cache and no registers, so that every effect of a cache shows."""
+    target = round_target(
+        cores=1,
+        vector_registers=0,
+        levels=(CacheLevel(name="L1", capacity_bytes=64 * TINY, read_bytes_per_ns=1e9),),
+        f32_flops_per_ns=1e9,
+        call_ns=0.0,
+        launch_ns=0.0,
+        add_latency_ns=0.0,
+    )
+    return library_space(name, target, n=2048 if name in VECTORS else 24)
+
+
+def terms(b: Bounder, candidate: Candidate) -> dict[str, float]:
+    return dict(b.bound(candidate).terms)
+
+
+def style(space: Space, wanted: Style) -> Candidate:
+    made = complete_style(root_of(space), wanted)
+    assert made is not None
+    return made
+
+
+# --- hand-worked values -------------------------------------------------------------------------
+
+
+def test_axpydot_reads_three_vectors_and_writes_one() -> None:
+    b = bounder("axpydot", n=2**24)
+    vector = 4 * 2**24
+    bound = b.bound(root_of(b.space))
+    found = dict(bound.terms)
+    assert found["memory read"] == pytest.approx((3 * vector - HELD) / 50, rel=1e-4)
+    assert found["memory write"] == pytest.approx((vector - HELD) / 40, rel=1e-4)
+    # z is written and read: a line of it that stays saves its way out and its way in.
+    assert found["memory"] == pytest.approx((4 * vector - 2 * HELD) / 64, rel=1e-4)
+    assert found["L3"] == pytest.approx((3 * vector - 2 * MEBI) / 200, rel=1e-4)
+    assert found["operations"] == pytest.approx(4 * 2**24 / 500, rel=1e-4)
+    assert bound.limiting == "memory"
+    assert bound.ns == pytest.approx(100 + found["memory"])
+
+
+def test_axpydot_unfused_reads_z_again_and_starts_two_launches() -> None:
+    b = bounder("axpydot", n=2**24)
+    vector = 4 * 2**24
+    bound = b.bound(style(b.space, Style(fuse=False, merge=False)))
+    found = dict(bound.terms)
+    assert len(bound.phases) == 2
+    assert found["memory read"] == pytest.approx((4 * vector - 2 * HELD) / 50, rel=1e-4)
+    assert found["launches"] == 100 + 2 * 400
+
+
+@pytest.mark.parametrize(("fuse", "passes"), [(True, 1), (False, 2)])
+def test_bicgk_reads_the_matrix_once_when_fused(fuse: bool, passes: int) -> None:
+    b = bounder("bicgk", m=4096, n=4096)
+    found = terms(b, style(b.space, Style(fuse=fuse, merge=fuse, vectors=2, rows=2)))
+    expected = passes * (4 * 4096**2 - HELD) / 50
+    assert found["memory read"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_gemver_moves_the_matrix_in_and_out_once_when_fused() -> None:
+    b = bounder("gemver", m=4096, n=4096)
+    found = terms(b, root_of(b.space))
+    assert found["memory read"] == pytest.approx((4 * 4096**2 - HELD) / 50, rel=1e-2)
+    assert found["memory write"] == pytest.approx((4 * 4096**2 - HELD) / 40, rel=1e-2)
+    roofline = b.roofline()
+    assert roofline.total_bytes == pytest.approx(2 * 4 * 4096**2, rel=1e-2)
+    assert roofline.flops == pytest.approx(9 * 4096**2, rel=1e-2)
+
+
+def test_matmul_is_limited_by_operations() -> None:
+    b = bounder("matmul", m=1024, n=1024, k=1024)
+    bound = b.bound(root_of(b.space))
+    assert bound.limiting == "operations"
+    assert dict(bound.terms)["operations"] == pytest.approx(2 * 1024**3 / 500, rel=1e-3)
+    assert b.roofline().flops == pytest.approx(2 * 1024**3)
+
+
+def test_one_thread_is_bounded_by_one_core() -> None:
+    b = bounder("matmul", m=1024, n=1024, k=1024)
+    alone = terms(b, style(b.space, Style(parallel=False)))["operations"]
+    assert alone == pytest.approx(2 * 1024**3 / 500 * 2 / 1.3, rel=1e-3)
+
+
+def test_scalar_code_is_bounded_by_scalar_rates_where_the_compiler_leaves_it_alone() -> None:
+    space = library_space("matmul", m=256, n=256, k=256)
+    scalar = root_of(space)
+    for d, var in space.variables.kind.items():
+        if d.level == 2:
+            made = scalar.decide(var, ~(1 << ch.VECTOR))
+            assert isinstance(made, Candidate)
+            scalar = made
+    free, strict = Bounder(space), Bounder(space, compiler_vectorises=False)
+    assert terms(strict, scalar)["operations"] == pytest.approx(
+        terms(free, scalar)["operations"] * 16 / 1.3, rel=1e-6
+    )
+
+
+def test_sizes_in_cache_have_small_bounds() -> None:
+    b = bounder("axpydot", n=2**15)
+    found = terms(b, root_of(b.space))
+    assert "memory read" not in found
+    assert "L3" not in found
+    assert b.ns(root_of(b.space)) < 1000
+
+
+def test_a_dot_on_one_accumulator_waits_for_every_addition() -> None:
+    b = bounder("axpydot", n=2**20)
+    plain = style(b.space, Style(parallel=False, vectors=1))
+    sizes = {d: v for d, v in b.space.variables.size.items() if d.loop.is_reduction}
+    copies = np.prod([b.space.variables.universe[d][plain.value(v)] for d, v in sizes.items()])
+    assert terms(b, plain)["chain"] == pytest.approx(2**20 * 0.3 / copies, rel=1e-3)
+
+
+def test_explanation_names_resources_and_arrays() -> None:
+    b = bounder("bicgk", m=4096, n=4096)
+    text = "\n".join(explain(b.bound(root_of(b.space)), b.space))
+    assert "limited by memory read" in text
+    assert "a 67.1 MB" in text
+    assert "GFLOP/s" in text
+
+
+# --- properties ---------------------------------------------------------------------------------
+
+SMALL = ("axpydot", "bicgk", "atax", "gemver", "sgemvt", "waxpby")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(SMALL), st.integers(0, 2**31))
+def test_bounds_grow_along_descents(name: str, seed: int) -> None:
+    b = bounder(name, n=2**22 if name in ("axpydot", "waxpby") else 2048)
+    rng = np.random.default_rng(seed)
+    at = root_of(b.space)
+    ns = b.ns(at)
+    while not at.is_complete:
+        var = int(rng.choice(at.open_choices()))
+        children = [(b.ns(c, ns), c) for _, c in at.expand(var) if isinstance(c, Candidate)]
+        if not children:
+            return
+        assert all(child_ns >= ns for child_ns, _ in children)
+        ns, at = children[int(rng.integers(len(children)))]
+        assert b.bound(at, ns).ns == ns
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from((*SMALL, "madd", "vadd", "sscal")), st.integers(0, 2**31))
+def test_bounds_of_all_ancestors_hold_on_a_simulated_machine(name: str, seed: int) -> None:
+    space = tiny_space(name)
+    b = Bounder(space)
+    rng = np.random.default_rng(seed)
+    at, ns = root_of(space), b.ns(root_of(space))
+    priority = rng.permutation(space.searchable)
+    for var in priority:
+        if not at.is_open(int(var)):
+            continue
+        children = [c for _, c in at.expand(int(var)) if isinstance(c, Candidate)]
+        if not children:
+            return
+        at = children[int(rng.integers(len(children)))]
+        ns = b.ns(at, ns)
+    read, written = IdealMachine(at, TINY).traffic()
+    t = space.target
+    ideal = max(
+        read / t.memory_read_bytes_per_ns,
+        written / t.memory_write_bytes_per_ns,
+        (read + written) / t.memory_mixed_bytes_per_ns,
+    )
+    assert ns <= ideal * (1 + 1e-6) + 1e-3
+
+
+def test_the_bound_is_close_to_the_simulated_machine_for_a_fused_pass() -> None:
+    space = tiny_space("madd")
+    b = Bounder(space)
+    made = style(space, Style(vectors=1))
+    read, written = IdealMachine(made, TINY).traffic()
+    assert b.ns(made) * 64 > 0.7 * (read + written)
+
+
+def test_a_call_is_fast() -> None:
+    b = bounder("gemver", m=4096, n=4096)
+    root = root_of(b.space)
+    b.ns(root)
+    from time import perf_counter
+
+    best = min(_timed(lambda: b.ns(root), perf_counter) for _ in range(200))
+    assert best < 200e-6  # 20 us on a quiet machine
+
+
+def _timed(call, clock) -> float:  # type: ignore[no-untyped-def]
+    start = clock()
+    call()
+    return clock() - start
+
+
+def test_the_same_value_with_the_jit_off() -> None:
+    b = bounder("bicgk", m=256, n=256)
+    code = (
+        "from kernelscape.search.bound import Bounder\n"
+        "from kernelscape.tests.search.machines import library_space\n"
+        "b = Bounder(library_space('bicgk', m=256, n=256))\n"
+        "print(repr(b.ns(b.space.root())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(done.stdout) == b.ns(root_of(b.space))
+
+
+# --- footprints and operations --------------------------------------------------------------------
+
+I, J = Affine(0, (("i", 1),)), Affine(0, (("j", 1),))
+MATRIX = ArrayInfo("a", DType.f32, (64, 64), "input")
+LOOPS = (Loop("i", 64, False), Loop("j", 64, False))
+
+
+def load(*axes: Affine) -> Load:
+    names = [LoopIndex(a.terms[0][0]) for a in axes]
+    return Load("a", tuple(names), DType.f32)
+
+
+def task(value: object) -> Task:
+    return Task("t", "t", LOOPS, Access("c", (I, J)), DType.f32, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("axes", "elements"),
+    [
+        ((I, J), 64 * 64),
+        ((I, I), 64),  # a diagonal
+        ((Affine(0, (("i", 1), ("j", 1))),), 127),  # i + j
+        ((Affine(0, (("i", 64), ("j", 1))),), 64 * 64),
+        ((Affine(3, ()),), 1),
+        ((Affine(0, (("i", 10), ("j", 10))),), 127),
+    ],
+)
+def test_distinct_elements(axes: tuple[Affine, ...], elements: int) -> None:
+    found = distinct_elements(Access("a", axes), {"i": 64, "j": 64})
+    exact = {
+        tuple(sum(c * v for (_, c), v in zip(a.terms, _values(a, i, j), strict=True)) for a in axes)
+        for i in range(64)
+        for j in range(64)
+    }
+    assert found == elements <= len(exact)
+
+
+def _values(a: Affine, i: int, j: int) -> list[int]:
+    return [{"i": i, "j": j}[name] for name, _ in a.terms]
+
+
+def test_strided_reads_move_whole_lines() -> None:
+    wide = replace(MATRIX, shape=(64, 64 * 32))
+    strided = Access("a", (I, Affine(0, (("j", 32),))))
+    assert line_bytes(strided, {"i": 64, "j": 64}, wide) == 64 * 64 * 64
+    assert line_bytes(Access("a", (I, J)), {"i": 64, "j": 64}, MATRIX) == 4 * 64 * 64
+    assert line_bytes(Access("a", (I, Affine(5, ()))), {"i": 64, "j": 64}, MATRIX) == 64 * 64
+
+
+def test_loads_under_conditions_are_not_sure() -> None:
+    x = Param("x", DType.f32)
+    zero = Param("zero", DType.bool_)
+    assert read_bytes(task(load(I, J)), MATRIX) == 4 * 64 * 64
+    assert read_bytes(task(Select(zero, load(I, J), x, DType.f32)), MATRIX) == 0
+
+
+def test_operations_invariant_in_a_loop_run_once() -> None:
+    alpha, x = Param("alpha", DType.f32), Load("x", (LoopIndex("j"),), DType.f32)
+
+    def times(a: object, b: object) -> Binary:
+        return Binary("mul", a, b, DType.f32)  # type: ignore[arg-type]
+
+    scaled = task(times(times(alpha, load(I, J)), x))
+    assert SureOperations().count(scaled) == (64 * 64, 0)  # alpha * x[j] can be made first
+    assert named_flops(scaled) == 2 * 64 * 64
+    counter = SureOperations()
+    assert counter.count(task(times(load(I, J), x))) == (64 * 64, 0)
+    assert counter.count(task(times(x, load(I, J)))) == (0, 0)  # the same value again

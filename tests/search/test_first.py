@@ -1,0 +1,113 @@
+"""First candidates: complete, different, and what their tags say."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from kernelscape.kernels.library import names
+from kernelscape.search.bound import Bounder
+from kernelscape.search.first import (
+    NO_VALUE,
+    Style,
+    complete_style,
+    default_preference,
+    first_candidates,
+    greedy_preference,
+)
+from kernelscape.search.loop_roles import find_roles
+from kernelscape.space import choices as ch
+from kernelscape.space.backbone import INNER, OUTER
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.tests.search.machines import library_space, root_of
+
+
+@cache
+def space_of(name: str) -> Space:
+    return library_space(name, n=512) if name not in ("axpydot", "vadd") else library_space(name)
+
+
+@pytest.mark.parametrize("name", names())
+def test_first_candidates_are_complete_and_different(name: str) -> None:
+    space = space_of(name)
+    found = first_candidates(space, cpsat_seconds=0.5)
+    assert found[0][0] == "default"
+    assert len(found) >= 4
+    assert len({c.key for _, c in found}) == len({tag for tag, _ in found}) == len(found)
+    for _, candidate in found:
+        assert candidate.is_complete
+        assert space.model.violations(candidate.assignment()) == []
+
+
+def test_the_default_is_what_a_plain_compiler_does() -> None:
+    space = space_of("bicgk")
+    default = dict(first_candidates(space, cpsat_seconds=0.5))["default"]
+    v = space.variables
+    assert all(default.value(var) == ch.SEPARATE for var in v.fused.values())
+    kinds = {d.name: ch.DIM_KIND[default.value(var)] for d, var in v.kind.items()}
+    outer = {d.name: kinds[d.name] for d in v.kind if d.level == OUTER}
+    inner = {d.name: kinds[d.name] for d in v.kind if d.level == INNER}
+    assert sorted(outer.values()) == ["LOOP", "LOOP", "PARALLEL", "PARALLEL"]
+    assert sorted(inner.values()) == ["ABSENT", "ABSENT", "VECTOR", "VECTOR"]
+    for d, var in v.kind.items():
+        if d.level == OUTER and default.value(var) == ch.PARALLEL:
+            assert not d.loop.is_reduction
+    assert all(default.value(var) == ch.CACHED for var in v.cache.values())
+
+
+@pytest.mark.parametrize("name", ["bicgk", "atax", "gemver", "sgemvt", "axpydot", "vadd"])
+def test_the_greedy_one_shares_all_loads(name: str) -> None:
+    space = library_space(name, n=2**24 if name in ("axpydot", "vadd") else 4096)
+    b, root = Bounder(space), root_of(space)
+    tags = dict(first_candidates(space, cpsat_seconds=0.0))
+    assert b.ns(tags["greedy"]) < 1.01 * b.ns(root) < 0.95 * b.ns(tags["default"])
+
+
+def test_products_get_register_tiles_and_packed_blocks() -> None:
+    space = library_space("matmul", m=1024, n=1024, k=1024)
+    tags = dict(first_candidates(space))
+    packed = tags["product_packed"]
+    v = space.variables
+    sizes = {d.name.split(".", 1)[1]: v.universe[d][packed.value(x)] for d, x in v.size.items()}
+    assert (sizes["i.inner"], sizes["j.inner"], sizes["k.inner"]) == (6, 32, 1)
+    assert sorted(packed.value(x) for x in v.staged.values()) == [ch.DIRECT, ch.COPY]
+
+
+def test_streams_depend_on_the_footprint() -> None:
+    large = library_space("waxpby", n=2**24)
+    small = library_space("waxpby", n=2**12)
+    for space, expected in ((large, True), (small, False)):
+        greedy = dict(first_candidates(space))["greedy"]
+        cached = [greedy.value(var) for var in space.variables.cache.values()]
+        assert (ch.STREAM in cached) == expected
+    kinds = small.variables.kind
+    greedy = dict(first_candidates(small))["greedy"]
+    assert all(greedy.value(var) != ch.PARALLEL for var in kinds.values())
+
+
+def test_preferences_name_values_of_their_choices() -> None:
+    space = space_of("gemver")
+    for wanted in (default_preference(space), greedy_preference(space)):
+        assert wanted.shape[0] == space.n_choices
+        assert wanted.dtype == np.uint8
+        for var in root_of(space).open_choices():
+            named = [int(x) for x in wanted[var] if x != NO_VALUE]
+            assert named
+            assert len(set(named)) == len(named)
+            assert all(x < len(space.choices[var].values) for x in named)
+
+
+def test_roles_agree_between_tasks_that_can_merge() -> None:
+    space = space_of("bicgk")
+    roles = find_roles(space, merge=True)
+    assert len(set(roles.parallel.values())) == 1
+    assert len(set(roles.vector.values())) == 1
+    assert roles.parallel[0] != roles.vector[0]
+
+
+def test_an_impossible_start_gives_none() -> None:
+    space = space_of("vadd")
+    root = root_of(space)
+    assert isinstance(root, Candidate)
+    assert complete_style(root, Style()) is not None
