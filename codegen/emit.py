@@ -148,17 +148,17 @@ class LaunchWriter:
         return buffer
 
     def open_buffer(self, b: Buffer) -> c.CStmt:
-        place = (
-            c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
-            if b.is_private
-            else c.number(b.offset_bytes)
+        place = c.number(b.offset_bytes)
+        if b.is_private:
+            place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
+        # Partial results are read by other threads too, through the workspace: their pointer may not claim to be the only one.
+        partial = any(
+            b is held and self.launch.accumulators[t].owner == "partials"
+            for t, (held, _) in self.accumulators.items()
         )
         kind = type_name(b.dtype, 0)
-        return c.Declare(
-            f"{kind} *restrict ",
-            b.name,
-            c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place)),
-        )
+        start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
+        return c.Declare(f"{kind} *{'' if partial else 'restrict '}", b.name, start)
 
     def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
         """Loops of an operand in the order in which their mid dims are nested, then the others."""
