@@ -21,7 +21,6 @@ import numpy as np
 
 from . import stages as st
 from .kernels.library import LibrarySequence, names
-from .kernels.library import load as load_library
 from .runtime.cpu.compiler import find_compiler
 from .runtime.device import AbstractDevice, open_device
 from .runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
@@ -226,14 +225,13 @@ def resume(
 ) -> Run:
     """Go on with a run from its journal; every finished evaluation counts, none is made again.
 
-    Limits hold for this session; None takes those of the first. Raises as `explore`, and
-    StaleError where the run is of another machine or of another version of its space.
+    The limits are for this session; where none is given, those of the first count again. Raises as
+    `explore`, and StaleError where the run is of another machine or another version of its space.
     """
     folder = Path(directory)
     header = load_header(folder / HEADER)
     is_library = header.sequence in names()
-    formula = load_library(header.sequence).formula if is_library else ""
-    recording, problem = rebuild_problem(header.stored, header.problem_key, formula)
+    recording, problem = rebuild_problem(header.stored, header.problem_key)
     subject = Subject(
         sequence=header.sequence,
         sizes=header.sizes,
@@ -244,10 +242,11 @@ def resume(
         arguments=header.stored.draw(recording, np.random.default_rng(header.seed)),
         reference=_reference_of(header.sequence) if is_library else None,
     )
-    given = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap}
-    changed = {name: value for name, value in given.items() if value is not None}
+    changed: dict[str, Any] = {}
+    if time_limit is not None or max_evals is not None or gap is not None:
+        changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
     try:
-        options = Options(**(header.options | changed))  # type: ignore[arg-type]
+        options = Options(**(dict[str, Any](header.options) | changed))
     except TypeError as e:
         raise RecordError(f"{folder / HEADER} has options that do not exist: {e}") from e
     return _run_session(subject, options, folder, on_event, on_interrupt)

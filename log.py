@@ -65,14 +65,13 @@ class TextLog:
         self._unit = Unit(1e6)
         self._n_rows = 0
         self._told_s = 0.0
-        self._root_ns = 0.0
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, st.Ended):
             for line in result_lines(event, self._unit):
                 self._write(line)
         elif self._verbosity == 0:
-            return
+            self._unit = _unit_of(event, self._unit)
         elif isinstance(event, st.Opened):
             self._open(event)
         elif isinstance(event, st.Rooted):
@@ -106,14 +105,13 @@ class TextLog:
             self._write(f"Resumed    {e.n_resumed} finished evaluations from the journal")
 
     def _root(self, e: st.Rooted) -> None:
-        self._root_ns = e.bound_ns
-        self._unit = Unit(e.bound_ns)
+        self._unit = _unit_of(e, self._unit)
         largest = sorted((t for t in e.terms if t[1] > 0), key=lambda t: -t[1])[:5]
         terms = " | ".join(f"{name} {self._unit.number(ns)}" for name, ns in largest)
         self._write(f"Root bound {self._unit.text(e.bound_ns)}" + (f" ({terms})" if terms else ""))
 
     def _compare(self, e: st.Compared) -> None:
-        self._unit = Unit(e.default_ns or self._root_ns or 1e6)
+        self._unit = _unit_of(e, self._unit)
         self._write(
             f"Verify     {e.n_input_sets} input sets against a float64 reference"
             f" | unfused default {self._unit.text(e.default_ns)}"
@@ -144,6 +142,15 @@ class TextLog:
             else f"runner-up is {slower:.1%} slower (outside noise)"
         )
         self._write(f" F    top {len(e.entries)} re-measured interleaved: {verdict}")
+
+
+def _unit_of(event: Event, now: Unit) -> Unit:
+    """The unit that suits the times in an event; the default implementation decides in the end."""
+    if isinstance(event, st.Rooted):
+        return Unit(event.bound_ns)
+    if isinstance(event, st.Compared) and event.default_ns is not None:
+        return Unit(event.default_ns)
+    return now
 
 
 def _header(unit: str) -> tuple[str, str]:

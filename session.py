@@ -40,7 +40,7 @@ _BATCH = 4  # candidates compiled together; a longer batch learns later from wha
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.1  # of the time limit, for timing the best candidates again
 _FINAL_S = 8.0  # and at most so long
-_NEAR = 1.5  # candidates slower than so many times the best are not timed again
+_NEAR = 1.2  # candidates slower than so many times the best are not timed again
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -129,6 +129,7 @@ class Session:
         )
         firsts = [candidate for _, candidate in first_candidates(space)]
         known, warm = self._keeper.known(), self._warm(space)
+        self._recall_default(firsts, known)
         finished: ev.Finished | None = None
         # The search hands back what it was handed: candidates of this space.
         world: Any = {
@@ -185,6 +186,16 @@ class Session:
             warm.append(candidate)
         return warm
 
+    def _recall_default(self, firsts: list[Candidate], known: dict[bytes, ev.Outcome]) -> None:
+        """The time of the default from an earlier session: this one may prune it unseen."""
+        key = self._evaluator.implementation_key(firsts[0]) if firsts else None
+        if key is not None and key in known:
+            self._meet_default(known[key], firsts[0])
+
+    def _meet_default(self, outcome: ev.Outcome, candidate: Candidate) -> None:
+        self._default, self._default_ns = (outcome, candidate), outcome.time_ns
+        self._tell(st.Compared(self._default_ns, self._numpy_ns, self._n_sets))
+
     def _budget(self) -> Budget:
         o = self._options
         rules: list[AbstractRule] = []
@@ -207,9 +218,7 @@ class Session:
         match event:
             case ev.Evaluated(tag="U") if self._default is None:
                 assert isinstance(event.candidate, Candidate)
-                self._default = event.outcome, event.candidate
-                self._default_ns = event.outcome.time_ns
-                self._tell(st.Compared(self._default_ns, self._numpy_ns, self._n_sets))
+                self._meet_default(event.outcome, event.candidate)
             case ev.NewIncumbent(best=best):
                 self._keeper.incumbent(best.outcome.key, best.time_ns)
                 if isinstance(best.candidate, Candidate):
@@ -252,7 +261,9 @@ class Session:
         keys = {outcome.key for outcome, _ in near}
         if default is not None and default[0].time_ns is not None and default[0].key not in keys:
             near.append(default)
-        protocol = replace(FINAL, budget_ns=1e9 * self._final_s / len(near))
+        budget_ns = 1e9 * self._final_s / len(near)
+        sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
+        protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
         built = [(o, c, self._evaluator.artifact(c)) for o, c in near]
         entries = [(o, c, a) for o, c, a in built if not isinstance(a, Failure)]
         found = self._worker.interleave([a for _, _, a in entries], protocol)

@@ -37,7 +37,7 @@ class Settings:
     gap: float = 0.0
     runs: Path = Path("runs")
     compiler: str | None = None
-    compile_timeout_s: float = 60.0
+    compile_timeout_s: float = 10.0
     log_every_s: float = 5.0
     final_top: int = 8
     input_sets: int = 3

@@ -24,7 +24,7 @@ class Options:
     strategy: str = "mcts"
     target: str = "cpu"
     compiler: str | None = None
-    compile_timeout_s: float = 60.0
+    compile_timeout_s: float = 10.0
     final_top: int = 8
     input_sets: int = 3
     store: bool = True
@@ -69,7 +69,7 @@ def make_subject(
         dtype="+".join(floats) or "i64",
         recording=recording,
         problem=normalise(recording, formula),
-        stored=store_sequence(recording, parameters, arguments),
+        stored=store_sequence(recording, formula, parameters, arguments),
         arguments=arguments,
         reference=reference,
         numpy_ns=numpy_ns,

@@ -149,12 +149,17 @@ def _objects(space: Space) -> Iterator[str]:
     for a in space.problem.arrays:
         shape = "x".join(map(str, a.shape))
         yield f"{a.role:<7} {a.name}: {a.dtype.name} {shape}, {a.size_bytes} bytes"
-    for t in space.problem.tasks:
-        loops = ", ".join(
-            f"{loop.name} < {loop.extent}{' (reduction)' if loop.is_reduction else ''}"
-            for loop in t.loops
-        )
-        yield f"task    {t.name}: {loops or 'no loop'}"
+    dims = {d.name: d for d in space.backbone.dims}
+    for k, t in enumerate(space.problem.tasks):
+        own = [name for name, d in dims.items() if d.task == k]
+        reduced = {loop.name for loop in t.loops if loop.is_reduction}
+        shown = [
+            f"{name.removeprefix(t.name + '.')}{'*' if dims[name].loop.name in reduced else ''}"
+            for name in own
+        ]
+        yield f"body    {t.name}" + (f" with dims {' '.join(shown)}" if shown else "")
+    if any(t.is_reduction for t in space.problem.tasks):
+        yield "(* along a reduction)"
 
 
 def _kinds(space: Space, root: Candidate) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -20,6 +21,10 @@ from .outcome import Status
 from .stored import StoredSequence
 
 SCHEMA = 1
+
+# A pair of texts over several lines; people read these files, a decision a line. Within a text quotes
+# are escaped and lines are not broken, so nothing else matches.
+_PAIR = re.compile(rb'\[\n\s+("(?:[^"\\]|\\.)*"),\n\s+("(?:[^"\\]|\\.)*")\n\s+\]')
 
 Decisions = tuple[tuple[str, str], ...]  # choice name, value name
 PositiveNs = Annotated[float, msgspec.Meta(gt=0)]
@@ -150,7 +155,8 @@ T = TypeVar("T", RunHeader, BestFile)
 
 def write_record(path: Path, record: RunHeader | BestFile) -> None:
     """Write a file that is complete or not there, whatever happens."""
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2)
+    write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
 
 
 def load_best(path: Path) -> BestFile:
@@ -188,6 +194,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         try:
             f.write(content)
             f.flush()
+            os.fchmod(f.fileno(), 0o644)  # temporary files are private, results are not
             os.fsync(f.fileno())
             os.replace(f.name, path)
         except BaseException:

@@ -51,15 +51,13 @@ def dialect_of(device: AbstractDevice) -> Dialect:
     return C_OPENMP
 
 
-def rebuild_problem(
-    stored: StoredSequence, key: str, formula: str = ""
-) -> tuple[Recording, Problem]:
+def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Problem]:
     """The recording and its tasks. Raises StaleError when the tasks are not those of `key`."""
     try:
         recording = stored.recorded()
     except ArchiveError as e:
         raise StaleError(f"the stored sequence cannot be read: {e}") from e
-    problem = normalise(recording, formula)
+    problem = normalise(recording, stored.formula)
     if problem.key != key:
         raise StaleError(
             f"the stored sequence now splits into other tasks ({problem.key[:8]}) than when it was"

@@ -29,6 +29,7 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A recording with its call. `ranges` hold the least and largest value each array had."""
 
+    formula: str  # prose, which the header of the source shows
     recording: str  # JSON in JSON: one line of a file that people read
     parameters: tuple[Parameter, ...]
     ranges: dict[str, tuple[float, float]]
@@ -90,10 +91,14 @@ def bind_arguments(
 
 
 def store_sequence(
-    recording: Recording, parameters: tuple[Parameter, ...], arguments: Arguments
+    recording: Recording,
+    formula: str,
+    parameters: tuple[Parameter, ...],
+    arguments: Arguments,
 ) -> StoredSequence:
     """The sequence as it is kept."""
     return StoredSequence(
+        formula,
         json.dumps(to_values(recording), separators=(",", ":")),
         parameters,
         ranges_of(arguments),

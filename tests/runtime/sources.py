@@ -98,5 +98,5 @@ def best(time_ns: float = 10.0, n: int = 8) -> BestFile:
         seed=1,
         verified="3 input sets",
         conditions=CONDITIONS,
-        stored=StoredSequence("{}", (), {}, {}),
+        stored=StoredSequence("", "{}", (), {}, {}),
     )
