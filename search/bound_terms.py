@@ -27,9 +27,6 @@ CLOCK_SLACK = 1.3
 BALANCED_TILES = 16
 IN_STEP = 1.0 - 1.0 / BALANCED_TILES
 
-# How the threads of a team pass from phase to phase: at one time, nearly so, each by itself.
-TOGETHER, OUT_OF_STEP, ALONE = range(3)
-
 _PARALLEL = 1 << ch.PARALLEL
 _VECTOR = 1 << ch.VECTOR
 _MERGED = 1 << ch.MERGED
@@ -82,14 +79,14 @@ def _join(phase: Ints, a: Int, b: Int) -> None:
 
 
 @jit
-def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> int:
-    """Group the tasks (phase[t] is the least task of its group); how far threads may be apart."""
+def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
+    """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
     for t in range(phase.size):
         phase[t] = t
     for k in range(tables.merge.shape[0]):
         if domains[tables.merge[k, 2]] & _MERGED:
             _join(phase, tables.merge[k, 0], tables.merge[k, 1])
-    apart = TOGETHER
+    in_step = 1.0
     for k in range(tables.pair.shape[0]):
         a, b = tables.pair[k, 0], tables.pair[k, 1]
         if not domains[tables.pair[k, 2]] & _SAME_LAUNCH or phase[a] == phase[b]:
@@ -97,14 +94,13 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
         both = parallel[a] & parallel[b]
         if not (parallel[a] | parallel[b]) & _MAYBE:
             continue  # one thread runs one after the other
+        if tables.pair[k, 3]:
+            continue  # a value passes through memory between separate loops: threads meet first
         if both & _BALANCED:
-            apart = max(apart, OUT_OF_STEP)
-        elif not tables.pair[k, 3]:
+            in_step = IN_STEP
+        else:
             _join(phase, a, b)
-        elif both & _MAYBE:
-            # No barrier only where a thread waits for itself alone: each changes phase by itself.
-            apart = ALONE
-    return apart
+    return in_step
 
 
 @jit
@@ -211,7 +207,7 @@ def _add_phases(
     phase: Ints,
     parallel: Ints,
     costs: tuple[Floats, Floats, Floats, Floats],
-    apart: int,
+    scale: float,
     terms: Floats,
 ) -> tuple[float, float]:
     """ns of all phases, and ns of what each core does alone in them.
@@ -220,10 +216,7 @@ def _add_phases(
     """
     read, write, work, chain = costs
     n_levels = tables.rate.size - 1
-    scale = IN_STEP if apart else 1.0
-    # Each thread that changes phase by itself may find the caches full of what it needs next.
-    changes = tables.cores if apart == ALONE else 1.0
-    cached = tables.capacity[n_levels] * changes
+    cached = tables.capacity[n_levels]
     sums = np.zeros(terms.size)
     all_ns, core_ns = 0.0, 0.0
     for p in range(phase.size):
@@ -238,7 +231,7 @@ def _add_phases(
         alone = max(work[p], chain[p])
         longest = max(from_memory, to_memory)
         for k in range(n_levels):
-            ns = max(0.0, read[p] - tables.capacity[k] * changes) / tables.rate[k]
+            ns = max(0.0, read[p] - tables.capacity[k]) / tables.rate[k]
             is_private = k < n_levels - 1 or k == 0
             if is_private and not threads & _MAYBE:
                 ns *= max(1.0, tables.cores / CLOCK_SLACK)
@@ -258,8 +251,6 @@ def _add_phases(
         core_ns += alone
     for k in range(terms.size):
         terms[k] = max(terms[k], sums[k] * scale)
-    if apart == ALONE:  # one thread may compute while another one loads
-        return float(np.max(sums)) * scale, max(sums[OPERATIONS], sums[CHAIN]) * scale
     return all_ns * scale, core_ns * scale
 
 
@@ -276,11 +267,11 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     phase[:] = 0
     _traffic(tables, domains, phase, read, write)
     _arithmetic(tables, domains, parallel, phase, work, chain)
-    all_ns, core_ns = _add_phases(tables, phase, parallel, costs, TOGETHER, terms)
-    apart = _phases(tables, domains, parallel, phase)
+    all_ns, core_ns = _add_phases(tables, phase, parallel, costs, 1.0, terms)
+    in_step = _phases(tables, domains, parallel, phase)
     _traffic(tables, domains, phase, read, write)
     _arithmetic(tables, domains, parallel, phase, work, chain)
-    split_all, split_core = _add_phases(tables, phase, parallel, costs, apart, terms)
+    split_all, split_core = _add_phases(tables, phase, parallel, costs, in_step, terms)
     all_ns = max(max(all_ns, split_all), float(terms[MIXED]))
     core_ns = max(core_ns, split_core)
     launches = _launches(tables, domains, parallel)
