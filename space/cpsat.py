@@ -170,6 +170,8 @@ def count(space: Space, domains: Domains, limit: int) -> tuple[int, bool]:
     encoding = _Encoding(space.model, domains)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
+    # Its handler of Ctrl-C would stay behind and replace ours.
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.enumerate_all_solutions = True
     counting = _Counting(limit)
     status = solver.solve(encoding.cp, counting)
@@ -197,6 +199,8 @@ def complete(
         encoding.cp.minimize(encoding.weighed(objective))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
+    # Its handler of Ctrl-C would stay behind and replace ours.
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.random_seed = 0
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
