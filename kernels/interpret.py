@@ -61,6 +61,9 @@ def interpret() -> Iterator[None]:
 def run_kernel(ir: KernelIR, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> None:
     """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping),
     `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array.
+
+    An array that is only read may be of a narrower dtype than the kernel's: its elements are
+    converted as they are read.
     """
     values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
     with np.errstate(all="ignore"):
@@ -250,8 +253,10 @@ class _Run:
         if self.lanes and self.mask is None:
             view = self._view(x.array, x.indices)
             if view is not None:
-                return view
-        return self.arrays[x.array][self._gathered(x.array, x.indices)]
+                return view.astype(x.dtype.numpy, copy=False)
+        return self.arrays[x.array][self._gathered(x.array, x.indices)].astype(
+            x.dtype.numpy, copy=False
+        )
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
         """Indices as integers or index arrays, checked; 0 for lanes that are masked out."""

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from .interpret import evaluate_scalar, run_kernel
+from .ir import Store, Update
+from .lanes import statements
 from .rewrite import widened
-from .sequence import Recording
+from .sequence import Call, Recording
 
 
 def run_reference(
@@ -22,12 +24,17 @@ def run_reference(
     zeros).
 
     With `dtype=np.float64` every f32 of the computation is widened to f64, results too: a reference
-    of higher precision.
+    of higher precision. Arrays that no call writes are the given ones themselves, unconverted:
+    copies in double of large inputs would cost more than the computation.
     """
     is_wide = dtype is not None and np.dtype(dtype) == np.float64
     seen = widened(recording) if is_wide else recording
+    written = {name for call in seen.calls for name in _written(call)}
     found: dict[str, np.ndarray[Any, Any]] = {
-        p.name: np.array(arrays[p.name], dtype=p.dtype.numpy, order="C") for p in seen.arrays
+        p.name: np.array(arrays[p.name], dtype=p.dtype.numpy, order="C")
+        if p.name in written
+        else arrays[p.name]
+        for p in seen.arrays
     }
     for p in seen.temps:
         found[p.name] = np.zeros(p.shape, dtype=p.dtype.numpy)
@@ -42,3 +49,9 @@ def run_reference(
             },
         )
     return found
+
+
+def _written(call: Call) -> set[str]:
+    """Arrays of the sequence that a call writes."""
+    names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
+    return {names[s.array] for s in statements(call.ir.body) if isinstance(s, (Store, Update))}

@@ -33,8 +33,8 @@ _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it sta
 
 @dataclass(frozen=True)
 class Expected:
-    """What an output must hold after the run. `want` is float64 for floating-point outputs, exact
-    for the others.
+    """What an output must hold after the run. `want` is float64 for floating-point outputs, or of
+    their own dtype where that is exact; exact for the others.
     """
 
     want: Array
@@ -176,4 +176,4 @@ def integers_like(array: Array, rng: np.random.Generator) -> Array:
     Sums and products of them are exact in any order while they stay below 2^24 (float32), so that
     a candidate of a linear sequence can be held to a tolerance that sees a single lost element.
     """
-    return rng.integers(-2, 3, array.shape).astype(array.dtype)
+    return rng.integers(-2, 3, array.shape, np.int8).astype(array.dtype)

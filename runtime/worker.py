@@ -66,7 +66,8 @@ class InputSet:
 
 @dataclass(frozen=True)
 class Workload:
-    """What candidates of one problem are run on. Set 0 is the one that is timed; all are verified.
+    """What candidates of one problem are run on. Set 0 is the one that is timed; all that expect
+    something are verified.
 
     `roles` says "input" (never written), "output" (contents before the call do not matter) or
     "inout", per array, in the order of the arguments.
@@ -152,7 +153,7 @@ class Worker(AbstractWorker):
         self._channel.kill()  # it maps the files of the workload before
         self._files.close()
         self._files = MemoryFiles()
-        sets = [_write_set(self._files, s) for s in workload.sets]
+        sets = [_write_set(self._files, s, workload.roles) for s in workload.sets]
         allowance_bytes = self._options.memory_bytes
         if allowance_bytes is None:
             allowance_bytes = (512 << 20) + 2 * workload.size_bytes
@@ -300,6 +301,16 @@ class MemoryFiles:
             np.save(f, array, allow_pickle=False)
         return f"/proc/{os.getpid()}/fd/{fd}"
 
+    def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+        """The same for an array of zeros, which takes no memory."""
+        fd = os.memfd_create(name)
+        self._fds.append(fd)
+        with open(fd, "wb", closefd=False) as f:
+            form = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(f, form)
+            f.truncate(f.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+
     def close(self) -> None:
         """Free them, once no child maps them any more."""
         for fd in self._fds:
@@ -307,13 +318,18 @@ class MemoryFiles:
         self._fds = []
 
 
-def _write_set(files: MemoryFiles, s: InputSet) -> SetFiles:
+def _write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
     expected = {}
     for name, e in s.expected.items():
         size = e.magnitude
         kept = files.write(f"{name}.size", size) if isinstance(size, np.ndarray) else size
         expected[name] = ExpectedFiles(files.write(f"{name}.want", e.want), e.factor, kept)
-    arrays = {name: files.write(name, _in_order(a)) for name, a in s.arrays.items()}
+    arrays = {
+        name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
+        if roles[name] == "output"
+        else files.write(name, _in_order(a))
+        for name, a in s.arrays.items()
+    }
     return SetFiles(arrays, dict(s.scalars), expected)
 
 
