@@ -112,6 +112,9 @@ class _RoleFinder:
         is_vector = vector.get(key[0]) == key[1]
         if self.columns:
             return (is_vector, -place)
+        if not self.merge:
+            # A reduction shared out row by row beats walking down the columns of a matrix.
+            return (-is_vector, independent, -place)
         return (len({t for t, _ in members}), independent, -is_vector, -place)
 
     def _rows_score(

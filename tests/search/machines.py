@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -14,7 +13,7 @@ from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.kernels.tasks import Access
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import INNER, LEVEL_NAMES, MID, OUTER, Dim
+from kernelscape.space.backbone import INNER, MID, OUTER, Dim
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.constraints import build_space
 from kernelscape.space.order import Node, forest
@@ -169,7 +168,3 @@ class IdealMachine:
         if len(self.lines) > self.n_lines:
             _, is_dirty = self.lines.popitem(last=False)
             self.written += 64 * is_dirty
-
-
-def level_names() -> Iterator[str]:
-    yield from LEVEL_NAMES
