@@ -105,7 +105,7 @@ class Evaluator:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
         try:
             if isinstance(request, Probe):
-                return {"memory_read": run_memory_probe(library, n_threads)}
+                return run_memory_probe(library, n_threads, request.mixes)
             return run_probe(library, n_threads)
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

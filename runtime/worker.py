@@ -182,6 +182,13 @@ class Worker(AbstractWorker):
         library = str(self._device.build_own("probe.c"))
         return max(self._rates(Probe(library), 30.0)["memory_read"])
 
+    def probe_mixes(self) -> dict[str, float]:
+        """Bytes a nanosecond of each way of reading and writing memory (memory_read, memory_copy_nt,
+        ...), right now; bytes as a program counts them.
+        """
+        library = str(self._device.build_own("probe.c"))
+        return {name: max(s) for name, s in self._rates(Probe(library, True), 30.0).items()}
+
     def calibrate(self) -> dict[str, list[float]]:
         """All samples of the machine probe by name (cpu/probe.py gives them meaning); about 5 s."""
         return self._rates(Calibrate(str(self._device.build_own("probe.c"))), 120.0)

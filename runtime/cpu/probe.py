@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 _READ, _WRITE, _WRITE_NT, _COPY, _COPY_NT, _TRIAD_NT, _SCALE, _READ3_WRITE_NT = range(8)
+_KINDS = {_READ: "read", _WRITE: "write", _WRITE_NT: "write_nt", _COPY: "copy"}
+_KINDS |= {_COPY_NT: "copy_nt", _TRIAD_NT: "triad_nt", _SCALE: "scale"}
+_KINDS |= {_READ3_WRITE_NT: "read3_write_nt"}
 _N_ARRAYS = (1, 1, 1, 2, 2, 3, 1, 4)  # touched by each kind
 _N_MOVED = (1, 1, 1, 2, 2, 3, 2, 4)  # arrays read plus arrays written
 _LATENCIES = ("launch_ns", "barrier_ns", "call_ns", "add_latency_ns")
@@ -180,13 +183,22 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
 # --- in the child --------------------------------------------------------------------------------
 
 
-def run_memory_probe(library: Path, n_threads: int) -> list[float]:
-    """Read rates of memory right now, bytes a nanosecond; 20 ms, most of it touching pages."""
+def run_memory_probe(library: Path, n_threads: int, mixes: bool) -> dict[str, list[float]]:
+    """Rates of memory right now by name, bytes a nanosecond: reading, and with `mixes` every other
+    way of reading and writing; 20 to 60 ms, most of it touching pages.
+    """
     probe = _open(library)
     n_bytes = max(16 << 20, 3 * _last_cache_bytes(read_machine()) // n_threads)
     _reserve(probe, n_threads, n_bytes + (1 << 16))
     try:
-        return [_rate(probe, _READ, n_bytes, n_threads, 1) for _ in range(3)]
+        samples: dict[str, list[float]] = {}
+        for _ in range(3):
+            for kind, name in _KINDS.items():
+                if kind == _READ or mixes:
+                    share = n_bytes // _N_ARRAYS[kind] // 4096 * 4096
+                    rate = _rate(probe, kind, share, n_threads, 1)
+                    samples.setdefault(f"memory_{name}", []).append(rate)
+        return samples
     finally:
         probe.ks_release()
 
@@ -213,11 +225,8 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
                 for _ in range(15)
             ]
             inner = share
-        names = {_READ: "read", _WRITE: "write", _WRITE_NT: "write_nt"}
-        names |= {_COPY: "copy", _COPY_NT: "copy_nt", _TRIAD_NT: "triad_nt"}
-        names |= {_SCALE: "scale", _READ3_WRITE_NT: "read3_write_nt"}
         for _ in range(12):  # kinds in turn, so that a change of state meets all of them
-            for kind, name in names.items():
+            for kind, name in _KINDS.items():
                 block = per_thread // _N_BLOCKS // 4096 * 4096
                 n_bytes = block // _N_ARRAYS[kind] - (1 << 14)
                 samples.setdefault(f"memory_{name}", []).extend(
