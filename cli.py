@@ -402,3 +402,7 @@ def _run(arguments: list[str] | None) -> int:
         _say("this is a bug in kernelscape; please report it with the lines above")
         return Exit.INTERNAL
     return Exit.OK
+
+
+if __name__ == "__main__":
+    main()

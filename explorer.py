@@ -208,9 +208,7 @@ def explore_subject(
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / HEADER).exists():
-            raise FileExistsError(
-                f"{folder} holds a run already: resume it, or name another folder"
-            )
+            raise RecordError(f"{folder} holds a run already: resume it, or name another folder")
     return _run_session(subject, options, folder, on_event, on_interrupt)
 
 

@@ -109,7 +109,8 @@ def _where(error: Exception, path: str) -> str:
     """An error of the user's code in one sentence with its line."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if Path(f.filename).resolve() == Path(path).resolve()]
     place = f" in line {lines[-1]}" if lines else ""
     return f"{type(error).__name__}{place}: {error}"
 

@@ -1,0 +1,41 @@
+# Two commands, each doing all its set-up in .venv:  make demo  ·  make test
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-location
+
+.PHONY: demo test check install clean
+
+# A demo that starts on guesses would show a loose bound: calibrate first, once a machine.
+demo: .venv/installed
+	@$(BIN)/explore doctor --quiet > /dev/null || { $(BIN)/explore doctor --quiet; exit 3; }
+	@$(BIN)/explore doctor | grep -q '^ok *calibration' || $(BIN)/explore calibrate
+	@echo "compiling the search, once a version" && $(BIN)/explore show axpydot --size n=1000 > /dev/null
+	$(BIN)/explore run bicgk --size n=4096 --time-limit 30s
+
+test: .venv/tools check
+	$(BIN)/pytest
+
+# The folder of a checkout may have any name, and the package in it has one.
+check: .venv/tools
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	@mkdir -p .types && ln -sfn .. .types/kernelscape
+	MYPYPATH=.types $(BIN)/mypy --no-error-summary -p kernelscape
+	@$(BIN)/lint-imports --no-logo > .types/layers.txt || { cat .types/layers.txt; exit 1; }
+
+install: .venv/installed
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "kernelscape needs Python 3.11 or newer: make PYTHON=python3.11" >&2; exit 3; }
+	@$(PYTHON) -m venv .venv \
+	  || { echo "python3 -m venv does not work: apt install python3-venv" >&2; exit 3; }
+
+.venv/installed: .venv/bin/python pyproject.toml
+	@$(PIP) -e . && touch $@
+
+.venv/tools: .venv/bin/python pyproject.toml
+	@$(PIP) -e '.[dev]' && touch $@ .venv/installed
+
+clean:
+	rm -rf .venv .types build *.egg-info .*_cache

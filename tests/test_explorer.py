@@ -1,0 +1,235 @@
+"""Exploring, compiling, saving and replaying from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.explorer import explore_subject, library_subject, resume
+from kernelscape.kernels.library import load as load_library
+from kernelscape.runtime.journal import FileJournal, read_journal
+from kernelscape.runtime.records import EvaluationRecord, RecordError
+from kernelscape.runtime.replay import StaleError
+from kernelscape.search import events as ev
+from kernelscape.subject import Options
+
+pytestmark = pytest.mark.compiler
+
+
+@ks.kernel
+def gemv(a: ks.types.ndarray(), x: ks.types.ndarray(), y: ks.types.ndarray(), scale: float):
+    for i in range(a.shape[0]):
+        acc = 0.0
+        for j in range(a.shape[1]):
+            acc += a[i, j] * x[j]
+        y[i] = scale * acc
+
+
+def twice(a, x, y, w, scale):
+    gemv(a, x, y, scale)
+    gemv(a, y, w, 1.0)
+
+
+def make_arguments(n: int = 40) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(3)
+    a = rng.uniform(-1, 1, (n, n)).astype(np.float32)
+    x = rng.uniform(-1, 1, n).astype(np.float32)
+    return a, x, np.zeros(n, np.float32), np.zeros(n, np.float32)
+
+
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        args = make_arguments()
+        before = [a.copy() for a in args]
+        folder = tmp_path_factory.mktemp("run")
+        run = ks.explore(
+            twice, *args, 0.5, max_evals=5, directory=folder, reference=lambda *_: None
+        )
+    for array, kept in zip(args, before, strict=True):
+        np.testing.assert_array_equal(array, kept)
+    return run
+
+
+def expected(a, x, scale):
+    y = scale * (a.astype(np.float64) @ x)
+    return y, a @ y
+
+
+def check(f) -> None:
+    a, x, y, w = make_arguments()
+    f(a, x, y, w, 0.25)
+    want_y, want_w = expected(a, x, 0.25)
+    np.testing.assert_allclose(y, want_y, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(w, want_w, rtol=1e-4, atol=1e-4)
+
+
+def test_run_tells_its_result(explored) -> None:
+    run = explored
+    assert run.status == "eval_limit"
+    assert run.best.time_ns > 0
+    assert run.ended.evaluations == 5
+    assert run.ended.numpy_ns is not None
+    assert run.gap is None or 0 <= run.gap < 1
+    assert run.bound_ns is None or run.bound_ns <= run.best.time_ns * 1.01
+    assert run.best.source == (run.directory / "kernel.c").read_text()
+
+
+def test_compiled_computes_in_place(explored) -> None:
+    check(explored.best.compile())
+
+
+def test_saved_file_stands_alone(explored, tmp_path: Path) -> None:
+    path = explored.best.save(tmp_path / "mine.json")
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
+    check(ks.replay(path))
+    assert ks.load(path).file == explored.best.file
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda a, x, y, w: (a, x, y, w), "5 arguments are needed (a, x, y, w, scale), 4 given"),
+        (lambda a, x, y, w: (a.astype("f8"), x, y, w, 1.0), "argument a must be float32 of shape"),
+        (lambda a, x, y, w: (a, x[:-1], y, w, 1.0), "argument x must be float32 of shape (40,)"),
+        (lambda a, x, y, w: (a.T, x, y, w, 1.0), "argument a must be C-contiguous"),
+        (lambda a, x, y, w: (a.tolist(), x, y, w, 1.0), "argument a must be a NumPy array"),
+        (lambda a, x, y, w: (a, x, y, y, 1.0), "arguments y and w share memory"),
+        (lambda a, x, y, w: (a, x, y, w, "1"), "argument scale must be a number, not str"),
+        (lambda a, x, y, w: (a, x, y, frozen(w), 1.0), "argument w is written"),
+    ],
+)
+def test_other_arguments_are_refused(explored, change, sentence: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        explored.best.compile()(*change(*make_arguments()))
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def test_constants_are_part_of_the_code(tmp_path: Path) -> None:
+    def either(x, y, take_sum):
+        (add if take_sum else subtract)(x, y)
+
+    x, y = np.ones(8, np.float32), np.ones(8, np.float32)
+    run = ks.explore(either, x, y, None, target="fake", max_evals=1, directory=tmp_path)
+    stored = run.best.file.stored
+    assert [(p.name, p.kind, p.text) for p in stored.parameters] == [
+        ("x", "array", ""),
+        ("y", "array", ""),
+        ("take_sum", "constant", "None"),
+    ]
+
+
+@ks.kernel
+def add(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i] = y[i] + x[i]
+
+
+@ks.kernel
+def subtract(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i] = y[i] - x[i]
+
+
+# --- searches on the fake device: no compiler, no clock -------------------------------------------
+
+
+def fake_run(folder: Path, **changes):
+    told = []
+    subject = library_subject(load_library("axpydot"), {"n": 64}, "f32", 1)
+    options = Options(**({"target": "fake", "max_evals": 30, "store": False} | changes))
+    run = explore_subject(subject, options, directory=folder, on_event=told.append)
+    return run, told
+
+
+def measured(folder: Path) -> list[EvaluationRecord]:
+    return [r for r in read_journal(folder / "journal.jsonl") if isinstance(r, EvaluationRecord)]
+
+
+def test_equal_seeds_visit_equal_candidates(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        fake_run(tmp_path / name)
+    visited = [[r.decisions for r in measured(tmp_path / name)] for name in ("a", "b")]
+    assert visited[0] == visited[1]
+
+
+@pytest.mark.parametrize("strategy", ["mcts", "random", "beam", "bound", "exhaustive"])
+def test_every_strategy_runs(tmp_path: Path, strategy: str) -> None:
+    run, told = fake_run(tmp_path, strategy=strategy)
+    assert run.best is not None
+    assert run.ended.evaluations == 30
+    assert any(isinstance(e, ev.Evaluated) for e in told)
+    best = min(r.time_ns for r in measured(tmp_path) if r.time_ns is not None)
+    assert run.best.time_ns == best
+
+
+def test_resume_counts_what_was_done_and_repeats_nothing(tmp_path: Path) -> None:
+    fake_run(tmp_path)
+    first = measured(tmp_path)
+    run = resume(tmp_path, max_evals=10)
+    both = measured(tmp_path)
+    assert both[: len(first)] == first
+    assert len(both) == 40 == run.ended.evaluations
+    keys = [r.source_key for r in both]
+    assert len(set(keys)) == len(keys)
+    assert run.best.time_ns == min(r.time_ns for r in both)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    fake_run(tmp_path, max_evals=2)
+    with pytest.raises(RecordError, match="holds a run already"):
+        fake_run(tmp_path)
+
+
+def test_a_run_in_progress_is_not_resumed(tmp_path: Path) -> None:
+    fake_run(tmp_path, max_evals=2)
+    with FileJournal(tmp_path / "journal.jsonl"), pytest.raises(RecordError, match="another"):
+        resume(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "sentence"),
+    [
+        (lambda d: d["decisions"].pop(), StaleError, "open"),
+        (lambda d: d["decisions"][0].__setitem__(0, "odrer(x)"), StaleError, "no choice odrer"),
+        (lambda d: d["decisions"][0].__setitem__(1, "UP"), StaleError, "has no value UP"),
+        (lambda d: d.update(source_key="0" * 24), StaleError, "another source"),
+        (lambda d: d.update(problem_key="0" * 24), StaleError, "other tasks"),
+        (lambda d: d["stored"].update(recording="{"), StaleError, "cannot be read"),
+        (lambda d: d["stored"].update(recording="[]"), StaleError, "cannot be read"),
+        (lambda d: d["stored"].update(parameters=[]), StaleError, "cannot be read"),
+        (lambda d: d.update(schema=99), RecordError, "schema 99"),
+        (lambda d: d.pop("conditions"), RecordError, "conditions"),
+        (lambda d: d.update(gap=0.0), RecordError, "changed by hand"),
+    ],
+)
+def test_changed_best_files_get_a_sentence(tmp_path: Path, change, kind, sentence: str) -> None:
+    fake_run(tmp_path, max_evals=2)
+    path = tmp_path / "best.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(kind) as caught:
+        ks.replay(path)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_torn_best_files_get_a_sentence(tmp_path: Path, share: float) -> None:
+    fake_run(tmp_path, max_evals=2)
+    path = tmp_path / "best.json"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(RecordError, match="torn"):
+        ks.load(path)

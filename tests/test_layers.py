@@ -1,0 +1,69 @@
+"""What may import what: the layers of DESIGN section 1, checked by import-linter and by reading the sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = (
+    ".",
+    "kernels",
+    "kernels/library",
+    "space",
+    "search",
+    "codegen",
+    "runtime",
+    "runtime/cpu",
+)
+SOURCES = sorted(p for folder in FOLDERS for p in (ROOT / folder).glob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+
+
+def test_contracts_of_import_linter() -> None:
+    cli = pytest.importorskip("importlinter.cli", reason="import-linter is not installed")
+    done = cli.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
+    assert done == cli.EXIT_STATUS_SUCCESS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_numba_comes_through_one_door(path: Path) -> None:
+    if path != ROOT / "space" / "jit.py":
+        assert not [m for m in imported(path) if m.split(".")[0] == "numba"]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_settings_alone_reads_our_variables(path: Path) -> None:
+    if path.name != "settings.py":
+        assert '"KERNELSCAPE_' not in path.read_text()
+
+
+def test_every_package_is_installed() -> None:
+    listed = (ROOT / "pyproject.toml").read_text()
+    for init in ROOT.glob("*/**/__init__.py"):
+        parts = init.parent.relative_to(ROOT).parts
+        if not parts[0].startswith(".") and parts[0] not in ("build", "tests"):
+            assert f'"kernelscape.{".".join(parts)}"' in listed
+
+
+def test_importing_the_package_imports_nothing() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, kernelscape;"
+        "print([m for m in sys.modules if m.startswith('kernelscape.')],"
+        " 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] False"
