@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,6 +10,7 @@ from ..kernels import ir
 from ..kernels.ir import DType
 from . import csyntax as c
 from .cprint import expression
+from .names import RESERVED, identifier
 from .vectors import Prelude, mask_dtype, math_function, type_name
 
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -38,10 +39,11 @@ class Block:
 class Writer:
     """Writes statements into nested scopes and translates expressions."""
 
-    def __init__(self, prelude: Prelude, reserved: set[str]) -> None:
-        self.prelude = prelude
+    def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
+        """`names`: the identifiers of arrays and scalars (see codegen/names.py)."""
+        self.prelude, self.names = prelude, names
         self.blocks: list[Block] = [Block()]
-        self.used = set(reserved)
+        self.used = {*names, *names.values(), *RESERVED}
         self.counters: dict[str, int] = {}
 
     # --- scopes and names ---
@@ -63,8 +65,8 @@ class Writer:
             self.blocks.pop()
 
     def fresh(self, stem: str) -> str:
-        """A name that is not in use: `stem`, or `stem` with the first free number."""
-        name = stem
+        """A name that is not in use: `stem` made an identifier, or that with the first free number."""
+        name = stem = identifier(stem)
         while name in self.used:
             self.counters[stem] = self.counters.get(stem, 0) + 1
             name = (
@@ -73,6 +75,13 @@ class Writer:
                 else f"{stem}_{self.counters[stem]}"
             )
         self.used.add(name)
+        return name
+
+    def fresh_family(self, stem: str) -> str:
+        """A name of which no name in use is a continuation after an underscore."""
+        name = self.fresh(stem)
+        while any(other.startswith(f"{name}_") for other in self.used):
+            name = self.fresh(stem)
         return name
 
     def forget(self, array: str) -> None:
@@ -169,7 +178,7 @@ class Writer:
             case ir.Const(value, dtype):
                 return Value(constant(value, dtype), dtype)
             case ir.Param(name, dtype):
-                return Value(c.Id(name), dtype)
+                return Value(c.Id(self.names[name]), dtype)
             case ir.Unary(op, x, dtype):
                 return self.unary(op, self.evaluate(x, leaf), dtype)
             case ir.Binary(op, a, b, dtype):

@@ -7,7 +7,7 @@ not doubled again, so there are as many versions as there are such loops, plus o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -70,12 +70,18 @@ class LaunchWriter:
     """Writes one launch; see `write`."""
 
     def __init__(
-        self, plan: Plan, launch: Launch, target: Target, workspace: Workspace, prelude: Prelude
+        self,
+        plan: Plan,
+        launch: Launch,
+        target: Target,
+        workspace: Workspace,
+        prelude: Prelude,
+        names: Mapping[str, str],
     ) -> None:
+        """`names`: the identifiers of arrays and scalars (see codegen/names.py)."""
         self.plan, self.launch, self.target = plan, launch, target
         self.workspace, self.prelude = workspace, prelude
-        names = {a.name for a in plan.problem.arrays} | {p.name for p in plan.problem.scalars}
-        self.w = Writer(prelude, names | {"tid", "n_threads", "workspace"})
+        self.w = Writer(prelude, names)
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
@@ -467,7 +473,7 @@ class LaunchWriter:
             else:
                 slow.append((name, p.inner))
         stem = f"{task.task.target.array}_acc"
-        tile = Tile(self.w.fresh(stem), task.task.dtype, lanes, tuple(full), tuple(slow))
+        tile = Tile(self.w.fresh_family(stem), task.task.dtype, lanes, tuple(full), tuple(slow))
         self.tiles[task.index, "acc"] = tile
         start = neutral(task.task.op, task.task.dtype)
         first = self.w.splat(Value(start, task.task.dtype), lanes).x
@@ -682,7 +688,7 @@ class LaunchWriter:
             else:
                 slow.append((p.loop.name, p.inner))
         tile = Tile(
-            self.w.fresh(f"{array.name}_value"), array.dtype, lanes, tuple(full), tuple(slow)
+            self.w.fresh_family(f"{array.name}_value"), array.dtype, lanes, tuple(full), tuple(slow)
         )
         self.tiles[task.index, "value"] = tile
         self.declare(tile, None)
@@ -856,7 +862,7 @@ class LaunchWriter:
         self.w.forget(buffer.name)
 
     def global_array(self, name: str) -> c.CExpr:
-        return c.Id(name)
+        return c.Id(self.w.names[name])
 
 
 class _Over:

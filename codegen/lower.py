@@ -13,6 +13,7 @@ from . import csyntax as c
 from .cprint import Printer
 from .dialect import Dialect
 from .emit import LaunchWriter
+from .names import c_names
 from .nest import build_launch
 from .plan import Plan, read_plan, tasks_of
 from .source import Argument, Source
@@ -35,6 +36,7 @@ class Program:
     streams: bool
     n_threads: int
     decisions: tuple[str, ...]
+    names: dict[str, str]  # identifiers of arrays and scalars
 
 
 def lower(candidate: Candidate) -> Program:
@@ -49,13 +51,14 @@ def lower(candidate: Candidate) -> Program:
             n = array.size_bytes // array.dtype.size_bytes
             buffer = workspace.allocate(array.name, array.dtype, n, is_private=False)
             temporaries.append((array, buffer.offset_bytes))
+    names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
     functions, calls = [], []
     for k, roots in enumerate(plan.launches):
         launch = build_launch(plan, roots)
-        writer = LaunchWriter(plan, launch, target, workspace, prelude)
+        writer = LaunchWriter(plan, launch, target, workspace, prelude, names)
         body = writer.write()
         name = f"launch_{k}"
-        parameters = _parameters(plan.problem, body)
+        parameters = _parameters(plan.problem, body, names)
         comment = "; ".join(_sentence(plan, t) for t in launch.tasks)
         functions.append(c.Function(name, parameters, body, launch.is_parallel, comment))
         calls.append((name, tuple(p.name for p in parameters)))
@@ -69,6 +72,7 @@ def lower(candidate: Candidate) -> Program:
         streams=prelude.streams,
         n_threads=target.cores,
         decisions=_decisions(plan),
+        names=names,
     )
 
 
@@ -106,18 +110,20 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
     p.line(f"void {ENTRY}(void **args) {{")
     p.depth += 1
     used = {name for _, names in program.calls for name in names}
+    if not used:
+        p.line("(void)args;")
     for k, a in enumerate(_arguments(program)):
         if a.kind == "workspace":
             if used or program.temporaries:
                 p.line(f"char *workspace = args[{k}];")
-        elif a.name in used:
+        elif program.names[a.name] in used:
             kind = dialect.scalar_types[_dtype(a.dtype).name]
             value = f"args[{k}]" if a.kind == "array" else f"*({kind} *)args[{k}]"
-            p.line(f"{kind} {'*' if a.kind == 'array' else ''}{a.name} = {value};")
+            p.line(f"{kind} {'*' if a.kind == 'array' else ''}{program.names[a.name]} = {value};")
     for array, offset in program.temporaries:
-        if array.name in used:
+        if program.names[array.name] in used:
             kind = dialect.scalar_types[array.dtype.name]
-            p.line(f"{kind} *{array.name} = ({kind} *)(workspace + {offset});")
+            p.line(f"{kind} *{program.names[array.name]} = ({kind} *)(workspace + {offset});")
     for name, names in program.calls:
         p.line(f"{name}({', '.join(names)});")
     if program.streams:
@@ -153,16 +159,21 @@ def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
     )
 
 
-def _parameters(problem: Problem, body: tuple[c.CStmt, ...]) -> tuple[c.Parameter, ...]:
+def _parameters(
+    problem: Problem, body: tuple[c.CStmt, ...], named: dict[str, str]
+) -> tuple[c.Parameter, ...]:
     """What a launch names of the sequence's arrays, scalars and workspace; arrays that it does not write are const."""
     names, stored = _names(body)
     parameters = []
     for a in problem.arrays:
-        if a.name in names:
-            const = "" if a.name in stored else "const "
-            parameters.append(c.Parameter(f"{const}{_C[a.dtype.name]} *restrict ", a.name))
+        name = named[a.name]
+        if name in names:
+            const = "" if name in stored else "const "
+            parameters.append(c.Parameter(f"{const}{_C[a.dtype.name]} *restrict ", name))
     parameters += [
-        c.Parameter(f"{_C[s.dtype.name]} ", s.name) for s in problem.scalars if s.name in names
+        c.Parameter(f"{_C[s.dtype.name]} ", named[s.name])
+        for s in problem.scalars
+        if named[s.name] in names
     ]
     if "workspace" in names:
         parameters.append(c.Parameter("char *restrict ", "workspace"))

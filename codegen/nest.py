@@ -270,6 +270,8 @@ class Hazards:
         task = self.plan.tasks[p.task]
         in_finish = p.kind in ("finish", "combine")
         is_map = not task.task.is_reduction
+        if p.operand is not None:
+            reads.add(p.operand.access.array)  # each thread packs the whole block
         if p.kind == "body" or in_finish:
             wanted = {a.array for a, late in task_reads(task.task) if late == in_finish}
             reads |= {a for a in wanted if (p.task, a) not in self.on_chip}

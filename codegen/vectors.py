@@ -73,7 +73,7 @@ class Prelude:
         v = f"{dtype.name}x{lanes}"
         one = f"static inline {v} {name}({v} x) {{\n"
         two = f"static inline {v} {name}({v} a, {v} b) {{\n"
-        each = f"    {v} r;\n    for (int l = 0; l < {lanes}; ++l) r[l] = "
+        each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
         match operation:
             case "load":
                 return f"static inline {v} {name}(const {c} *p) {{ return *(const {v}_unaligned *)p; }}"
@@ -104,9 +104,9 @@ class Prelude:
                 return f"{one}    return {self.use('select', dtype, lanes)}(x < 0, -x, x);\n}}"
             case "floordiv" | "mod":
                 scalar = self.use(operation, dtype, 0)
-                return f"{two}{each}{scalar}(a[l], b[l]);\n    return r;\n}}"
+                return f"{two}    {v} r = a;\n{each}{scalar}(a[l], b[l]);\n    return r;\n}}"
         function = _MATH[operation] + ("f" if dtype is DType.f32 else "")
-        return f"{one}{each}{function}(x[l]);\n    return r;\n}}"
+        return f"{one}    {v} r = x;\n{each}{function}(x[l]);\n    return r;\n}}"
 
     def stream(self, name: str, c: str, v: str, size: int) -> str:
         self.streams = True

@@ -411,7 +411,10 @@ class _SpaceBuilder:
                 b.table2("streams are kept", var, v.store[t], _stream_kept, share=_stream_kept)
 
     def staged_copies(self) -> None:
-        """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present."""
+        """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
+
+        It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
+        """
         b, v = self.b, self.v
         for o, var in v.staged.items():
             loops = [self.levels(o.task, name) for name in o.loops]
@@ -422,6 +425,12 @@ class _SpaceBuilder:
                         b.table2("block of a copy", var, order, _copy_outside, share=_copy_outside)
             present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
+            for f, space in v.mem_space.items():
+                if f.consumer == o.task and f.array == o.access.array:
+                    body = self.backbone.body_ids[f.producer]
+                    done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
+                    b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
+                    b.table2("copy from memory", var, space, _copy_of_memory, share=_copy_of_memory)
             element = self.array(o.access.array).dtype.size_bytes
             terms = [
                 Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
@@ -568,6 +577,10 @@ def _elided(store: int, space: int) -> bool:
 
 def _stream_kept(cache: int, store: int) -> bool:
     return cache != ch.STREAM or store == ch.KEEP
+
+
+def _copy_of_memory(staged: int, space: int) -> bool:
+    return staged != ch.COPY or space == ch.GLOBAL
 
 
 def _copy_outside(staged: int, order: int) -> bool:

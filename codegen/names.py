@@ -1,0 +1,47 @@
+"""Names in C for names from Python: any Python identifier may come in, and names made from them by adding dots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# Keywords, macros of the headers and of GNU C, and functions and variables that the text itself uses.
+RESERVED = frozenset(
+    """
+    auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
+    return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof linux unix i386
+    _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
+    sqrt exp log sin cos floor fabs sqrtf expf logf sinf cosf floorf fabsf is_aligned
+    NAN INFINITY main args tid n_threads workspace run_sequence
+    omp_get_thread_num omp_get_num_threads uintptr_t late_thread hold_back
+    """.split()  # noqa: SIM905  (a list of literals would be four times as long)
+)
+_SHAPED = re.compile(
+    r"launch_\d+|_?_mm.*|__.*|_[A-Z].*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
+    r"|(\w+_)?(f32|f64|i32|i64)(x\d+)?(_\w+)?"
+)
+
+
+def identifier(name: str) -> str:
+    """A C identifier as close to `name` as possible; different names may give the same."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if plain in RESERVED or _SHAPED.fullmatch(plain) or plain[:1].isdigit() or not plain.strip("_"):
+        return f"v_{plain.strip('_')}_"
+    return plain
+
+
+def c_names(names: Iterable[str]) -> dict[str, str]:
+    """A different identifier for each name; names that are fine stay as they are."""
+    wanted = list(names)
+    found = {name: name for name in wanted if identifier(name) == name}
+    taken = set(found)
+    for name in wanted:
+        if name not in found:
+            stem = new = identifier(name)
+            k = 0
+            while new in taken:
+                k += 1
+                new = f"{stem}{k}"
+            found[name] = new
+            taken.add(new)
+    return found
