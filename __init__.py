@@ -34,7 +34,7 @@ _PUBLIC = {
     "load": "explorer",
 }
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605 - the table is the one list of public names
+__all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:

@@ -102,7 +102,9 @@ def measure_sequence(name: str, target: Target, n_descents: int, n_walks: int, s
 def _problem(name: str) -> Problem:
     """The problem at the default size. Values are never looked at, so the arrays take no memory."""
     entry = load(name)
-    small = entry.make_arguments({k: 2 for k in entry.sizes}, np.float32, np.random.default_rng(0))
+    small = entry.make_arguments(
+        dict.fromkeys(entry.sizes, 2), np.float32, np.random.default_rng(0)
+    )
     large = _shapes(name)
     args = [
         np.empty(shape, np.float32) if isinstance(a, np.ndarray) else a
@@ -120,7 +122,7 @@ def _shapes(name: str) -> list[tuple[int, ...]]:
         made = entry.make_arguments(sizes, np.float32, rng)
         return [a.shape if isinstance(a, np.ndarray) else () for a in made]
 
-    ones = {k: 1 for k in entry.sizes}
+    ones = dict.fromkeys(entry.sizes, 1)
     base = extents(ones)
     shapes = [list(s) for s in base]
     for key, size in entry.sizes.items():

@@ -150,7 +150,19 @@ class Accumulator:
     dtype: DType
 
 
-Expr = Const | LoopIndex | Param | Local | Load | Unary | Binary | Compare | Select | Cast | Accumulator
+Expr = (
+    Const
+    | LoopIndex
+    | Param
+    | Local
+    | Load
+    | Unary
+    | Binary
+    | Compare
+    | Select
+    | Cast
+    | Accumulator
+)
 
 
 # --- statements --------------------------------------------------------------------------------------------------------
