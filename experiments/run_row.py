@@ -1,0 +1,271 @@
+"""One row of the table of results: explore one sequence at one size, then compare at the same moment.
+
+Run by run_table in a process of its own, so that what a row does to its process ends with it.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import evaluation, session
+from .. import stages as st
+from ..codegen.lower import lower, print_source
+from ..explorer import explore_subject, library_subject
+from ..kernels.library import load
+from ..runtime.build import Artifact
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.probe import calibrate
+from ..runtime.device import open_device
+from ..runtime.folder import BEST
+from ..runtime.inputs import make_workload
+from ..runtime.outcome import FINAL, Failure, Measurement
+from ..runtime.records import load_best
+from ..runtime.replay import dialect_of, rebuild
+from ..runtime.worker import Worker, WorkerOptions
+from ..search import events as ev
+from ..search.bound import Bounder, Roofline
+from ..search.first import first_candidates
+from ..space.candidate import Candidate
+from ..space.constraints import build_space
+from ..space.target import Target
+from ..subject import Options, Subject
+from .conditions import stamp
+
+SLACK = 1e-3  # below the bound by less is the clock, see session.py
+NEAR = 1.05  # a time this near the best counts as found
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How one row is made."""
+
+    seconds: float = 60.0
+    rounds: int = 7
+    seed: int = 1
+    calibrate: bool = True
+
+
+@dataclass
+class Watch:
+    """What a row wants to know of an exploration, from its events."""
+
+    started_s: float = field(default_factory=time.monotonic)
+    set_up_s: dict[str, float] = field(default_factory=dict)
+    n_below: int = 0
+    n_evaluated: int = 0
+    incumbents: list[tuple[float, float]] = field(default_factory=list)  # (s, ns)
+    search_s: float = 0.0
+    ended: st.Ended | None = None
+
+    def hear(self, event: Any) -> None:
+        elapsed_s = time.monotonic() - self.started_s
+        match event:
+            case st.Opened() | st.Rooted() | st.Compared():
+                self.set_up_s[type(event).__name__.lower()] = elapsed_s
+            case ev.Evaluated():
+                self.n_evaluated += event.origin == "measured"
+                self.search_s = event.elapsed_s
+                time_ns = event.outcome.time_ns
+                if time_ns is not None and time_ns < event.bound_ns * (1 - SLACK):
+                    self.n_below += 1
+            case ev.NewIncumbent():
+                self.incumbents.append((event.elapsed_s, event.best.time_ns))
+            case st.Ended():
+                self.ended = event
+
+    @property
+    def near_s(self) -> float:
+        """Seconds of search after which the incumbent was within 5 % of the last one."""
+        last_ns = self.incumbents[-1][1]
+        return next(s for s, ns in self.incumbents if ns <= NEAR * last_ns)
+
+
+@contextmanager
+def spent(places: Mapping[str, tuple[Any, str]]) -> Iterator[dict[str, float]]:
+    """Seconds spent in functions, by name: each is replaced by one that adds them up."""
+    seconds = dict.fromkeys(places, 0.0)
+    before = {key: getattr(place, name) for key, (place, name) in places.items()}
+
+    def watched(key: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            started_s = time.monotonic()
+            try:
+                return before[key](*args, **kwargs)
+            finally:
+                seconds[key] += time.monotonic() - started_s
+
+        return call
+
+    for key, (place, name) in places.items():
+        setattr(place, name, watched(key))
+    try:
+        yield seconds
+    finally:
+        for key, (place, name) in places.items():
+            setattr(place, name, before[key])
+
+
+def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, Any]:
+    """The row as JSON values. Raises RuntimeError where nothing was found or it no longer runs."""
+    device = open_device("cpu")
+    assert isinstance(device, CpuDevice)
+    if options.calibrate:
+        calibrate(device)
+    subject = library_subject(load(name), sizes, "f32", options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
+    try:
+        found = _explore(subject, options, folder)
+        compared = _compare(subject, device, folder, options)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    roof = Bounder(build_space(subject.problem, device.facts())).roofline()
+    values = found | compared | _shares(subject, roof, device.facts(), compared)
+    bound_ns = values["bound_ns"]
+    values["below_bound"] += bound_ns is not None and values["best_ns"] < bound_ns * (1 - SLACK)
+    values["gap"] = None if bound_ns is None else max(0.0, 1 - bound_ns / values["best_ns"])
+    values["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    values["stamp"] = stamp(device, float(np.median(compared["memory"]["memory_read"])))
+    return {"status": "ok", "name": name, "sizes": sizes, "options": vars(options)} | values
+
+
+def _explore(subject: Subject, options: RowOptions, folder: Path) -> dict[str, Any]:
+    """Explore into `folder`; what the search did."""
+    watch = Watch()
+    places = {
+        "compile": (evaluation, "build_many"),
+        "run": (Worker, "evaluate"),
+        "references": (session, "make_workload"),
+        "prepare": (Worker, "prepare"),
+        "numpy": (session, "time_reference"),
+    }
+    explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
+    with spent(places) as seconds:
+        explore_subject(subject, explored, directory=folder, on_event=watch.hear)
+    ended = watch.ended
+    if ended is None or ended.best_ns is None:
+        raise RuntimeError("no implementation was found" if ended is None else ended.status)
+    return {
+        "search_status": ended.status,
+        "search_best_ns": ended.best_ns,
+        "bound_ns": ended.bound_ns,
+        "alarms": ended.alarms,
+        "below_bound": watch.n_below,
+        "failures": dict(ended.failures),
+        "evaluations": watch.n_evaluated,
+        "search_s": watch.search_s,
+        "near_s": watch.near_s,
+        "set_up_s": watch.set_up_s,
+        "spent_s": seconds,
+        "elapsed_s": ended.elapsed_s,
+    }
+
+
+def _compare(
+    subject: Subject, device: CpuDevice, folder: Path, options: RowOptions
+) -> dict[str, Any]:
+    """Best, default and NumPy in turn, round by round, each round beside a probe of memory."""
+    best = _built(device, rebuild(load_best(folder / BEST), device.facts(), dialect_of(device)))
+    space = build_space(subject.problem, device.facts())
+    default = _built(device, first_candidates(space)[0][1])
+    rng = np.random.default_rng(options.seed)
+    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    protocol = replace(FINAL, budget_ns=1.5e8)
+    rounds: list[tuple[float, float, float]] = []
+    memory: dict[str, list[float]] = {}
+    with Worker(device) as ours, Worker(device, WorkerOptions(bind_threads=False)) as theirs:
+        assert isinstance(ours, Worker)
+        assert isinstance(theirs, Worker)
+        ours.prepare(workload)
+        theirs.prepare(replace(workload, sets=workload.sets[:1]))
+        del workload
+        assert subject.reference is not None
+        for _ in range(options.rounds):
+            for key, rate in ours.probe_mixes().items():
+                memory.setdefault(key, []).append(rate)
+            timed = [_time(x) for x in ours.interleave([best, default], protocol)]
+            numpy_ns = _time(theirs.time_function(*subject.reference, protocol))
+            rounds.append((timed[0], timed[1], numpy_ns))
+    best_ns, default_ns, theirs_ns = np.array(rounds).T
+    return {
+        "rounds_ns": rounds,
+        "memory": memory,
+        "best_ns": float(np.median(best_ns)),
+        "best_spread": spread(best_ns),
+        "default_ns": float(np.median(default_ns)),
+        "numpy_ns": float(np.median(theirs_ns)),
+        "over_default": float(np.median(default_ns / best_ns)),
+        "over_default_spread": spread(default_ns / best_ns),
+        "over_numpy": float(np.median(theirs_ns / best_ns)),
+        "over_numpy_spread": spread(theirs_ns / best_ns),
+    }
+
+
+def _built(device: CpuDevice, what: Any) -> Artifact:
+    source = print_source(lower(what), dialect_of(device)) if isinstance(what, Candidate) else None
+    built = device.build(what.source if source is None else source)
+    if isinstance(built, Failure):
+        raise RuntimeError(f"{built.kind}: {built.advice} {built.log[:500]}")
+    return built
+
+
+def _time(outcome: Measurement | Failure) -> float:
+    if isinstance(outcome, Failure):
+        raise RuntimeError(f"{outcome.kind}: {outcome.advice} {outcome.log[:500]}")
+    return outcome.time_ns
+
+
+def _shares(
+    subject: Subject, roof: Roofline, target: Target, compared: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is moved and computed, and the share of the roofline, formed inside each round.
+
+    In memory the rate is that of the probe of the same round with the nearest mix of reads and
+    writes; in a cache it is the calibrated one.
+    """
+    arrays = subject.problem.arrays
+    footprint = sum(a.size_bytes for a in arrays if a.role != "temp")
+    level = next((x for x in target.levels if footprint <= x.capacity_bytes), None)
+    in_place = sum(a.size_bytes for a in arrays if a.role == "inout")
+    mix = nearest_mix(roof.read_bytes, roof.written_bytes, in_place)
+    shares = []
+    for k, times_ns in enumerate(compared["rounds_ns"]):
+        rate = compared["memory"][mix][k] if level is None else level.read_bytes_per_ns
+        roof_ns = max(roof.total_bytes / rate, roof.flops / target.f32_flops_per_ns)
+        shares.append(roof_ns / times_ns[0])
+    values = np.array(shares)
+    return {
+        "bytes": roof.total_bytes,
+        "flops": roof.flops,
+        "level": "memory" if level is None else level.name,
+        "mix": mix if level is None else "",
+        "roof_share": float(np.median(values)),
+        "roof_share_spread": spread(values),
+        "is_computed": roof.flops / target.f32_flops_per_ns
+        > roof.total_bytes / target.memory_read_bytes_per_ns,
+    }
+
+
+def nearest_mix(read_bytes: float, written_bytes: float, in_place_bytes: float) -> str:
+    """The kind of the memory probe that moves most like this."""
+    total = max(1.0, read_bytes + written_bytes)
+    if in_place_bytes > 0.4 * total:
+        return "memory_scale"
+    kinds = {"memory_read": 0.0, "memory_read3_write_nt": 1 / 4, "memory_triad_nt": 1 / 3}
+    kinds |= {"memory_copy_nt": 1 / 2, "memory_write_nt": 1.0}
+    return min(kinds, key=lambda kind: abs(kinds[kind] - written_bytes / total))
+
+
+def spread(values: np.ndarray[Any, Any]) -> float:
+    """Half the inter-quartile range over the median."""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return float((high - low) / 2 / middle)
