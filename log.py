@@ -13,7 +13,7 @@ from .search import events as ev
 from .space.candidate import DeadEnd, Space
 
 _LEGEND = (
-    "Src: U default, W warm start, M tree policy, R rollout, D bound dive, F final; * new best"
+    "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
 )
 _HEADER_EVERY = 25
 _STATUS = {

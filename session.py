@@ -28,6 +28,7 @@ from .search.bound import Bounder
 from .search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from .search.first import first_candidates
 from .search.incumbent import BoundScale
+from .search.neighbourhood import Neighbourhood
 from .search.options import SearchOptions
 from .search.ordering import NextChoice
 from .search.run import search
@@ -137,6 +138,7 @@ class Session:
             "evaluate": evaluator,
             "next_choice": NextChoice(space),
             "implementation_key": evaluator.implementation_key,
+            "neighbour": Neighbourhood(space),
         }
         for event in search(
             root,

@@ -13,7 +13,7 @@ from typing import Literal
 
 from .tree import SearchCandidate
 
-Tag = Literal["U", "W", "M", "R", "D", "F"]
+Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
 Origin = Literal["measured", "duplicate", "known"]
 
 STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")

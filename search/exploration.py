@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..space.candidate import DeadEnd
 from . import events as ev
 from .budget import Budget, Progress
 from .incumbent import BoundScale, Incumbent
@@ -27,6 +28,10 @@ from .tree import (
 
 # Two bounds this close (relatively) are one: summation order must not raise alarms or events.
 RELATIVE_SLACK = 1e-9
+
+
+# A complete candidate near a given one; None: there is nothing to change.
+Neighbour = Callable[[SearchCandidate, np.random.Generator], SearchCandidate | DeadEnd | None]
 
 
 class AbstractStrategy(ABC):
@@ -52,8 +57,10 @@ class Exploration:
         options: SearchOptions,
         scale: BoundScale | None,
         names: Callable[[int, int], tuple[str, str]],
+        neighbour: Neighbour | None = None,
     ) -> None:
         self.root = root
+        self.neighbour = neighbour
         self.bound = bound
         self.next_choice = next_choice
         self.ledger = ledger

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..space.candidate import DeadEnd
 from .expansion import Live, expand, live_children
 from .exploration import AbstractStrategy, Exploration
 from .policies import POLICIES, pick_by_bound
@@ -26,6 +27,11 @@ class Focus:
 # An expansion is about a hundred times cheaper than an evaluation, so a dive may open several
 # nodes.
 FOCUS = {"best": Focus(0, 0), "balanced": Focus(4, 16), "bound": Focus(2, 64)}
+
+
+NEAR_PERIOD = 3  # of so many steps all but one stay near the best, where that is possible
+N_CENTRES = 4
+NEAR_TRIES = 20
 
 
 class Mcts(AbstractStrategy):
@@ -62,9 +68,28 @@ class Mcts(AbstractStrategy):
             self._n_since_asked = 0
         if self._focus.period and self._n_steps % self._focus.period == 0:
             self._dive(world)
+        elif self._n_steps % NEAR_PERIOD and self._step_near(world):
+            pass
         else:
             self._descend(world)
         return True
+
+    def _step_near(self, world: Exploration) -> bool:
+        """Submit a new neighbour of one of the best; False where none is found."""
+        best = [r.candidate for r in world.incumbent.top(N_CENTRES) if r.candidate is not None]
+        if world.neighbour is None or not best:
+            return False
+        for _ in range(NEAR_TRIES):
+            # The best half of the time, the next half of the rest, and so on.
+            centre = best[min(int(world.rng.geometric(0.5)) - 1, len(best) - 1)]
+            candidate = world.neighbour(centre, world.rng)
+            if candidate is None or isinstance(candidate, DeadEnd):
+                continue
+            bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
+            if bound_ns < world.cut_ns and not world.ledger.is_settled(world.ledger.key(candidate)):
+                world.submit(candidate, bound_ns, "N", None)
+                return True
+        return False
 
     def _dive(self, world: Exploration) -> None:
         for _ in range(self._focus.n_nodes):

@@ -12,7 +12,7 @@ from ..space.candidate import DeadEnd
 from . import events as ev
 from .baselines import Beam, BoundFirst, Exhaustive, RandomSampling
 from .budget import Budget
-from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration
+from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
 from .incumbent import BoundScale
 from .ledger import Ledger
 from .mcts import Mcts
@@ -47,6 +47,7 @@ def search(
     known: Mapping[bytes, ev.Outcome] | None = None,
     alarmed: Collection[bytes] = (),
     scale: BoundScale | None = None,
+    neighbour: Neighbour | None = None,
     names: Callable[[int, int], tuple[str, str]] = _plain_names,
     options: SearchOptions | None = None,
 ) -> Iterator[ev.Event]:
@@ -59,7 +60,8 @@ def search(
     `implementation_key` (None: the candidate key) are measured once. `known` outcomes, by that key,
     are not measured again and set the first cut: that is how a search is resumed. `scale`, which
     the caller may lower at any time, multiplies every bound. `alarmed` are keys of implementations
-    once found faster than their bound: the gap stays withdrawn. `names(choice, value)` gives the
+    once found faster than their bound: the gap stays withdrawn. `neighbour(centre, rng)` draws a
+    complete candidate near a good one; `mcts` alternates between the tree and such draws. `names(choice, value)` gives the
     names that events use. Equal seeds and outcomes give equal events.
 
     Statuses: `optimal` when all was evaluated or closed under a cut whose bounds may be believed;
@@ -89,6 +91,7 @@ def search(
         options=options,
         scale=scale,
         names=names,
+        neighbour=neighbour,
     )
     for key in alarmed:
         world.incumbent.alarm(key)
