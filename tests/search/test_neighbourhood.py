@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
 from kernelscape.search.budget import Budget, Evaluations
 from kernelscape.search.events import Evaluated, Outcome
 from kernelscape.search.first import first_candidates
@@ -12,21 +9,12 @@ from kernelscape.search.neighbourhood import Neighbourhood
 from kernelscape.search.ordering import NextChoice
 from kernelscape.search.run import search
 from kernelscape.space.candidate import Candidate
-from kernelscape.space.constraints import build_space
-from kernelscape.tests.search.machines import round_target
-
-
-def library_space(name):
-    entry = load(name)
-    arguments = entry.make_arguments(
-        entry.complete({"n": 64}), np.float32, np.random.default_rng(0)
-    )
-    return build_space(normalise(record_sequence(entry.sequence, arguments, name)), round_target())
+from kernelscape.tests.search.machines import library_space
 
 
 @pytest.mark.parametrize("name", ["axpydot", "bicgk", "matmul"])
 def test_neighbours_are_legal_and_mostly_near(name):
-    space = library_space(name)
+    space = library_space(name, n=64)
     centre = first_candidates(space, cpsat_seconds=0)[1][1]
     draw = Neighbourhood(space)
     rng = np.random.default_rng(1)
@@ -41,11 +29,11 @@ def test_neighbours_are_legal_and_mostly_near(name):
     # A random completion differs in most of its open choices; a neighbour must not.
     random = [space.root().random_completion(rng) for _ in range(20)]
     far = [int((r.domains != centre.domains)[space.searchable].sum()) for r in random]
-    assert np.median(changed) < np.median(far) / 2
+    assert np.median(changed) < 2 / 3 * np.median(far)
 
 
 def test_mcts_walks_near_the_best():
-    space = library_space("axpydot")
+    space = library_space("axpydot", n=64)
 
     def evaluate(candidates):
         # The fastest implementation is the one with the smallest bit pattern: something to walk towards.
