@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .calling import held_by
+from .contraction import contract, contraction, factors
 from .ir import (
     Accumulator,
     Binary,
@@ -113,8 +114,8 @@ class _Run:
                     self._for(s)
                 case SetLocal(name=name, value=value):
                     self._set(name, self.value(value))
-                case UpdateLocal(name=name, op=op, value=value):
-                    self._update_local(name, op, self.value(value))
+                case UpdateLocal():
+                    self._update_local(s)
                 case Store() | Update():
                     self._write(s)
                 case If():
@@ -127,6 +128,8 @@ class _Run:
         if plan.is_vector and extent > 1:
             used = int(np.prod(self.shape, dtype=np.int64)) if self.lanes else 1
             chunk = max(1, MAX_LANES // (used * plan.inner_lanes))
+            if self.mask is None and (pair := contraction(s)) is not None:
+                chunk = max(1, MAX_LANES // max(self._width(x) for x in pair))
             for start in range(0, extent, chunk):
                 self._lanes(s, start, min(chunk, extent - start))
         else:
@@ -144,6 +147,13 @@ class _Run:
         self.lanes.append(_Lane(s.loop, start, count))
         self.block(s.body)
         self.lanes.pop()
+
+    def _width(self, x: Load) -> int:
+        """Elements of a load for one iteration of a loop inside the present lanes, at most."""
+        forms = [linear(i) for i in x.indices]
+        loops = {loop for form in forms if form is not None for loop in form[1]}
+        counts = [n.count for n in self.lanes if None in forms or n.loop in loops]
+        return int(np.prod(counts, dtype=np.int64))
 
     def _if(self, s: If) -> None:
         condition = self.value(s.condition)
@@ -166,15 +176,27 @@ class _Run:
             value = value.copy()  # a view of an array would change when the array is written
         self.local[name] = value
 
-    def _update_local(self, name: str, op: str, value: Any) -> None:
+    def _update_local(self, s: UpdateLocal) -> None:
+        name, op = s.name, s.op
         new_axes = len(self.lanes) - self.depth[name]
         old = self.local[name]
+        total = self._sum_of_products(s, new_axes)
+        if total is not None:
+            self.local[name] = old + total
+            return
+        value = self.value(s.value)
         if self.mask is not None:
             value = np.where(self.mask, value, _identity(op, value.dtype))
         if new_axes:
             full = np.broadcast_to(value, self.shape)
             value = BINARY_UFUNCS[op].reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)  # type: ignore[attr-defined]
         self.local[name] = BINARY_UFUNCS[op](old, value)
+
+    def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
+        if self.mask is not None or not new_axes or (pair := factors(s)) is None:
+            return None
+        a, b = (np.asarray(self.value(x)) for x in pair)
+        return contract(a, b, self.shape, new_axes)
 
     # --- writing
 

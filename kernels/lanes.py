@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from .contraction import contraction
 from .ir import (
     Const,
     Expr,
@@ -73,6 +74,8 @@ def _plan_loop(loop: For, declared: frozenset[str], plans: Plans) -> int:
     plans[id(loop)] = LanePlan(is_vector, inner)
     if not is_vector:
         return inner
+    if contraction(loop) is not None:
+        return inner  # its terms are not made, or else a few iterations at a time
     extent = loop.extent.value if isinstance(loop.extent, Const) else 1
     return max(1, int(extent)) * inner
 

@@ -1,0 +1,77 @@
+"""Sums of products, given to BLAS, are what the loops in order compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernelscape import kernel, types
+from kernelscape.kernels import interpret as meaning
+from kernelscape.kernels.contraction import contract
+from kernelscape.kernels.lanes import plan_lanes
+from kernelscape.kernels.sequence import record_sequence
+
+
+@kernel
+def product(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            acc = 0.0
+            for k in range(b.shape[0]):
+                acc += a[i, k] * b[k, j]
+            c[i, j] = acc
+
+
+@kernel
+def mixed(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            acc = a[i, j]
+            for k in range(b.shape[0]):
+                acc += a[j, j] * b[k, i]
+            for _k in range(b.shape[0]):
+                acc += a[i, j] * b[j, i]
+            for k in range(3):
+                for l in range(2):
+                    acc += a[i, k + l] * b[k, k]
+            for k in range(4):
+                if c[i, j] > 0.0:
+                    acc += a[i, k] * b[k, j]
+            c[i, j] = acc
+
+
+@pytest.mark.parametrize("fn", [product, mixed])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("max_lanes", [1, 5, 1 << 21])
+def test_contractions_are_loops_in_order(fn, dtype, max_lanes, monkeypatch):
+    rng = np.random.default_rng(1)
+    if dtype is np.int64 and fn is mixed:
+        pytest.skip("its accumulator would be a float")
+    n = 5
+    arrays = [rng.integers(-4, 5, (n, n)).astype(dtype) for _ in range(3)]
+    ir = record_sequence(lambda a, b, c: fn(a, b, c), arrays, "s").calls[0].ir
+    wanted, found = (dict(zip("abc", (x.copy() for x in arrays), strict=True)) for _ in range(2))
+    monkeypatch.setattr(meaning, "plan_lanes", lambda body: {})
+    meaning.run_kernel(ir, wanted, {})
+    monkeypatch.setattr(meaning, "plan_lanes", plan_lanes)
+    monkeypatch.setattr(meaning, "MAX_LANES", max_lanes)
+    meaning.run_kernel(ir, found, {})
+    np.testing.assert_array_equal(found["c"], wanted["c"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shape", "n_reduced"),
+    [
+        ((4, 1, 3), (4, 2, 1), (4, 2, 3), 1),
+        ((4, 1, 3), (4, 2, 3), (4, 2, 3), 1),
+        ((1, 1, 3), (1, 2, 1), (4, 2, 3), 1),  # nothing depends on the loop
+        ((), (4, 1, 1), (4, 2, 3), 1),
+        ((3,), (4, 1, 3), (4, 2, 3), 2),
+        ((4, 2), (4, 2), (4, 2), 2),
+    ],
+)
+def test_contract_sums_the_broadcast_product(a, b, shape, n_reduced):
+    rng = np.random.default_rng(2)
+    x, y = (rng.integers(-4, 5, s).astype(np.float64) for s in (a, b))
+    wanted = np.broadcast_to(x * y, shape).sum(axis=tuple(range(n_reduced)))
+    found = np.broadcast_to(contract(x, y, shape, n_reduced), wanted.shape)
+    np.testing.assert_array_equal(found, wanted)
