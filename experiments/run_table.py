@@ -101,7 +101,7 @@ def run_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, 
         if targets.exists():
             shutil.copytree(targets, fresh)
         environment["XDG_CACHE_HOME"] = scratch
-        environment["NUMBA_CACHE_DIR"] = str(jitted_folder())
+        environment["NUMBA_CACHE_DIR"] = str(jitted_folder().parent)
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=limit_s
