@@ -31,7 +31,7 @@ from ..kernels.sequence import Recording
 from ..kernels.tasks import Problem
 from ..runtime.cpu.dialect import C_OPENMP
 from ..runtime.verify import Expected, find_mismatch, poison_value
-from ..space.candidate import Candidate
+from ..space.candidate import Candidate, DeadEnd
 from ..space.target import CacheLevel, Target
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -306,6 +306,26 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
             limit = f", at most {way.thread_limit} threads" if way.thread_limit else ""
             return f"{found} ({where}{limit})"
     return ""
+
+
+# --- candidates ----------------------------------------------------------------------------------
+
+RARE = ("staged", "mem_space", "cache", "reduction", "fused")
+
+
+def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:
+    """A random completion, in two of three cases after up to three choices of RARE kinds have got random values, so that no value
+    is left to chance at the end of a descent.
+    """
+    choices = root.space.choices
+    rare = [int(k) for k in root.open_choices() if choices[k].kind in RARE]
+    wanted = rng.permutation(rare)[: rng.integers(1, 4)] if rng.integers(3) else []
+    made = root
+    for var in map(int, wanted):
+        value = int(rng.choice(made.values(var)[1:] or made.values(var)))
+        decided = made.decide(var, 1 << value)
+        made = decided if isinstance(decided, Candidate) else made
+    return made.random_completion(rng)
 
 
 # --- features ------------------------------------------------------------------------------------

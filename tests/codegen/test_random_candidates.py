@@ -45,7 +45,7 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     root = build_space(problem, checking.target(cores, vector_bytes)).root()
     assert isinstance(root, Candidate), root
     rng = np.random.default_rng(seed)
-    drawn = [root.random_completion(rng) for _ in range(CANDIDATES)]
+    drawn = [checking.random_candidate(root, rng) for _ in range(CANDIDATES)]
     candidates = [c for c in drawn if isinstance(c, Candidate)]
     found = []
     for built in checking.build_all([checking.source_of(c) for c in candidates], folder, "drawn"):

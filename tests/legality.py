@@ -1,0 +1,350 @@
+"""A judge of complete candidates in plain Python, written from the meaning of a loop tree; it shares no code with constraints,
+dependences or code generation.
+
+The sequence is run twice on symbols, a task's number standing for the value that it stores: task after task as it was written, and
+through the candidate's loop tree. Every read has to see the same writer both times, over the same elements of tiny extents.
+Iterations of a parallel loop may not touch what another of them writes, and values kept on chip are found by the thread that made
+them. Only structured tasks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cmp_to_key
+from itertools import product
+from typing import Any
+
+from kernelscape.kernels import ir
+from kernelscape.kernels.tasks import Problem, Task
+
+BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
+Point = dict[str, int]
+
+
+@dataclass
+class Choices:
+    """The decisions of a complete candidate by name."""
+
+    named: dict[str, str]
+
+    @staticmethod
+    def of(candidate: Any) -> Choices:
+        space = candidate.space
+        return Choices({c.name: c.values[candidate.value(k)] for k, c in enumerate(space.choices)})
+
+    def __call__(self, kind: str, *objects: str, default: str = "") -> str:
+        return self.named.get(f"{kind}({','.join(objects)})", default)
+
+
+def loads(e: Any) -> list[ir.Load]:
+    """Loads of an expression, in order."""
+    if isinstance(e, ir.Load):
+        return [e]
+    parts = [getattr(e, name) for name in getattr(e, "__dataclass_fields__", {})]
+    return [x for p in parts for x in (loads(p) if hasattr(p, "__dataclass_fields__") else [])]
+
+
+def number(e: Any, at: Point) -> int:
+    """The value of an index expression."""
+    match e:
+        case ir.Const(value=value):
+            return int(value)
+        case ir.LoopIndex(loop=loop):
+            return at[loop]
+        case ir.Cast(x=x):
+            return number(x, at)
+        case ir.Unary(op="neg", x=x):
+            return -number(x, at)
+        case ir.Binary(op=op, a=a, b=b):
+            left, right = number(a, at), number(b, at)
+            return {"add": left + right, "sub": left - right, "mul": left * right}[op]
+    raise AssertionError(f"no index: {e}")
+
+
+def read(load: ir.Load, at: Point) -> tuple[str, tuple[int, ...]]:
+    return load.array, tuple(number(x, at) for x in load.indices)
+
+
+def written(task: Task, at: Point) -> tuple[str, tuple[int, ...]]:
+    axes = task.target.axes
+    return task.target.array, tuple(
+        a.const + sum(k * at[loop] for loop, k in a.terms) for a in axes
+    )
+
+
+def points(task: Task) -> Iterator[Point]:
+    for cell in product(*(range(loop.extent) for loop in task.loops)):
+        yield dict(zip((loop.name for loop in task.loops), cell, strict=True))
+
+
+def free_point(task: Task, at: Point) -> Point:
+    return {loop.name: at[loop.name] for loop in task.loops if not loop.is_reduction}
+
+
+def reference(problem: Problem) -> tuple[dict[Any, int | None], dict[Any, int]]:
+    """For each read (task, place in the expression, point), the task whose value it sees; None: the value before the sequence.
+    And the last writer of each element.
+    """
+    memory: dict[Any, int] = {}
+    seen: dict[Any, int | None] = {}
+    for t, task in enumerate(problem.tasks):
+        results: dict[Any, Point] = {}
+        for at in points(task):
+            for k, load in enumerate(loads(task.value)):
+                seen[t, "value", k, tuple(at.items())] = memory.get(read(load, at))
+            if task.is_reduction:
+                results[written(task, at)] = free_point(task, at)
+            else:
+                memory[written(task, at)] = t
+        for place, at in results.items():
+            for k, load in enumerate(loads(task.finish)):
+                seen[t, "finish", k, tuple(at.items())] = memory.get(read(load, at))
+            memory[place] = t
+    return seen, memory
+
+
+class IllegalError(Exception):
+    """What a candidate does wrong."""
+
+
+@dataclass
+class _Region:
+    """One run of a parallel loop: who touched what, by number of the tile."""
+
+    reads: defaultdict[Any, set[int]] = field(default_factory=lambda: defaultdict(set))
+    writes: defaultdict[Any, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def check(self) -> None:
+        for place, writers in self.writes.items():
+            if len(writers | self.reads[place]) > 1:
+                raise IllegalError(f"iterations of a parallel loop share {place}")
+
+
+class Judge:
+    """Runs a candidate; raises IllegalError."""
+
+    def __init__(self, candidate: Any, threads: int) -> None:
+        self.problem: Problem = candidate.space.problem
+        self.choice, self.threads = Choices.of(candidate), threads
+        self.want, self.last = reference(self.problem)
+        self.seen: set[Any] = set()
+        self.memory: dict[Any, int] = {}
+        self.chip: dict[tuple[int, Any], tuple[int, int]] = {}  # value of a task: thread, tile
+        self.tile: dict[int, int] = defaultdict(int)  # of registers: how often a task stored a tile
+        self.region: _Region | None = None
+        self.thread, self.step = 0, 0
+        self.sums: dict[int, dict[Any, list[Point]]] = defaultdict(lambda: defaultdict(list))
+        self.dims: dict[str, tuple[int, str, str]] = {}
+        for t, task in enumerate(self.problem.tasks):
+            for loop in task.loops:
+                for level in ("outer", "mid"):
+                    self.dims[f"{task.name}.{loop.name}.{level}"] = (t, loop.name, level)
+        self.bodies = {task.name: t for t, task in enumerate(self.problem.tasks)}
+
+    def run(self) -> None:
+        self.walk([*self.dims, *self.bodies], {})
+        missing = set(self.want) - self.seen
+        if missing:
+            raise IllegalError(f"never computed: {sorted(missing, key=str)[0]}")
+        for (array, index), writer in self.last.items():
+            kept = self.problem.array(array).role != "temp"
+            if kept and self.memory.get((array, index)) != writer:
+                raise IllegalError(f"{array}{index} is not what task {writer} wrote")
+        self.launches()
+
+    # --- the tree ---
+
+    def order(self, a: str, b: str) -> str:
+        return self.choice("order", a, b)
+
+    def walk(self, objects: list[str], at: dict[tuple[int, str, str], int]) -> None:
+        """Runs the forest of some objects at the place that `at` tells."""
+        tops = [x for x in objects if all(self.order(x, y) != INSIDE for y in objects if y != x)]
+        groups: list[list[str]] = []
+        for x in tops:
+            mates = [g for g in groups if self.order(x, g[0]) == MERGED]
+            if mates:
+                mates[0].append(x)
+            else:
+                groups.append([x])
+        groups.sort(key=cmp_to_key(lambda g, h: -1 if self.order(g[0], h[0]) == BEFORE else 1))
+        for group in groups:
+            inside = [y for y in objects if y not in group and self.order(y, group[0]) == INSIDE]
+            if group[0] in self.bodies:
+                self.body(self.bodies[group[0]], at)
+            else:
+                self.loop(group, inside, at)
+
+    def size(self, t: int, loop: str, level: str) -> int:
+        return int(self.choice("size", f"{self.problem.tasks[t].name}.{loop}.{level}"))
+
+    def extent(self, t: int, loop: str) -> int:
+        return next(x.extent for x in self.problem.tasks[t].loops if x.name == loop)
+
+    def loop(
+        self, group: list[str], inside: list[str], at: dict[tuple[int, str, str], int]
+    ) -> None:
+        runs = set()
+        for name in group:
+            t, loop, level = self.dims[name]
+            inner, mid = self.size(t, loop, "inner"), self.size(t, loop, "mid")
+            extent, tile = self.extent(t, loop), inner * mid
+            if level == "outer":
+                runs.add((level, 0, extent, tile))
+            else:
+                start = at[t, loop, "outer"]
+                runs.add((level, start, min(start + tile, extent), inner))
+        if len(runs) != 1:
+            raise IllegalError(f"{group} are merged and differ: {runs}")
+        ((level, begin, end, step),) = runs
+        kinds = {self.choice("dim_kind", name) for name in group} if level == "outer" else {"LOOP"}
+        if len(kinds) != 1:
+            raise IllegalError(f"{group} are merged and differ: {kinds}")
+        is_parallel = kinds == {"PARALLEL"}
+        if is_parallel and self.region is not None:
+            raise IllegalError(f"{group} is parallel inside a parallel loop")
+        self.region = _Region() if is_parallel else self.region
+        starts = range(begin, end, step)
+        for k, start in enumerate(starts):
+            if is_parallel:
+                self.step = k
+                self.thread = next(
+                    p for p in range(self.threads) if k < len(starts) * (p + 1) // self.threads
+                )
+            here = {self.dims[name]: start for name in group}
+            self.walk(inside, {**at, **here})
+        if is_parallel:
+            assert self.region is not None
+            self.region.check()
+            self.region, self.thread = None, 0
+        for name in group:
+            self.leave(name)
+
+    def leave(self, name: str) -> None:
+        """After a task's outermost reduction loop its sums are finished."""
+        t, loop, _ = self.dims[name]
+        task = self.problem.tasks[t]
+        reduced = [d for d, (u, x, _) in self.dims.items() if u == t and self.is_reduced(t, x)]
+        if not self.is_reduced(t, loop) or any(self.order(name, d) == INSIDE for d in reduced):
+            return
+        if self.sums[t]:
+            self.tile[t] += 1
+        parallel = any(self.choice("dim_kind", d) == "PARALLEL" for d in reduced)
+        if parallel and self.region is not None:
+            raise IllegalError(f"{task.name} combines partial results inside a parallel loop")
+        for place, terms in self.sums[t].items():
+            n = 1
+            for x in task.loops:
+                n *= x.extent if x.is_reduction else 1
+            if len(terms) != n:
+                raise IllegalError(f"{task.name} finished {place} after {len(terms)} of {n} terms")
+            in_order = sorted(terms, key=lambda p: [p[x.name] for x in task.loops])
+            if not task.fast_math and terms != in_order:
+                raise IllegalError(f"{task.name} adds out of order")
+            at = free_point(task, terms[0])
+            self.reads(t, "finish", task.finish, at)
+            self.store(t, place, -1 if parallel else self.thread)
+        self.sums[t] = defaultdict(list)
+
+    def is_reduced(self, t: int, loop: str) -> bool:
+        return any(x.name == loop and x.is_reduction for x in self.problem.tasks[t].loops)
+
+    # --- bodies ---
+
+    def body(self, t: int, at: dict[tuple[int, str, str], int]) -> None:
+        task = self.problem.tasks[t]
+        ranges = []
+        for loop in task.loops:
+            start = at[t, loop.name, "mid"]
+            inner = self.size(t, loop.name, "inner")
+            ranges.append(range(start, min(start + inner, loop.extent)))
+        if not task.is_reduction:
+            self.tile[t] += 1
+        for cell in product(*ranges):
+            point = dict(zip((x.name for x in task.loops), cell, strict=True))
+            self.reads(t, "value", task.value, point)
+            if task.is_reduction:
+                self.sums[t][written(task, point)].append(free_point(task, point) | point)
+            else:
+                self.store(t, written(task, point), self.thread)
+
+    def reads(self, t: int, where: str, e: Any, at: Point) -> None:
+        task = self.problem.tasks[t]
+        for k, load in enumerate(loads(e)):
+            place = read(load, at)
+            key = (t, where, k, tuple(at.items()))
+            space, producer = self.flow(t, place[0])
+            if space == "GLOBAL":
+                found = self.memory.get(place)
+                if self.region is not None:
+                    self.region.reads[place].add(self.step)
+            else:
+                thread, tile = self.chip.get((producer, place), (-2, -1))
+                if thread != self.thread:
+                    raise IllegalError(f"{task.name} looks for {place} in another thread")
+                if space == "REGISTER" and tile != self.tile[producer]:
+                    raise IllegalError(
+                        f"{task.name} looks for {place} in registers of another tile"
+                    )
+                found = producer
+            if found != self.want[key]:
+                raise IllegalError(
+                    f"{task.name} reads {place} at {at} of {found}, wanted {self.want[key]}"
+                )
+            self.seen.add(key)
+
+    def flow(self, consumer: int, array: str) -> tuple[str, int]:
+        """Through what a task reads an array, and from whom if on chip."""
+        name = self.problem.tasks[consumer].name
+        for p, task in enumerate(self.problem.tasks):
+            space = self.choice("mem_space", f"{task.name}->{name}.{array}")
+            if space in ("REGISTER", "SHARED"):
+                return space, p
+        return "GLOBAL", -1
+
+    def store(self, t: int, place: Any, thread: int) -> None:
+        task = self.problem.tasks[t]
+        self.chip[t, place] = (thread, self.tile[t])
+        if self.choice("store", f"{task.name}.{place[0]}") == "ELIDED":
+            return
+        self.memory[place] = t
+        if self.region is not None:
+            self.region.writes[place].add(self.step)
+
+    # --- launches ---
+
+    def launches(self) -> None:
+        """Tasks of a launch stand together, and nothing on chip crosses from one launch to the next."""
+        names = [t.name for t in self.problem.tasks]
+        names.sort(key=cmp_to_key(lambda a, b: -1 if self.order(a, b) == BEFORE else 1))
+        index = {t.name: k for k, t in enumerate(self.problem.tasks)}
+
+        def together(a: str, b: str) -> bool:
+            pair = sorted((a, b), key=index.__getitem__)
+            return a == b or self.choice("fused", *pair) == "SAME_LAUNCH"
+
+        owner = {d: self.problem.tasks[t].name for d, (t, _, _) in self.dims.items()}
+        owner |= {name: name for name in self.bodies}
+        for (x, a), (y, b) in product(owner.items(), repeat=2):
+            if not together(a, b) and self.order(x, y) not in (BEFORE, AFTER):
+                raise IllegalError(f"{x} and {y} are of different launches and {self.order(x, y)}")
+        for i, a in enumerate(names):
+            for j in range(i + 2, len(names)):
+                if together(a, names[j]) and not all(together(a, x) for x in names[i:j]):
+                    raise IllegalError(f"the launch of {a} is interrupted")
+        for p, task in enumerate(self.problem.tasks):
+            for other in self.problem.tasks[p + 1 :]:
+                space = self.choice("mem_space", f"{task.name}->{other.name}.{task.target.array}")
+                if space in ("REGISTER", "SHARED") and not together(task.name, other.name):
+                    raise IllegalError(f"{task.name} hands over on chip to another launch")
+
+
+def illegal(candidate: Any, threads: int = 2) -> str:
+    """Why a complete candidate is illegal, or ""."""
+    try:
+        Judge(candidate, threads).run()
+    except IllegalError as e:
+        return str(e)
+    return ""

@@ -1,0 +1,259 @@
+"""The space of real sequences: nothing that is legal is missing, and nothing that is there is illegal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelscape.experiments import checking
+from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.library import load, names
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space import backbone, constraints, cpsat
+from kernelscape.space import choices as ch
+from kernelscape.space.candidate import Candidate, DeadEnd, Space
+from kernelscape.space.constraints import build_space
+from legality import Judge, illegal
+from strategies import sequences
+
+nd = types.ndarray()
+
+
+def library_problem(name, **sizes):
+    entry = load(name)
+    rng = np.random.default_rng(0)
+    args = entry.make_arguments(entry.complete(sizes), np.dtype(np.float32), rng)
+    return normalise(record_sequence(entry.sequence, args, name))
+
+
+@pytest.fixture
+def small_universes(monkeypatch):
+    monkeypatch.setattr(ch, "MID_SIZES", (1, 2))
+    monkeypatch.setattr(ch, "INNER_SIZES", (1, 4))
+
+
+def leaves(space: Space) -> list[Candidate]:
+    """Every implementation, found by deciding choice after choice."""
+    found, open_ones = [], [space.root()]
+    while open_ones:
+        candidate = open_ones.pop()
+        if not isinstance(candidate, Candidate):
+            continue
+        if candidate.is_complete:
+            found.append(candidate)
+            continue
+        open_ones += [child for _, child in candidate.expand(int(candidate.open_choices()[0]))]
+    return found
+
+
+SMALL = [
+    ("sscal", {"n": 8}, 2),
+    ("waxpby", {"n": 8}, 2),
+    ("axpydot", {"n": 8}, 2),
+    ("vadd", {"n": 8}, 1),
+    ("sgemv", {"m": 4, "n": 4}, 1),
+    ("sgemv", {"m": 4, "n": 4}, 2),
+]
+
+
+@pytest.mark.parametrize(("name", "sizes", "cores"), SMALL)
+def test_filters_lose_nothing_and_leave_nothing_illegal(small_universes, name, sizes, cores):
+    space = build_space(library_problem(name, **sizes), checking.target(cores, 16))
+    found = leaves(space)
+    assert len({c.key for c in found}) == len(found) > 10
+    assert cpsat.count(space, space.model.initial, 100_000) == (len(found), True)
+    for candidate in found:
+        assert space.model.violations(candidate.assignment()) == []
+        assert illegal(candidate) == ""
+
+
+@pytest.mark.parametrize(("name", "sizes", "cores"), SMALL)
+def test_different_candidates_are_different_programs(small_universes, name, sizes, cores):
+    found = leaves(build_space(library_problem(name, **sizes), checking.target(cores, 16)))
+    texts = {checking.source_of(c).key for c in found}
+    # Equal texts are left where tiles of two shapes both hold the whole of a loop.
+    assert len(texts) >= 0.85 * len(found)
+    if len(sizes) == 1:
+        assert len(texts) == len(found)
+
+
+@pytest.mark.parametrize("name", names())
+def test_random_descents_seldom_end_dead(name):
+    entry = load(name)
+    sizes = dict.fromkeys(entry.sizes, 96)
+    root = build_space(library_problem(name, **sizes), checking.TARGET).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(1)
+    ends = [root.random_completion(rng) for _ in range(200)]
+    dead = [e for e in ends if isinstance(e, DeadEnd)]
+    assert len(dead) < 10, {e.why for e in dead}
+    for end in ends[:20]:
+        if isinstance(end, Candidate):
+            assert end.space.model.violations(end.assignment()) == []
+
+
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@relaxed
+@given(sequences(4, extents=(1, 2, 3, 5, 7, 13)), st.sampled_from([1, 2, 3]), st.integers(0, 2**20))
+def test_random_candidates_are_legal(example, cores, seed):
+    problem = normalise(example.recording)
+    if any(t.opaque is not None for t in problem.tasks):
+        return
+    root = build_space(problem, checking.target(cores, 16)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        candidate = root.random_completion(rng)
+        if isinstance(candidate, Candidate):
+            assert illegal(candidate, max(cores, 2)) == ""
+            assert candidate.space.model.violations(candidate.assignment()) == []
+
+
+# --- the judge itself: without a constraint it has to find what the constraint is for ---------------
+
+
+def some_illegal(problem, tries=300):
+    root = build_space(problem, checking.target(2, 16)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(0)
+    drawn = [root.random_completion(rng) for _ in range(tries)]
+    return {illegal(c) for c in drawn if isinstance(c, Candidate)} - {""}
+
+
+@kernel
+def double_into(x: nd, out: nd):
+    for i in range(x.shape[0]):
+        out[i] = 2.0 * x[i]
+
+
+@kernel
+def total_into(x: nd, out: nd):
+    acc = 0.0
+    for i in range(x.shape[0]):
+        acc += x[i]
+    out[0] = acc
+
+
+@kernel
+def partly_into(x: nd, out: nd):
+    for i in range(1, x.shape[0] - 1):
+        out[i] = x[i + 1] - x[i - 1]
+
+
+def chain(x, y, z, s):
+    total_into(y, s)
+    double_into(x, y)  # overwrites what the first read
+    double_into(z, x)  # as does this
+
+
+def twice(x, y, z, s):
+    double_into(x, y)
+    partly_into(z, y)  # overwrites only the inner elements
+    double_into(z, s)
+
+
+def chain_problem(sequence=chain):
+    rng = np.random.default_rng(0)
+    x, y, z = (rng.uniform(-1, 1, 13).astype(np.float32) for _ in range(3))
+    return normalise(
+        record_sequence(sequence, (x, y, z, rng.uniform(-1, 1, 13).astype(np.float32)), "chain")
+    )
+
+
+def test_the_judge_accepts_what_all_constraints_allow():
+    assert some_illegal(chain_problem()) == set()
+    assert some_illegal(library_problem("atax", m=5, n=7)) == set()
+
+
+@pytest.mark.parametrize("kind", ["flow", "anti", "output"])
+def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
+    every = backbone.dependences
+
+    def some(problem):
+        return tuple(d for d in every(problem) if d.kind != kind)
+
+    if kind == "flow":  # the flows themselves stay, only their order is free
+        problem = library_problem("atax", m=5, n=7)
+        before = constraints._SpaceBuilder.order_between_tasks
+
+        def unordered(self):
+            found = self.backbone
+            kept = tuple(d for d in found.dependences if d.kind != kind)
+            object.__setattr__(found, "dependences", kept)
+            before(self)
+
+        monkeypatch.setattr(constraints._SpaceBuilder, "order_between_tasks", unordered)
+    else:
+        problem = chain_problem(chain if kind == "anti" else twice)
+        monkeypatch.setattr(backbone, "dependences", some)
+    assert some_illegal(problem)
+
+
+@pytest.mark.parametrize("predicate", ["_not_nested", "_merged_equal", "_elided", "_separate"])
+def test_the_judge_sees_constraints_that_are_missing(monkeypatch, predicate):
+    def anything(*values):
+        return True
+
+    monkeypatch.setattr(constraints, predicate, anything)
+    found = some_illegal(library_problem("atax", m=5, n=7)) | some_illegal(
+        library_problem("gemver", m=5, n=7)
+    )
+    assert found
+
+
+def test_the_judge_reads_every_element():
+    root = build_space(library_problem("bicgk", m=3, n=5), checking.target(2, 16)).root()
+    candidate = root.random_completion(np.random.default_rng(0))
+    judge = Judge(candidate, 2)
+    judge.run()
+    assert judge.seen == set(judge.want)
+    assert len(judge.want) >= 2 * 2 * 15  # two products read a matrix and a vector each
+
+
+# --- particular constraints ---------------------------------------------------------------------------
+
+
+@kernel
+def half(a: nd, out: nd):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[i, j] = 0.5 * a[i, j]
+
+
+@kernel
+def product(a: nd, b: nd, out: nd):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            acc = 0.0
+            for k in range(a.shape[1]):
+                acc += a[i, k] * b[k, j]
+            out[i, j] = acc
+
+
+def test_a_copy_is_made_of_finished_values_in_memory():
+    def half_product(a, b, t, out):
+        half(a, t)
+        product(t, b, out)
+
+    arrays = [np.ones((16, 16), np.float32) for _ in range(4)]
+    problem = normalise(record_sequence(half_product, arrays, "half_product"))
+    space = build_space(problem, checking.TARGET)
+    operand = next(o for o in space.backbone.operands if o.access.array == problem.arrays[2].name)
+    flow = next(f for f in space.backbone.flows if f.array == operand.access.array)
+    root = space.root()
+    copied = root.decide(space.variables.staged[operand], 1 << ch.COPY)
+    assert isinstance(copied, Candidate)
+    assert copied.values(space.variables.mem_space[flow]) == (ch.GLOBAL,)
+    rng = np.random.default_rng(0)
+    body = space.backbone.body_ids[flow.producer]
+    for _ in range(50):
+        made = copied.random_completion(rng)
+        if isinstance(made, DeadEnd):
+            continue
+        outer = [space.backbone.dim(flow.consumer, x, backbone.OUTER) for x in operand.loops]
+        orders = {made.value(space.model.order(body, d.order_id)) for d in outer}
+        assert ch.BEFORE in orders
