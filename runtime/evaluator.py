@@ -127,9 +127,9 @@ class Evaluator:
             return loaded
         module, workspace = loaded
         try:
-            failure = self._verify(module, workspace, self._verified if verify else [])
-            if failure is not None:
-                return failure
+            verdict = self._verify(module, workspace, self._verified if verify else [], protocol)
+            if verdict is not None:
+                return verdict
             first = self._sets[0]
             module.run(self._values(module, first, workspace))
             call = (module, self._call_arguments(module, first, workspace))
@@ -148,9 +148,9 @@ class Evaluator:
                 outcomes[k] = loaded
                 continue
             module, workspace = loaded
-            failure = self._verify(module, workspace, self._verified[:1])
-            if failure is not None:
-                outcomes[k] = failure
+            verdict = self._verify(module, workspace, self._verified[:1], None)
+            if verdict is not None:
+                outcomes[k] = verdict
                 module.close()
                 continue
             calls[k] = module, self._call_arguments(module, self._sets[0], workspace)
@@ -183,8 +183,15 @@ class Evaluator:
         return module, self._workspace
 
     def _verify(
-        self, module: AbstractModule, workspace: AbstractArray | None, sets: list[_Set]
-    ) -> Failure | None:
+        self,
+        module: AbstractModule,
+        workspace: AbstractArray | None,
+        sets: list[_Set],
+        protocol: Protocol | None,
+    ) -> Failure | Measurement | None:
+        """What is wrong, if anything. A candidate that is right on one set but hopelessly slow is not
+        run again: most of a search's time would go into those. Its one run is its measurement.
+        """
         for k in reversed(range(len(sets))):  # set 0 last: it is timed next, from warm caches
             s = sets[k]
             for name, array in s.arrays.items():
@@ -194,10 +201,14 @@ class Evaluator:
                     array.upload(s.contents[name])
             if workspace is not None:
                 workspace.poison()
+            started_ns = time.perf_counter_ns()
             module.run(self._values(module, s, workspace))
+            elapsed_ns = float(time.perf_counter_ns() - started_ns)
             wrong = self._find_wrong(s, workspace)
             if wrong is not None:
                 return Failure("wrong", f"input set {k}: {wrong}")
+            if protocol is not None and protocol.is_hopeless(elapsed_ns):
+                return Measurement(elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True)
         return None
 
     def _find_wrong(self, s: _Set, workspace: AbstractArray | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 Status = Literal["ok", "compile", "launch", "crash", "timeout", "wrong", "memory"]
 FailureKind = Literal["compile", "launch", "crash", "timeout", "wrong", "memory"]
+FIRST_RUN_NS = 20e6  # a first run may take so much longer than later ones, whatever its speed
 STATUSES: tuple[str, ...] = get_args(Status)
 
 
@@ -57,6 +58,12 @@ class Protocol:
     later_factor: float = (
         1.3  # stop after `min_samples // 2 + 1` when the fastest is this many cuts long
     )
+
+    def is_hopeless(self, first_run_ns: float) -> bool:
+        """Whether a first run, with all that only a first run pays for (pages, waking threads), is so
+        long that no later one can be near the time to beat.
+        """
+        return self.cut_ns is not None and first_run_ns > 10 * self.cut_ns + FIRST_RUN_NS
 
     def with_cut(self, cut_ns: float | None) -> Protocol:
         """The same protocol with another time to beat."""

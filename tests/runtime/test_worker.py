@@ -102,6 +102,18 @@ def test_interleave_survives_a_crash(cpu, worker):
     assert isinstance(outcomes[1], Failure)
 
 
+def test_hopeless_candidate_runs_once_and_is_still_verified(cpu, worker):
+    slow = "usleep(60000);"
+    outcome = worker.evaluate(cpu.build(source(CORRECT + slow)), Protocol(cut_ns=1e5))
+    assert isinstance(outcome, Measurement)
+    assert outcome.stopped_early
+    assert (outcome.n_samples, outcome.n_calls) == (1, 1)
+    assert outcome.time_ns > 60e6
+    wrong = worker.evaluate(cpu.build(source(slow)), Protocol(cut_ns=1e5))
+    assert isinstance(wrong, Failure)
+    assert wrong.kind == "wrong"
+
+
 def test_slow_candidate_stops_early(cpu, worker):
     artifact = cpu.build(source(CORRECT + "usleep(2000);"))
     outcome = worker.evaluate(artifact, Protocol(cut_ns=1e5))
