@@ -53,6 +53,7 @@ class Evaluator:
         self._failed_folder = failed_folder
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self.best_ns: float | None = None
+        self.is_over: Callable[[], bool] = lambda: False
         self._timed: dict[str, tuple[Outcome, Candidate]] = {}
 
     def top(self, n: int) -> list[tuple[Outcome, Candidate]]:
@@ -89,7 +90,8 @@ class Evaluator:
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
-        interrupt is set; what was measured until then is in the journal and in `top`.
+        interrupt is set or time `is_over`; what was measured until then is in the journal and in
+        `top`.
         """
         sources = [self.source(c) for c in candidates]
         artifacts = iter(
@@ -99,7 +101,7 @@ class Evaluator:
         for candidate, source in zip(candidates, sources, strict=True):
             built = next(artifacts) if isinstance(source, Source) else source
             assert not isinstance(built, Source)
-            if self._interrupt.is_set:
+            if self._interrupt.is_set or self.is_over():
                 raise KeyboardInterrupt
             outcomes.append(self._measure(candidate, source, built))
         return outcomes

@@ -12,9 +12,7 @@ from .kernels.tasks import Problem
 from .search import events as ev
 from .space.candidate import DeadEnd, Space
 
-_LEGEND = (
-    "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
-)
+_LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
 _HEADER_EVERY = 25
 _STATUS = {
     "optimal": "optimal: the tree is exhausted under the bound",
@@ -141,6 +139,8 @@ class TextLog:
             if e.n_ties > 1
             else f"runner-up is {slower:.1%} slower (outside noise)"
         )
+        if e.is_disturbed:
+            verdict = "other work disturbed it, the times of the search stand"
         self._write(f" F    top {len(e.entries)} re-measured interleaved: {verdict}")
 
 

@@ -42,6 +42,7 @@ _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.1  # of the time limit, for timing the best candidates again
 _FINAL_S = 8.0  # and at most so long
 _NEAR = 1.2  # candidates slower than so many times the best are not timed again
+_DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -207,7 +208,11 @@ class Session:
             rules.append(Evaluations(o.max_evals))
         if o.time_limit_s is not None:
             left_s = o.time_limit_s - self._elapsed_s - self._final_s
-            rules.append(Seconds(max(left_s, _LEAST_SEARCH_SHARE * o.time_limit_s)))
+            search_s = max(left_s, _LEAST_SEARCH_SHARE * o.time_limit_s)
+            rules.append(Seconds(search_s))
+            # A batch of slow candidates must not carry the search far beyond its time.
+            end_s = time.monotonic() + search_s
+            self._evaluator.is_over = lambda: time.monotonic() > end_s
         return Budget(*rules, interrupt=self._interrupt)
 
     @property
@@ -237,6 +242,8 @@ class Session:
 
     def _end(self, finished: ev.Finished) -> st.Ended:
         self._bound_ns = finished.bound_ns
+        if finished.status == "interrupted" and not self._interrupt.is_set:
+            finished = replace(finished, status="time_limit")  # in the middle of a batch
         top = self._evaluator.top(self._options.final_top)
         if not top:
             return self._tell_end(finished.status, None, None, self._keeper, finished.tally.alarms)
@@ -263,7 +270,7 @@ class Session:
         keys = {outcome.key for outcome, _ in near}
         if default is not None and default[0].time_ns is not None and default[0].key not in keys:
             near.append(default)
-        budget_ns = 1e9 * self._final_s / len(near)
+        budget_ns = 0.5e9 * self._final_s / len(near)  # verifying takes its share
         sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
         protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
         built = [(o, c, self._evaluator.artifact(c)) for o, c in near]
@@ -274,19 +281,25 @@ class Session:
             if isinstance(again, Measurement):
                 new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
                 timed.append((new, candidate, outcome.time_ns or 0.0))
-                if default is not None and outcome.key == default[0].key:
-                    self._default_ns = again.time_ns
         if not timed:
             return top
         timed.sort(key=lambda entry: entry[0].time_ns or 0.0)
-        self._tell_again(timed)
+        is_disturbed = timed[0][0].spread > _DISTURBED
+        self._tell_again(timed, is_disturbed)
+        if is_disturbed:
+            return top
+        for outcome, _, _ in timed:
+            if default is not None and outcome.key == default[0].key:
+                self._default_ns = outcome.time_ns
         return [(outcome, candidate) for outcome, candidate, _ in timed]
 
-    def _tell_again(self, timed: list[tuple[ev.Outcome, Candidate, float]]) -> None:
+    def _tell_again(
+        self, timed: list[tuple[ev.Outcome, Candidate, float]], is_disturbed: bool
+    ) -> None:
         entries = tuple(st.Again(o.key, o.time_ns or 0.0, o.spread, ns) for o, _, ns in timed)
         high_ns = entries[0].time_ns * (1 + entries[0].spread)
         n_ties = sum(e.time_ns * (1 - e.spread) <= high_ns for e in entries)
-        self._tell(st.Remeasured(entries, n_ties))
+        self._tell(st.Remeasured(entries, n_ties, is_disturbed))
 
     def _keep(
         self, outcome: ev.Outcome, candidate: Candidate, status: str, is_final: bool = False

@@ -57,10 +57,14 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Remeasured:
-    """The best candidates, timed again in turn, fastest first; the first `n_ties` are equal."""
+    """The best candidates, timed again in turn, fastest first; the first `n_ties` are equal.
+
+    `is_disturbed`: other work took the cores meanwhile, and the times of the search stand.
+    """
 
     entries: tuple[Again, ...]
     n_ties: int
+    is_disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
