@@ -16,6 +16,8 @@ from .outcome import Measurement, Protocol
 _MAX_CALLS = 1 << 20
 _LEAST_SAMPLES = 3  # the least that a median and a spread mean anything for
 _DISTURBED = 0.01  # share of a sample that its threads may wait for a core
+_ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
+_DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,17 @@ class Series:
             self._stopped_early = True
         else:
             self._disturbed.append((waited_ns / elapsed_ns, call_ns))
+            self._stop_if_surely_slow()
+
+    def _stop_if_surely_slow(self) -> None:
+        """Give up a slow candidate on a busy machine, where undisturbed samples may never come."""
+        cut_ns, n_disturbed = self._protocol.cut_ns, len(self._disturbed)
+        if cut_ns is None or n_disturbed < _ENOUGH_DISTURBED:
+            return
+        least_ns = min(t for _, t in self._disturbed)
+        if least_ns > _DISTURBED_FACTOR * cut_ns:
+            self._times.append(least_ns)
+            self._stopped_early = True
 
     def result(self) -> Measurement:
         """The measurement so far, from the undisturbed samples if there are enough of them."""

@@ -113,3 +113,13 @@ def test_interleaved_candidates_meet_the_same_disturbance():
 def test_waiting_never_shrinks():
     before = waited_ns()
     assert 0 <= before <= waited_ns()
+
+
+def test_a_slow_candidate_that_is_always_disturbed_is_given_up():
+    slow = Clock(1e7, (1.5, 1.4, 1.7), waits=(10**8,))
+    m = measure(slow.sampler(), Protocol(cut_ns=2e6, budget_ns=1e12))
+    assert m.stopped_early
+    assert m.n_samples == 1
+    assert m.time_ns == 1.4e7
+    near = measure(Clock(5e6, waits=(10**8,)).sampler(), Protocol(cut_ns=2e6, budget_ns=1e12))
+    assert not near.stopped_early
