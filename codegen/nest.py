@@ -137,6 +137,8 @@ class _TreeBuilder:
         levels = self.accumulator_levels(nodes, task, r)
         in_memory = bool(free_inside)
         inner_reduced = [k for k in reduced if not free_inside or k > free_inside[-1]]
+        if in_memory and not task.task.fast_math:
+            inner_reduced = []  # sums of parts, added up in registers, would be another order
         if in_memory:
             nodes[r].before.append(Phase("init", t))
         if inner_reduced:

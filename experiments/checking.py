@@ -160,11 +160,12 @@ def with_delays(text: str) -> str:
     return text[:at] + _HOLD_BACK + text[at:] if _LATE in text else text
 
 
-def build(source: Source, stem: Path) -> Build:
+def build(source: Source, stem: Path, more_flags: tuple[str, ...] = ()) -> Build:
     """Compiles one text to `stem`.so; warnings are part of the log."""
     file, library = stem.with_suffix(".c"), stem.with_suffix(".so")
     file.write_text(with_delays(source.text))
-    command = ["gcc", *FLAGS, *WARNINGS, *source.flags, "-o", str(library), str(file), "-lm"]
+    flags = (*FLAGS, *WARNINGS, *source.flags, *more_flags)
+    command = ["gcc", *flags, "-o", str(library), str(file), "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -257,28 +258,33 @@ def check(built: Build, inputs: Sequence[InputSet], way: Way | None = None) -> s
     """Runs a built candidate in a child: "" when all is right, else what is wrong, also when it crashed or ran on."""
     way = way or Way()
     assert built.library is not None
+    return in_child(lambda: _run_all(built, inputs, way), way.seconds)
+
+
+def in_child(work: Callable[[], str], seconds: float) -> str:
+    """What `work` says, run in a child, or what became of the child."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         found = "the child failed"
         try:
-            found = _run_all(built, inputs, way)
+            found = work()
         except BaseException as e:  # nothing may return into the parent's stack
             found = f"{type(e).__name__}: {e}"
         finally:
             os.write(writer, b"." + found.encode()[:4000])
             os._exit(0)
     os.close(writer)
-    deadline = time.monotonic() + way.seconds
-    ready, _, _ = select.select([reader], [], [], way.seconds)
+    deadline = time.monotonic() + seconds
+    ready, _, _ = select.select([reader], [], [], seconds)
     answer = os.read(reader, 8000) if ready else b""
     os.close(reader)
     if not ready or time.monotonic() > deadline:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     if not ready:
-        return f"ran past {way.seconds} s"
+        return f"ran past {seconds:g} s"
     if not answer:
         return f"crashed with signal {os.waitstatus_to_exitcode(status)}"
     return answer[1:].decode()

@@ -218,13 +218,17 @@ MORE_TEMPLATES: tuple[tuple[Any, tuple[str, ...], bool], ...] = (
     (shifted_gemv, ("mn", "n", "m!"), False),
 )
 
-ORDERED_TEMPLATES = tuple(t for t in MORE_TEMPLATES if "order" in t[0].__name__)
+PRODUCT_TEMPLATES = (
+    *(t for t in MORE_TEMPLATES if t[0].__name__.startswith("product")),
+    *(t for t in TEMPLATES if t[1] in (("mn", "mn", "mn!"), ("mn!",), ("mn", "mn!"))),
+)
 
 
 def any_sequence(max_kernels: int = 4) -> st.SearchStrategy[Example]:
     """Sequences of all these kernels: mostly floating point, some of integers."""
     floats = sequences(max_kernels, TEMPLATES + MORE_TEMPLATES)
-    return st.one_of(floats, floats, floats, integer_sequences(max_kernels))
+    products = sequences(min(3, max_kernels), PRODUCT_TEMPLATES, extents=(1, 3, 7, 16, 33))
+    return st.one_of(floats, floats, floats, products, integer_sequences(max_kernels))
 
 
 def integer_sequences(max_kernels: int = 4) -> st.SearchStrategy[Example]:

@@ -1,0 +1,127 @@
+"""Inputs at the edge: nothing to do, one element, integers, and additions whose order is fixed."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelscape.experiments import checking
+from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+from strategies import sequences
+from templates import gemv_in_order, gemvt_in_order, integer_sequences, sum_in_order
+
+pytestmark = [pytest.mark.compiler]
+nd = types.ndarray()
+few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def built_candidates(problem, folder, n=4, cores=2, seed=0):
+    root = build_space(problem, checking.target(cores, 32)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(seed)
+    drawn = [checking.random_candidate(root, rng) for _ in range(n)]
+    sources = [checking.source_of(c) for c in drawn if isinstance(c, Candidate)]
+    built = checking.build_all(sources, folder, f"edge{seed}")
+    assert [b.log for b in built] == [""] * len(built)
+    return built
+
+
+def right(example, folder, seed=0, n=4):
+    problem = normalise(example.recording)
+    inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
+    assert inputs
+    for built in built_candidates(problem, folder, n=n, seed=seed):
+        assert checking.check(built, inputs) == "", built.source.text
+
+
+@few
+@given(st.data())
+def test_one_element(tmp_path_factory, data):
+    example = data.draw(sequences(4, extents=(1,)))
+    right(example, tmp_path_factory.mktemp("one"))
+
+
+@few
+@given(st.data())
+def test_integers_are_exact(tmp_path_factory, data):
+    right(data.draw(integer_sequences()), tmp_path_factory.mktemp("integers"))
+
+
+def sequence_in_order(a, x, total, rows, columns):
+    sum_in_order(x, total)
+    gemv_in_order(a, x, rows)
+    gemvt_in_order(a, rows, columns)
+
+
+def results_in_order(a, x, total, rows, columns):
+    """One rounding after the other, as the loops are written."""
+    total = np.add.accumulate(np.concatenate([np.zeros(1, x.dtype), x]))[-1:]
+    terms = np.concatenate([np.zeros((len(a), 1), x.dtype), a * x], axis=1)
+    rows = np.add.accumulate(terms, axis=1)[:, -1]
+    columns = np.add.accumulate(np.concatenate([columns[None], a * rows[:, None]]), axis=0)[-1]
+    return total, rows, columns
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 33), (64, 17)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fixed_order_is_kept_to_the_last_bit(shape, dtype, tmp_path):
+    """Without contraction to fused multiplications every rounding is that of the loops as written."""
+    rng = np.random.default_rng(0)
+    m, n = shape
+    args = [rng.uniform(-1, 1, s).astype(dtype) for s in ((m, n), (n,), (1,), (m,), (n,))]
+    recording = record_sequence(sequence_in_order, args, "in_order")
+    names = [a.name for a in recording.arrays]
+    want = dict(zip(names[2:], results_in_order(*args), strict=True))
+    root = build_space(normalise(recording), checking.target(2, 32)).root()
+    drawn = [checking.random_candidate(root, rng) for _ in range(6)]
+    for k, candidate in enumerate(c for c in drawn if isinstance(c, Candidate)):
+        source = checking.source_of(candidate)
+        built = checking.build(source, tmp_path / f"o{k}", ("-ffp-contract=off",))
+        assert built.log == ""
+        arrays = dict(zip(names, args, strict=True))
+        said = checking.in_child(lambda b=built, a=arrays: same_bits(b, a, want), seconds=20)
+        assert said == "", source.text
+
+
+def same_bits(built, given, want):
+    source = built.source
+    arrays = {k: v.copy() for k, v in given.items()}
+    workspace = np.zeros(4096 + max((a.shape[0] for a in source.arguments if a.shape), default=0))
+    pointers = (ctypes.c_void_p * len(source.arguments))()
+    for k, a in enumerate(source.arguments):
+        pointers[k] = (arrays[a.name] if a.kind == "array" else workspace).ctypes.data
+    getattr(ctypes.CDLL(str(built.library)), source.entry)(pointers)
+    for name, wanted in want.items():
+        if not np.array_equal(arrays[name], wanted):
+            return f"{name}: {arrays[name]} should be {wanted}"
+    return ""
+
+
+@kernel
+def double_rows(a: nd, out: nd):
+    for i in range(a.shape[0]):
+        acc = 0.0
+        for j in range(a.shape[1]):
+            acc += a[i, j]
+        out[i] = acc
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_nothing_to_do(shape, tmp_path):
+    def sequence(a, x):
+        double_rows(a, x)
+
+    args = (np.ones(shape, np.float32), np.full(shape[0], 7.0, np.float32))
+    recording = record_sequence(sequence, args, "empty")
+    problem = normalise(recording)
+    arrays = dict(zip((p.name for p in recording.arrays), args, strict=True))
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    for built in built_candidates(problem, tmp_path):
+        assert checking.check(built, inputs) == "", built.source.text

@@ -1,0 +1,70 @@
+"""The text that people read: three programs as golden files, and that they compile alone without a warning."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+from kernelscape.experiments import checking
+from kernelscape.kernels.library import load
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.search.first import Style, complete_style
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+
+GREEDY = Style(vectors=4, rows=4)
+PROGRAMS = {
+    "axpydot_default": ("axpydot", {"n": 1000}, Style(fuse=False, merge=False)),
+    "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
+    "gemver_panel": ("gemver", {"m": 512, "n": 512}, Style(columns=True, panel=128, vectors=2)),
+}
+
+
+def candidate_of(name, sizes, style):
+    entry = load(name)
+    args = entry.make_arguments(
+        entry.complete(sizes), np.dtype(np.float32), np.random.default_rng(0)
+    )
+    recording = record_sequence(entry.sequence, args, name)
+    root = build_space(normalise(recording), checking.target(4, 64)).root()
+    assert isinstance(root, Candidate)
+    made = complete_style(root, style)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_golden_programs(program, golden):
+    golden(checking.source_of(candidate_of(*PROGRAMS[program])).text, f"{program}.c")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("flags", [("-O2", "-march=native"), ("-O0",)], ids=["native", "plain"])
+def test_compiles_alone_without_a_warning(program, flags, tmp_path):
+    file = tmp_path / "program.c"
+    file.write_text(checking.source_of(candidate_of(*PROGRAMS[program])).text)
+    strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
+    command = ["gcc", *strict, *flags, "-fopenmp", "-c", "-o", str(tmp_path / "p.o"), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_equal_candidates_give_equal_texts():
+    program = PROGRAMS["bicgk_greedy"]
+    first, second = (checking.source_of(candidate_of(*program)) for _ in range(2))
+    assert first == second
+    assert first.key == second.key
+
+
+def test_loops_that_share_an_operand_load_it_once():
+    """BiCGK walks its matrix in one loop nest: where a body is in vectors, each vector of it is loaded once for both products."""
+    candidate = candidate_of(*PROGRAMS["bicgk_greedy"])
+    matrix = next(a.name for a in candidate.space.problem.arrays if len(a.shape) == 2)
+    text = checking.source_of(candidate).text
+    assert text.count("static void launch_") == 1
+    loads = [line.split(f"(&{matrix}[")[1] for line in text.splitlines() if f"(&{matrix}[" in line]
+    assert loads
+    assert len(loads) == len(set(loads))

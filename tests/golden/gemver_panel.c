@@ -1,0 +1,146 @@
+/* gemver
+ *   a: f32, 512 x 512, input
+ *   u1: f32, 512, input
+ *   v1: f32, 512, input
+ *   u2: f32, 512, input
+ *   v2: f32, 512, input
+ *   y: f32, 512, input
+ *   z: f32, 512, input
+ *   b: f32, 512 x 512, output
+ *   x: f32, 512, output
+ *   w: f32, 512, output
+ *
+ * launch 0: add_two_outer0, add_scaled_gemvt0, scaled_gemv0
+ * add_two_outer0: i (loop), j (parallel, 4 steps, vector 32)
+ * add_scaled_gemvt0: i (loop), j (parallel, 4 steps, vector 32)
+ * scaled_gemv0: i (loop), j (parallel, 4 steps, vector 32)
+ */
+#include <math.h>
+#include <stdint.h>
+#include <omp.h>
+
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
+static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
+static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef float f32x4_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float f32x2 __attribute__((vector_size(8)));
+typedef float f32x2_unaligned __attribute__((vector_size(8), aligned(4), may_alias));
+static inline float fold_add_f32x2(f32x2 x) { return x[0] + x[1]; }
+static inline float fold_add_f32x4(f32x4 x) {
+    union { f32x4 whole; f32x2 h[2]; } u = {x};
+    return fold_add_f32x2(u.h[0] + u.h[1]);
+}
+static inline float fold_add_f32x8(f32x8 x) {
+    union { f32x8 whole; f32x4 h[2]; } u = {x};
+    return fold_add_f32x4(u.h[0] + u.h[1]);
+}
+static inline float fold_add_f32x16(f32x16 x) {
+    union { f32x16 whole; f32x8 h[2]; } u = {x};
+    return fold_add_f32x8(u.h[0] + u.h[1]);
+}
+
+/* add_two_outer0: b = a[i, j] + u1[i] * v1[j] + u2[i] * v2[j]; add_scaled_gemvt0: x add beta * b[i, j] * y[i]; scaled_gemv0: w add b[i, j] * x[j] */
+static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    {
+        const long tid = omp_get_thread_num();
+        const long n_threads = omp_get_num_threads();
+        float *restrict x_sum = (float *)(workspace + tid * 512);
+        float *w_sum = (float *)(workspace + (tid * 2048 + 2048));
+        const long begin = 4 * tid / n_threads * 128;
+        const long end = 4 * (tid + 1) / n_threads * 128;
+#pragma omp simd
+        for (long k = 0; k < 512; ++k) {
+            w_sum[k] = 0.0f;
+        }
+        for (long slot = tid + n_threads; slot < 4; ++slot) {
+            for (long k = 0; k < 512; ++k) {
+                ((float *)(workspace + (slot * 2048 + 2048)))[k] = 0.0f;
+            }
+        }
+        for (long j0 = begin; j0 < end; j0 += 128) {
+#pragma omp simd
+            for (long j = j0; j < j0 + 128; ++j) {
+                x_sum[j - j0] = 0.0f;
+            }
+            for (long i = 0; i < 512; ++i) {
+                for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
+                    f32x16 b_value_0;
+                    f32x16 b_value_1;
+                    const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
+                    const float u1_ = u1[i];
+                    const f32x16 v1_ = load_f32x16(&v1[j1]);
+                    const float u2_ = u2[i];
+                    const f32x16 v2_ = load_f32x16(&v2[j1]);
+                    b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
+                    store_f32x16(&b[i * 512 + j1], b_value_0);
+                    const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
+                    const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
+                    const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);
+                    b_value_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
+                    store_f32x16(&b[i * 512 + j1 + 16], b_value_1);
+                    const float y_ = y[i];
+                    const f32x16 sum_ = beta * b_value_0 * y_;
+                    const f32x16 sum_1 = beta * b_value_1 * y_;
+                    const f32x16 x_sum_ = load_f32x16(&x_sum[j1 - j0]);
+                    const f32x16 x_sum_1 = x_sum_ + sum_;
+                    store_f32x16(&x_sum[j1 - j0], x_sum_1);
+                    const f32x16 x_sum_2 = load_f32x16(&x_sum[j1 - j0 + 16]);
+                    const f32x16 x_sum_3 = x_sum_2 + sum_1;
+                    store_f32x16(&x_sum[j1 - j0 + 16], x_sum_3);
+                }
+            }
+#pragma omp simd
+            for (long j = j0; j < j0 + 128; ++j) {
+                const float z_ = z[j];
+                const float x_ = z_ + x_sum[j - j0];
+                x[j] = x_;
+            }
+            for (long i = 0; i < 512; ++i) {
+                f32x16 w_acc_0 = splat_f32x16(0.0f);
+                f32x16 w_acc_1 = splat_f32x16(0.0f);
+                for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
+                    const f32x16 b_ = load_f32x16(&b[i * 512 + j1]);
+                    const f32x16 x_1 = load_f32x16(&x[j1]);
+                    w_acc_0 += b_ * x_1;
+                    const f32x16 b_1 = load_f32x16(&b[i * 512 + j1 + 16]);
+                    const f32x16 x_2 = load_f32x16(&x[j1 + 16]);
+                    w_acc_1 += b_1 * x_2;
+                }
+                const float w_total_ = fold_add_f32x16(w_acc_0 + w_acc_1);
+                const float w_sum_ = w_sum[i];
+                const float w_sum_1 = w_sum_ + w_total_;
+                w_sum[i] = w_sum_1;
+            }
+        }
+#pragma omp barrier
+#pragma omp simd
+        for (long i = 512 * tid / n_threads; i < 512 * (tid + 1) / n_threads; ++i) {
+            const float w_ = alpha * (((float *)(workspace + 2048))[i] + ((float *)(workspace + 4096))[i] + ((float *)(workspace + 6144))[i] + ((float *)(workspace + 8192))[i]);
+            w[i] = w_;
+        }
+    }
+}
+
+void run_sequence(void **args);
+void run_sequence(void **args) {
+    float *a = args[0];
+    float *u1 = args[1];
+    float *v1 = args[2];
+    float *u2 = args[3];
+    float *v2 = args[4];
+    float *y = args[5];
+    float *z = args[6];
+    float *b = args[7];
+    float *x = args[8];
+    float *w = args[9];
+    float alpha = *(float *)args[10];
+    float beta = *(float *)args[11];
+    char *workspace = args[12];
+    launch_0(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, workspace);
+}
