@@ -287,8 +287,8 @@ def replay_again(path: str | Path, n_sets: int = 3) -> Again:
     device = best.device
     rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
     with open_worker(device) as worker:
-        outcome = check_again(best.file, rebuilt, device, worker, n_sets)
-    return Again(best.file, outcome, n_sets, rebuilt.notes)
+        outcome, n_verified = check_again(best.file, rebuilt, device, worker, n_sets)
+    return Again(best.file, outcome, n_verified, rebuilt.notes)
 
 
 def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:

@@ -101,15 +101,18 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
 
 def check_again(
     best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, worker: AbstractWorker, n_sets: int
-) -> Measurement | Failure:
-    """Build, verify on fresh inputs of the stored ranges, and time. Raises WorkerError."""
+) -> tuple[Measurement | Failure, int]:
+    """Build, verify on fresh inputs of the stored ranges, and time; with the number of input sets
+    that were verified. Raises WorkerError.
+    """
     artifact = device.build(rebuilt.source)
     if isinstance(artifact, Failure):
-        return artifact
+        return artifact, 0
     rng = np.random.default_rng(best.seed)
     first = best.stored.draw(rebuilt.recording, rng)
-    worker.prepare(make_workload(rebuilt.recording, rebuilt.problem, first, rng, n_sets))
-    return worker.evaluate(artifact, FINAL)
+    workload = make_workload(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+    worker.prepare(workload)
+    return worker.evaluate(artifact, FINAL), sum(bool(s.expected) for s in workload.sets)
 
 
 class Tuned:
