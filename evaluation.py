@@ -90,7 +90,7 @@ class Evaluator:
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
-        interrupt is set or time `is_over`; what was measured until then is in the journal and in
+        interrupt is set, or time `is_over` and anything was measured; what was measured until then is in the journal and in
         `top`.
         """
         sources = [self.source(c) for c in candidates]
@@ -101,7 +101,9 @@ class Evaluator:
         for candidate, source in zip(candidates, sources, strict=True):
             built = next(artifacts) if isinstance(source, Source) else source
             assert not isinstance(built, Source)
-            if self._interrupt.is_set or self.is_over():
+            # A run whose set-up took its time still has something to show for it.
+            is_over = self.best_ns is not None and self.is_over()
+            if self._interrupt.is_set or is_over:
                 raise KeyboardInterrupt
             outcomes.append(self._measure(candidate, source, built))
         return outcomes
