@@ -26,10 +26,11 @@ from ..runtime.build import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import open_device
-from ..runtime.folder import BEST
+from ..runtime.folder import BEST, JOURNAL
 from ..runtime.inputs import make_workload
+from ..runtime.journal import read_journal
 from ..runtime.outcome import FINAL, Failure, Measurement
-from ..runtime.records import load_best
+from ..runtime.records import EvaluationRecord, load_best
 from ..runtime.replay import dialect_of, rebuild
 from ..runtime.worker import Worker, WorkerOptions
 from ..search import events as ev
@@ -61,33 +62,18 @@ class Watch:
 
     started_s: float = field(default_factory=time.monotonic)
     set_up_s: dict[str, float] = field(default_factory=dict)
-    n_below: int = 0
-    n_evaluated: int = 0
-    incumbents: list[tuple[float, float]] = field(default_factory=list)  # (s, ns)
-    search_s: float = 0.0
+    rooted_ns: float = 0.0
     ended: st.Ended | None = None
 
     def hear(self, event: Any) -> None:
         elapsed_s = time.monotonic() - self.started_s
         match event:
-            case st.Opened() | st.Rooted() | st.Compared():
+            case st.Opened() | st.Rooted() | ev.Started() | st.Compared():
                 self.set_up_s[type(event).__name__.lower()] = elapsed_s
-            case ev.Evaluated():
-                self.n_evaluated += event.origin == "measured"
-                self.search_s = event.elapsed_s
-                time_ns = event.outcome.time_ns
-                if time_ns is not None and time_ns < event.bound_ns * (1 - SLACK):
-                    self.n_below += 1
-            case ev.NewIncumbent():
-                self.incumbents.append((event.elapsed_s, event.best.time_ns))
             case st.Ended():
                 self.ended = event
-
-    @property
-    def near_s(self) -> float:
-        """Seconds of search after which the incumbent was within 5 % of the last one."""
-        last_ns = self.incumbents[-1][1]
-        return next(s for s, ns in self.incumbents if ns <= NEAR * last_ns)
+        if isinstance(event, st.Rooted):
+            self.rooted_ns = event.bound_ns
 
 
 @contextmanager
@@ -124,7 +110,7 @@ def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str,
     subject = library_subject(load(name), sizes, "f32", options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
-        found = _explore(subject, options, folder)
+        found = _explore(subject, device.facts(), options, folder)
         compared = _compare(subject, device, folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -138,7 +124,7 @@ def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str,
     return {"status": "ok", "name": name, "sizes": sizes, "options": vars(options)} | values
 
 
-def _explore(subject: Subject, options: RowOptions, folder: Path) -> dict[str, Any]:
+def _explore(subject: Subject, target: Target, options: RowOptions, folder: Path) -> dict[str, Any]:
     """Explore into `folder`; what the search did."""
     watch = Watch()
     places = {
@@ -154,16 +140,24 @@ def _explore(subject: Subject, options: RowOptions, folder: Path) -> dict[str, A
     ended = watch.ended
     if ended is None or ended.best_ns is None:
         raise RuntimeError("no implementation was found" if ended is None else ended.status)
+    records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
+    # The journal has bounds as calibrated; what was claimed is scaled to the memory of the moment.
+    space = build_space(subject.problem, target)
+    root = space.root()
+    assert isinstance(root, Candidate)
+    scale = watch.rooted_ns / Bounder(space).ns(root)
+    timed = [(r.at_s, r.time_ns, r.bound_ns) for r in records if r.time_ns is not None]
     return {
         "search_status": ended.status,
         "search_best_ns": ended.best_ns,
         "bound_ns": ended.bound_ns,
+        "bound_scale": scale,
         "alarms": ended.alarms,
-        "below_bound": watch.n_below,
+        "below_bound": sum(ns < scale * bound_ns * (1 - SLACK) for _, ns, bound_ns in timed),
         "failures": dict(ended.failures),
-        "evaluations": watch.n_evaluated,
-        "search_s": watch.search_s,
-        "near_s": watch.near_s,
+        "evaluations": len(records),
+        "search_s": max(r.at_s for r in records) - watch.set_up_s["started"],
+        "near_s": next(s for s, ns, _ in timed if ns <= NEAR * min(x for _, x, _ in timed)),
         "set_up_s": watch.set_up_s,
         "spent_s": seconds,
         "elapsed_s": ended.elapsed_s,
