@@ -98,10 +98,14 @@ def make_inputs(
     scalars: Mapping[str, Any],
     seed: int = 0,
 ) -> list[InputSet]:
-    """The arguments given, and small integers; sets on which rounding alone decides a comparison are left out."""
+    """The arguments given, small integers, only positive and only negative numbers (none of which a neutral element may stand for);
+    sets on which rounding alone decides a comparison are left out.
+    """
     rng = np.random.default_rng(seed)
     given: list[Arrays] = [{k: np.array(v) for k, v in arrays.items()}]
     given.append({k: rng.integers(-4, 5, v.shape).astype(v.dtype) for k, v in arrays.items()})
+    given.append({k: (np.abs(v) + 1).astype(v.dtype) for k, v in given[1].items()})
+    given.append({k: -v for k, v in given[2].items()})
     made = []
     for chosen in given:
         for a in problem.arrays:

@@ -67,6 +67,18 @@ def read(load: ir.Load, at: Point) -> tuple[str, tuple[int, ...]]:
     return load.array, tuple(number(x, at) for x in load.indices)
 
 
+def indexing(load: ir.Load) -> set[str]:
+    """Loops that take part in the indices of a load."""
+    found: set[str] = set()
+    stack: list[Any] = list(load.indices)
+    while stack:
+        x = stack.pop()
+        if isinstance(x, ir.LoopIndex):
+            found.add(x.loop)
+        stack += [getattr(x, name) for name in ("x", "a", "b") if hasattr(x, name)]
+    return found
+
+
 def written(task: Task, at: Point) -> tuple[str, tuple[int, ...]]:
     axes = task.target.axes
     return task.target.array, tuple(
@@ -133,6 +145,7 @@ class Judge:
         self.memory: dict[Any, int] = {}
         self.chip: dict[tuple[int, Any], tuple[int, int]] = {}  # value of a task: thread, tile
         self.tile: dict[int, int] = defaultdict(int)  # of registers: how often a task stored a tile
+        self.copied: dict[tuple[int, str], dict[Any, int]] = {}  # what a packed block was made of
         self.region: _Region | None = None
         self.thread, self.step = 0, 0
         self.sums: dict[int, dict[Any, list[Point]]] = defaultdict(lambda: defaultdict(list))
@@ -214,6 +227,8 @@ class Judge:
                     p for p in range(self.threads) if k < len(starts) * (p + 1) // self.threads
                 )
             here = {self.dims[name]: start for name in group}
+            for name in group:
+                self.pack(name)
             self.walk(inside, {**at, **here})
         if is_parallel:
             assert self.region is not None
@@ -221,6 +236,20 @@ class Judge:
             self.region, self.thread = None, 0
         for name in group:
             self.leave(name)
+
+    def pack(self, name: str) -> None:
+        """Copies are made at the head of the innermost outer dim of the loops that index them."""
+        t, loop, level = self.dims[name]
+        task = self.problem.tasks[t]
+        for load in loads(task.value):
+            used = indexing(load)
+            if self.choice("staged", f"{task.name}.{load.array}") != "COPY" or loop not in used:
+                continue
+            outer = [f"{task.name}.{x}.outer" for x in used]
+            if level == "outer" and all(
+                self.order(name, x) in (INSIDE, MERGED) for x in outer if x != name
+            ):
+                self.copied[t, load.array] = dict(self.memory)
 
     def leave(self, name: str) -> None:
         """After a task's outermost reduction loop its sums are finished."""
@@ -276,8 +305,12 @@ class Judge:
             place = read(load, at)
             key = (t, where, k, tuple(at.items()))
             space, producer = self.flow(t, place[0])
+            is_copied = self.choice("staged", f"{task.name}.{place[0]}") == "COPY"
+            if is_copied and space != "GLOBAL":
+                raise IllegalError(f"{task.name} packs {place[0]}, which is not in memory")
             if space == "GLOBAL":
-                found = self.memory.get(place)
+                known = self.copied[t, place[0]] if is_copied else self.memory
+                found = known.get(place)
                 if self.region is not None:
                     self.region.reads[place].add(self.step)
             else:

@@ -10,11 +10,12 @@ from kernelscape.experiments import checking
 from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.space import backbone, constraints, cpsat
 from kernelscape.space import choices as ch
 from kernelscape.space.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.constraints import build_space
+from kernelscape.space.model import ModelBuilder
 from legality import Judge, illegal
 from strategies import sequences
 
@@ -116,7 +117,34 @@ def test_random_candidates_are_legal(example, cores, seed):
 # --- the judge itself: without a constraint it has to find what the constraint is for ---------------
 
 
-def some_illegal(problem, tries=300):
+@kernel
+def half(a: nd, out: nd):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[i, j] = 0.5 * a[i, j]
+
+
+@kernel
+def product(a: nd, b: nd, out: nd):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            acc = 0.0
+            for k in range(a.shape[1]):
+                acc += a[i, k] * b[k, j]
+            out[i, j] = acc
+
+
+def half_product_problem(n):
+    def half_product(a, b, out):
+        t = ndarray(np.float32, (n, n), name="t")
+        half(a, t)
+        product(t, b, out)
+
+    arrays = [np.ones((n, n), np.float32) for _ in range(3)]
+    return normalise(record_sequence(half_product, arrays, "half_product"))
+
+
+def some_illegal(problem, tries=200):
     root = build_space(problem, checking.target(2, 16)).root()
     assert isinstance(root, Candidate)
     rng = np.random.default_rng(0)
@@ -205,6 +233,24 @@ def test_the_judge_sees_constraints_that_are_missing(monkeypatch, predicate):
     assert found
 
 
+def without(declare, reason):
+    def only_others(self, why, *rest, **more):
+        if not why.startswith(reason):
+            declare(self, why, *rest, **more)
+
+    return only_others
+
+
+@pytest.mark.parametrize(
+    "reason", ["copy of finished values", "copy from memory", "one thread keeps", "no foreign body"]
+)
+def test_the_judge_sees_declarations_that_are_missing(monkeypatch, reason):
+    for method in ("clause", "table2"):
+        monkeypatch.setattr(ModelBuilder, method, without(getattr(ModelBuilder, method), reason))
+    found = some_illegal(half_product_problem(7))
+    assert found or some_illegal(library_problem("atax", m=5, n=7))
+
+
 def test_the_judge_reads_every_element():
     root = build_space(library_problem("bicgk", m=3, n=5), checking.target(2, 16)).root()
     candidate = root.random_completion(np.random.default_rng(0))
@@ -217,32 +263,10 @@ def test_the_judge_reads_every_element():
 # --- particular constraints ---------------------------------------------------------------------------
 
 
-@kernel
-def half(a: nd, out: nd):
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            out[i, j] = 0.5 * a[i, j]
-
-
-@kernel
-def product(a: nd, b: nd, out: nd):
-    for i in range(a.shape[0]):
-        for j in range(b.shape[1]):
-            acc = 0.0
-            for k in range(a.shape[1]):
-                acc += a[i, k] * b[k, j]
-            out[i, j] = acc
-
-
 def test_a_copy_is_made_of_finished_values_in_memory():
-    def half_product(a, b, t, out):
-        half(a, t)
-        product(t, b, out)
-
-    arrays = [np.ones((16, 16), np.float32) for _ in range(4)]
-    problem = normalise(record_sequence(half_product, arrays, "half_product"))
+    problem = half_product_problem(16)
     space = build_space(problem, checking.TARGET)
-    operand = next(o for o in space.backbone.operands if o.access.array == problem.arrays[2].name)
+    operand = next(o for o in space.backbone.operands if o.access.array == "t")
     flow = next(f for f in space.backbone.flows if f.array == operand.access.array)
     root = space.root()
     copied = root.decide(space.variables.staged[operand], 1 << ch.COPY)
