@@ -78,7 +78,7 @@ class Space:
 
         Removing those (shaving) is worth its tens of milliseconds here, where every descent starts, and nowhere else.
         """
-        root = self.candidate(self.model.initial)
+        root = self._fixpoint(self.model.initial.copy())
         changed = True
         while changed and isinstance(root, Candidate):
             changed = False
@@ -99,9 +99,12 @@ class Space:
 
     def candidate(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         """The fixpoint of any domains ([n_choices], within the initial ones)."""
-        narrowed = domains & self.model.initial
-        status = propagate_all(self.model.arrays, self.scratch, narrowed)
-        return self._result(int(status), narrowed)
+        root = self._root
+        return root if isinstance(root, DeadEnd) else self._fixpoint(domains & root.domains)
+
+    def _fixpoint(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
+        status = propagate_all(self.model.arrays, self.scratch, domains)
+        return self._result(int(status), domains)
 
     def _result(self, status: int, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         if status == FIXPOINT:
