@@ -15,8 +15,8 @@ from kernelscape.experiments.checking import Way
 from kernelscape.kernels.normalise import normalise
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from strategies import Example
-from templates import any_sequence
+from strategies import TEMPLATES, Example, sequences
+from templates import PRODUCT_TEMPLATES, any_sequence
 
 CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
@@ -67,5 +67,25 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     st.integers(0, 2**20),
 )
 def test_generated_code_does_what_the_interpreter_does(folder, example, cores, vector_bytes, seed):
+    found = wrong(example, cores, vector_bytes, seed, folder)
+    assert not found, found[0]
+
+
+POINTWISE = tuple(t for t in TEMPLATES if set(t[1]) <= {"n", "n!"})
+SETTINGS = (st.sampled_from([1, 2, 3]), st.sampled_from([16, 32, 64]), st.integers(0, 2**20))
+
+
+@settings(relaxed, max_examples=20)
+@given(sequences(6, POINTWISE, extents=(16, 33, 64), dtypes=("float32",)), *SETTINGS)
+def test_chains_in_place(folder, example, cores, vector_bytes, seed):
+    """Few arrays, read and overwritten again and again: what a scope knows of them must not be stale."""
+    found = wrong(example, cores, vector_bytes, seed, folder)
+    assert not found, found[0]
+
+
+@settings(relaxed, max_examples=15)
+@given(sequences(3, PRODUCT_TEMPLATES, extents=(3, 16, 33)), *SETTINGS)
+def test_products(folder, example, cores, vector_bytes, seed):
+    """Three loops, operands with reuse: packed copies, register tiles of two loops, blocks."""
     found = wrong(example, cores, vector_bytes, seed, folder)
     assert not found, found[0]
