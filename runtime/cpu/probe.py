@@ -192,7 +192,9 @@ def run_memory_probe(library: Path, n_threads: int, mixes: bool) -> dict[str, li
     _reserve(probe, n_threads, n_bytes + (1 << 16))
     try:
         samples: dict[str, list[float]] = {}
-        for _ in range(3):
+        for _ in range(
+            5 if mixes else 3
+        ):  # a mix is met once a round: a disturbed one must not count
             for kind, name in _KINDS.items():
                 if kind == _READ or mixes:
                     share = n_bytes // _N_ARRAYS[kind] // 4096 * 4096
