@@ -20,7 +20,8 @@ import numpy as np
 from .. import evaluation, session
 from .. import stages as st
 from ..codegen.lower import lower, print_source
-from ..explorer import explore_subject, library_subject
+from ..explorer.entry import explore_subject, library_subject
+from ..explorer.subject import Options, Subject
 from ..kernels.library import load
 from ..runtime.build import Artifact
 from ..runtime.cpu.device import CpuDevice
@@ -39,7 +40,6 @@ from ..search.first import first_candidates
 from ..space.candidate import Candidate
 from ..space.constraints import build_space
 from ..space.target import Target
-from ..subject import Options, Subject
 from .conditions import stamp
 
 SLACK = 1e-3  # below the bound by less is the clock, see session.py

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kernelscape import cli
+from kernelscape.cli import commands as cli
 from kernelscape.kernels.library import names
 from kernelscape.runtime.journal import read_journal
 from kernelscape.runtime.outcome import Failure
@@ -262,7 +262,7 @@ def test_settings_come_from_the_environment(explore, monkeypatch: pytest.MonkeyP
 
 
 def test_a_bug_is_called_a_bug(explore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelscape.views.list_lines", lambda: 1 // 0)
+    monkeypatch.setattr("kernelscape.cli.views.list_lines", lambda: 1 // 0)
     code, _, err = explore("list")
     assert code == cli.Exit.INTERNAL
     assert "ZeroDivisionError" in err
@@ -304,7 +304,7 @@ def test_replay_of_a_stale_vector(explore, best: Path) -> None:
 
 def test_replay_of_a_wrong_answer(explore, best: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Failure("wrong", "z[3] is off")
-    monkeypatch.setattr("kernelscape.explorer.check_again", lambda *_: (wrong, 3))
+    monkeypatch.setattr("kernelscape.explorer.entry.check_again", lambda *_: (wrong, 3))
     code, out, _ = explore("replay", best, "--json")
     assert code == cli.Exit.WRONG_ANSWER
     assert objects(out)[0]["detail"] == "z[3] is off"

@@ -8,13 +8,13 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer import explore_subject, library_subject, resume
+from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.journal import FileJournal, read_journal
 from kernelscape.runtime.records import EvaluationRecord, RecordError
 from kernelscape.runtime.replay import StaleError
 from kernelscape.search import events as ev
-from kernelscape.subject import Options
 
 pytestmark = pytest.mark.compiler
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from kernelscape.settings import (
+from kernelscape.cli.settings import (
     Settings,
     SettingsError,
     load_settings,

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .codegen.source import Source
-from .evaluation import open_decisions
-from .runtime.conditions import Conditions
-from .runtime.folder import BEST, HEADER, SOURCE
-from .runtime.journal import AbstractJournal
-from .runtime.records import (
+from ..codegen.source import Source
+from ..runtime.conditions import Conditions
+from ..runtime.folder import BEST, HEADER, SOURCE
+from ..runtime.journal import AbstractJournal
+from ..runtime.records import (
     SCHEMA,
     BestFile,
     BoundRecord,
@@ -26,10 +25,11 @@ from .runtime.records import (
     write_atomically,
     write_record,
 )
-from .runtime.replay import StaleError
-from .runtime.store import TunedKey, TunedStore
-from .search.events import Outcome
-from .space.candidate import Candidate, Space
+from ..runtime.replay import StaleError
+from ..runtime.store import TunedKey, TunedStore
+from ..search.events import Outcome
+from ..space.candidate import Candidate, Space
+from .evaluation import open_decisions
 from .subject import Options, Subject
 
 _BOUND_EVERY_S = 1.0  # between two records of the bound

@@ -10,31 +10,31 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.source import Source
+from ..runtime.conditions import Conditions, take_conditions
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.folder import JOURNAL
+from ..runtime.inputs import make_workload
+from ..runtime.journal import FileJournal
+from ..runtime.outcome import FINAL, Failure, Measurement
+from ..runtime.replay import restore_complete
+from ..runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
+from ..search import events as ev
+from ..search.bound import Bounder
+from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
+from ..search.first import first_candidates
+from ..search.incumbent import BoundScale
+from ..search.neighbourhood import Neighbourhood
+from ..search.options import SearchOptions
+from ..search.ordering import NextChoice
+from ..search.run import search
+from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.constraints import build_space
+from ..space.target import Target
 from . import stages as st
-from .codegen.source import Source
 from .evaluation import Evaluator
 from .keeper import Keeper, Kept
-from .runtime.conditions import Conditions, take_conditions
-from .runtime.cpu.device import CpuDevice
-from .runtime.device import AbstractDevice, DeviceOptions, open_device
-from .runtime.folder import JOURNAL
-from .runtime.inputs import make_workload
-from .runtime.journal import FileJournal
-from .runtime.outcome import FINAL, Failure, Measurement
-from .runtime.replay import restore_complete
-from .runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
-from .search import events as ev
-from .search.bound import Bounder
-from .search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
-from .search.first import first_candidates
-from .search.incumbent import BoundScale
-from .search.neighbourhood import Neighbourhood
-from .search.options import SearchOptions
-from .search.ordering import NextChoice
-from .search.run import search
-from .space.candidate import Candidate, DeadEnd, Space
-from .space.constraints import build_space
-from .space.target import Target
 from .subject import Options, Subject
 
 _BATCH = 4  # candidates compiled together; a longer batch learns later from what it measured
@@ -361,7 +361,7 @@ def open_worker(device: AbstractDevice) -> AbstractWorker:
     """A worker that evaluates on the device."""
     if isinstance(device, CpuDevice):
         return Worker(device)
-    from .runtime.fake.device import FakeDevice, FakeWorker
+    from ..runtime.fake.device import FakeDevice, FakeWorker
 
     assert isinstance(device, FakeDevice)
     return FakeWorker(device)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .runtime.cpu.compiler import find_compiler
-from .runtime.cpu.machine import Machine, read_machine
-from .runtime.cpu.probe import load_calibration
-from .runtime.device import DeviceError, DeviceOptions, cache_folder, open_device
-from .runtime.store import default_store
+from ..runtime.cpu.compiler import find_compiler
+from ..runtime.cpu.machine import Machine, read_machine
+from ..runtime.cpu.probe import load_calibration
+from ..runtime.device import DeviceError, DeviceOptions, cache_folder, open_device
+from ..runtime.store import default_store
 
 Verdict = Literal["ok", "note", "missing"]
 

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from .explorer import Again
-from .kernels.library import load, names
-from .kernels.show_tasks import show_tasks
-from .kernels.stateflow import build_graph, show_graph
+from ..explorer.entry import Again
+from ..explorer.subject import Subject
+from ..kernels.library import load, names
+from ..kernels.show_tasks import show_tasks
+from ..kernels.stateflow import build_graph, show_graph
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.probe import Calibration
+from ..runtime.cpu.probe import calibrate as calibrate_device
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.outcome import Failure
+from ..search.bound import Bounder
+from ..search.estimate import SpaceEstimate, estimate_knuth
+from ..search.explain import explain
+from ..search.ordering import NextChoice
+from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.constraints import build_space
 from .log import Unit, count_choices, space_lines
-from .runtime.cpu.device import CpuDevice
-from .runtime.cpu.probe import Calibration
-from .runtime.cpu.probe import calibrate as calibrate_device
-from .runtime.device import DeviceOptions, open_device
-from .runtime.outcome import Failure
-from .search.bound import Bounder
-from .search.estimate import SpaceEstimate, estimate_knuth
-from .search.explain import explain
-from .search.ordering import NextChoice
-from .space.candidate import Candidate, DeadEnd, Space
-from .space.constraints import build_space
-from .subject import Subject
 
 _TARGETS = ("cpu",)
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from . import stages as st
-from .kernels.tasks import Problem
-from .search import events as ev
-from .space.candidate import DeadEnd, Space
+from ..explorer import stages as st
+from ..kernels.tasks import Problem
+from ..search import events as ev
+from ..space.candidate import DeadEnd, Space
 
 _LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
 _HEADER_EVERY = 25

@@ -19,15 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from . import stages as st
-from .kernels.library import LibrarySequence, names
-from .runtime.cpu.compiler import find_compiler
-from .runtime.device import AbstractDevice, open_device
-from .runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
-from .runtime.measure import Sampler, measure
-from .runtime.outcome import FINAL, Failure, Measurement
-from .runtime.records import BestFile, RecordError, load_best, load_header, write_record
-from .runtime.replay import (
+from ..kernels.library import LibrarySequence, names
+from ..runtime.cpu.compiler import find_compiler
+from ..runtime.device import AbstractDevice, open_device
+from ..runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
+from ..runtime.measure import Sampler, measure
+from ..runtime.outcome import FINAL, Failure, Measurement
+from ..runtime.records import BestFile, RecordError, load_best, load_header, write_record
+from ..runtime.replay import (
     Tuned,
     check_again,
     dialect_of,
@@ -35,7 +34,8 @@ from .runtime.replay import (
     rebuild,
     rebuild_problem,
 )
-from .search.budget import Interrupt
+from ..search.budget import Interrupt
+from . import stages as st
 from .session import Session, Tell, open_worker
 from .subject import Options, Subject, make_subject
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .kernels.normalise import normalise
-from .kernels.sequence import Recording, record_sequence
-from .kernels.tasks import Problem
-from .runtime.inputs import Arguments
-from .runtime.stored import StoredSequence, bind_arguments, store_sequence
+from ..kernels.normalise import normalise
+from ..kernels.sequence import Recording, record_sequence
+from ..kernels.tasks import Problem
+from ..runtime.inputs import Arguments
+from ..runtime.stored import StoredSequence, bind_arguments, store_sequence
 
 
 @dataclass(frozen=True, kw_only=True)

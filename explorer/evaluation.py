@@ -9,18 +9,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .codegen.lower import lower, print_source
-from .codegen.source import Source
-from .runtime.build import Artifact, build_many
-from .runtime.device import AbstractDevice
-from .runtime.journal import AbstractJournal
-from .runtime.outcome import Failure, Measurement, Protocol
-from .runtime.records import Decisions, EvaluationRecord
-from .runtime.replay import dialect_of
-from .runtime.worker import AbstractWorker
-from .search.budget import Interrupt
-from .search.events import Outcome
-from .space.candidate import Candidate, DeadEnd
+from ..codegen.lower import lower, print_source
+from ..codegen.source import Source
+from ..runtime.build import Artifact, build_many
+from ..runtime.device import AbstractDevice
+from ..runtime.journal import AbstractJournal
+from ..runtime.outcome import Failure, Measurement, Protocol
+from ..runtime.records import Decisions, EvaluationRecord
+from ..runtime.replay import dialect_of
+from ..runtime.worker import AbstractWorker
+from ..search.budget import Interrupt
+from ..search.events import Outcome
+from ..space.candidate import Candidate, DeadEnd
 
 _KEPT_SOURCES = 512
 _JOBS = 2  # compilers at once, before and never while times are taken

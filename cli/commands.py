@@ -15,14 +15,14 @@ from typing import Any
 
 import click
 
-from .kernels.errors import LanguageError
-from .runtime.device import DeviceError
-from .runtime.outcome import Failure
-from .runtime.records import RecordError
-from .runtime.replay import StaleError
-from .runtime.worker import WorkerError
+from ..explorer.subject import Options
+from ..kernels.errors import LanguageError
+from ..runtime.device import DeviceError
+from ..runtime.outcome import Failure
+from ..runtime.records import RecordError
+from ..runtime.replay import StaleError
+from ..runtime.worker import WorkerError
 from .settings import STRATEGIES, Settings, SettingsError, load_settings, parse_sizes
-from .subject import Options
 from .user_file import SubjectError, find_subject
 
 _COMMANDS = ("list", "show", "run", "resume", "replay", "codegen", "calibrate", "doctor")
@@ -177,7 +177,7 @@ def run(
     talk: Talk, sequence: str, sizes: tuple[str, ...], output: Path | None, **flags: Any
 ) -> None:
     """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
-    from .explorer import explore_subject
+    from ..explorer.entry import explore_subject
 
     settings = _settings(talk, **flags)
     subject = find_subject(sequence, _sizes(sizes), settings.dtype, settings.seed)
@@ -198,7 +198,7 @@ def run(
 @_talks
 def resume(talk: Talk, directory: Path, **flags: Any) -> None:
     """Go on with the run in DIRECTORY, from its journal."""
-    from .explorer import resume as go_on
+    from ..explorer.entry import resume as go_on
 
     settings = _settings(talk, **flags)
     given = settings.origins
@@ -219,7 +219,7 @@ def resume(talk: Talk, directory: Path, **flags: Any) -> None:
 @_talks
 def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
-    from .explorer import replay_again
+    from ..explorer.entry import replay_again
     from .views import replay_fields, replay_lines
 
     settings = _settings(talk, tolerance=tolerance)
@@ -239,7 +239,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
 @_talks
 def codegen(talk: Talk, path: Path, output: Path) -> None:
     """Write the C file of PATH (run directory or best.json) and say how to compile it."""
-    from .explorer import write_source
+    from ..explorer.entry import write_source
 
     file, command, entry = write_source(path, output)
     if talk.is_json:
@@ -402,7 +402,3 @@ def _run(arguments: list[str] | None) -> int:
         _say("this is a bug in kernelscape; please report it with the lines above")
         return Exit.INTERNAL
     return Exit.OK
-
-
-if __name__ == "__main__":
-    main()

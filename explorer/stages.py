@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .kernels.tasks import Problem
-from .space.candidate import Space
-from .space.target import Target
+from ..kernels.tasks import Problem
+from ..space.candidate import Space
+from ..space.target import Target
 
 
 @dataclass(frozen=True, slots=True)

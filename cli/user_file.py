@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .explorer import library_subject, time_here
-from .kernels.errors import LanguageError
-from .kernels.library import load, names
-from .subject import Subject, make_subject
+from ..explorer.entry import library_subject, time_here
+from ..explorer.subject import Subject, make_subject
+from ..kernels.errors import LanguageError
+from ..kernels.library import load, names
 
 _DTYPES = {"f32": np.float32, "f64": np.float64}
 

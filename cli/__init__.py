@@ -1,0 +1,5 @@
+"""The `explore` command."""
+
+from .commands import main
+
+__all__ = ["main"]
