@@ -42,7 +42,12 @@ class Evaluator:
         bound: Callable[[Candidate], float],
         interrupt: Interrupt,
         failed_folder: Path | None,
+        doubt: Callable[[], None] = lambda: None,
+        scale: Callable[[], float] = lambda: 1.0,
     ) -> None:
+        """`doubt` is called when a time is below its bound times `scale`, before anybody sees it: the
+        machine may have become faster than it was calibrated.
+        """
         self._device = device
         self._worker = worker
         self._journal = journal
@@ -51,6 +56,8 @@ class Evaluator:
         self._at_s = at_s
         self._interrupt = interrupt
         self._failed_folder = failed_folder
+        self._doubt = doubt
+        self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self.best_ns: float | None = None
         self.is_over: Callable[[], bool] = lambda: False
@@ -123,6 +130,9 @@ class Evaluator:
             found = self._worker.evaluate(built, Protocol().with_cut(self.best_ns))
         key = source.key if isinstance(source, Source) else ""
         outcome = _as_outcome(found, key)
+        bound_ns = self._bound(candidate)
+        if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
+            self._doubt()
         if outcome.time_ns is None and isinstance(source, Source):
             self._keep_failed(source, outcome)
         self._journal.append(
@@ -134,7 +144,7 @@ class Evaluator:
                 time_ns=outcome.time_ns,
                 spread=outcome.spread,
                 min_ns=found.min_ns if isinstance(found, Measurement) else None,
-                bound_ns=self._bound(candidate),
+                bound_ns=bound_ns * self._scale(),
                 detail=outcome.detail,
             )
         )

@@ -117,6 +117,12 @@ class AbstractWorker(ABC):
         """Bytes that memory delivers to all cores a nanosecond, right now."""
 
     @abstractmethod
+    def probe_mixes(self) -> dict[str, float]:
+        """Bytes a nanosecond of each way of reading and writing memory right now; {} where that is
+        not known.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """End the child and remove the scratch folder. Safe to call twice."""
 

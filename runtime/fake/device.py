@@ -171,6 +171,9 @@ class FakeWorker(AbstractWorker):
     def probe(self) -> float:
         return self._device.facts().memory_read_bytes_per_ns
 
+    def probe_mixes(self) -> dict[str, float]:
+        return {}
+
     def close(self) -> None:
         return
 
