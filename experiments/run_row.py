@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import stages as st
 from ..codegen.lower import lower, print_source
 from ..explorer import evaluation, session
+from ..explorer import stages as st
 from ..explorer.entry import explore_subject, library_subject
 from ..explorer.subject import Options, Subject
 from ..kernels.library import load
