@@ -10,12 +10,13 @@ _BINARY = {
     "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
 }  # fmt: skip
 _CONDITIONAL, _UNARY, _POSTFIX = 3, 14, 15
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 # Compilers warn where these meet unparenthesised, although the meaning is plain.
 _WARNED = {
     "&&": ("||",),
     "||": ("&&",),
-    "&": ("+", "-", "=="),
-    "|": ("+", "-", "&"),
+    "&": ("+", "-", *_COMPARISONS),
+    "|": ("+", "-", "&", *_COMPARISONS),
     "<<": ("+", "-"),
 }
 

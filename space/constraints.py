@@ -358,6 +358,13 @@ class _SpaceBuilder:
                 _merged_equal,
                 share=_merged_equal,
             )
+            if not self.same_lanes(f):
+                vector = (v.kind[a[INNER]], bits(ch.VECTOR))
+                others = (v.kind[a[INNER]], bits(*range(5)) & ~bits(ch.VECTOR))
+                b.clause(
+                    "registers of one width", [(var, ~bits(ch.REGISTER) & bits(*range(3))), others]
+                )
+                free.append(vector)
         for d in self.backbone.dims_of(f.producer):
             if d in v.reduction and d.level == OUTER:
                 b.table2(
@@ -370,6 +377,12 @@ class _SpaceBuilder:
                 free.append((v.kind[d], bits(ch.PARALLEL)))
         # Dominance: a value that can be handed over in a register is.
         b.clause(f"register where possible: {f.name}", free)
+
+    def same_lanes(self, f: Flow) -> bool:
+        """Whether a vector of the producer has as many elements as one of the consumer."""
+        tasks = self.problem.tasks
+        sizes = (tasks[f.producer].dtype.size_bytes, tasks[f.consumer].dtype.size_bytes)
+        return self.target.lanes(sizes[0]) == self.target.lanes(sizes[1])
 
     def on_chip_flow(self, f: Flow, var: int) -> None:
         b, v = self.b, self.v

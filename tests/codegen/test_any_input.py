@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.language import cast, f32, floor, kernel, types
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space.candidate import Candidate
@@ -124,4 +124,56 @@ def test_nothing_to_do(shape, tmp_path):
     arrays = dict(zip((p.name for p in recording.arrays), args, strict=True))
     inputs = checking.make_inputs(recording, problem, arrays, {})
     for built in built_candidates(problem, tmp_path):
+        assert checking.check(built, inputs) == "", built.source.text
+
+
+@kernel
+def mix(a: nd, b: nd, k: nd, out: nd):
+    for i in range(out.shape[0]):
+        t = a[i] * k[i] + b[i]
+        out[i] = t if k[i] < 2 and b[i] < 0.5 else cast(floor(a[i] * 10.0), f32)
+
+
+@kernel
+def count(k: nd, b: nd, out: nd):
+    for i in range(k.shape[0]):
+        out[i] = k[i] % 3 - (1 if b[i] > 0.0 else i)
+
+
+@kernel
+def mixed_product(a: nd, b: nd, out: nd):
+    for i in range(a.shape[0]):
+        acc = 0.0
+        for j in range(a.shape[1]):
+            acc += a[i, j] * b[j]
+        out[i] += acc
+
+
+def mixed_types(a, b, k, n, m, x, y):
+    mix(a, b, k, x)
+    count(k, b, n)
+    mixed_product(m, x, y)
+    count(n, y, k)
+
+
+@pytest.mark.parametrize("n", [1, 13, 64])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_types_of_different_widths_in_one_loop(n, cores, tmp_path):
+    rng = np.random.default_rng(n)
+    floats = [rng.uniform(-1, 1, n) for _ in range(4)]
+    args = (
+        floats[0],
+        floats[1].astype(np.float32),
+        rng.integers(-5, 6, n).astype(np.int32),
+        rng.integers(-5, 6, n),
+        rng.uniform(-1, 1, (n, n)).astype(np.float32),
+        floats[2].astype(np.float32),
+        floats[3],
+    )
+    recording = record_sequence(mixed_types, args, "mixed")
+    problem = normalise(recording)
+    arrays = dict(zip((p.name for p in recording.arrays), args, strict=True))
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    assert inputs
+    for built in built_candidates(problem, tmp_path, n=12, cores=cores, seed=n):
         assert checking.check(built, inputs) == "", built.source.text
