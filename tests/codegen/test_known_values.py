@@ -1,0 +1,52 @@
+"""What a scope knows of memory: loads are done once, but not across a store that may have changed them."""
+
+from __future__ import annotations
+
+from kernelscape.codegen import csyntax as c
+from kernelscape.codegen.block import Value, Writer
+from kernelscape.codegen.vectors import Prelude
+from kernelscape.kernels.ir import DType
+
+
+def writer():
+    return Writer(Prelude(), {"x": "x", "y": "y"})
+
+
+def load(w, array, lanes=0, index="i"):
+    return w.load(array, c.Id(array), c.Id(index), DType.f32, lanes, 1)
+
+
+def test_a_load_is_done_once_in_a_scope():
+    w = writer()
+    assert load(w, "x") == load(w, "x")
+    assert load(w, "x", lanes=4) != load(w, "x")
+    assert load(w, "x", index="j") != load(w, "x")
+    with w.scope():
+        assert load(w, "x") != load(w, "y")
+
+
+def test_a_stored_value_is_not_loaded_again():
+    w = writer()
+    w.store("x", c.Id("x"), c.Id("i"), Value(c.Num("1.0f"), DType.f32), DType.f32, stream=False)
+    before = len(w.block.statements)
+    load(w, "x")
+    assert len(w.block.statements) == before
+
+
+def test_a_store_makes_all_other_loads_of_its_array_stale():
+    w = writer()
+    vector, neighbour, other = load(w, "x", lanes=4), load(w, "x", index="j"), load(w, "y")
+    with w.scope():
+        one = Value(c.Num("1.0f"), DType.f32)
+        w.store("x", c.Id("x"), c.Id("i"), one, DType.f32, stream=False)
+    assert load(w, "x", lanes=4) != vector
+    assert load(w, "x", index="j") != neighbour
+    assert load(w, "y") == other
+
+
+def test_names_are_never_given_twice():
+    w = writer()
+    assert len({w.fresh("x"), w.fresh("x"), w.fresh("x1"), "x", "x1"}) >= 4
+    family = w.fresh_family("acc")
+    w.used.add(f"{family}_0")
+    assert w.fresh_family(family) != family
