@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -176,8 +177,8 @@ def _compare(
         del workload
         assert subject.reference is not None
         for _ in range(options.rounds):
-            for key, rate in ours.probe_mixes().items():
-                memory.setdefault(key, []).append(rate)
+            for key, samples in ours.probe_mixes().items():
+                memory.setdefault(key, []).append(median(samples))
             timed = [_time(x) for x in ours.interleave([best, default], protocol)]
             numpy_ns = _time(theirs.time_function(*subject.reference, protocol))
             rounds.append((timed[0], timed[1], numpy_ns))

@@ -399,7 +399,7 @@ def lower_to_memory(scale: BoundScale, target: Target, worker: AbstractWorker) -
     A virtual machine's cores move between sockets and caches while it runs, so the rates of memory
     change by a factor of two within minutes; a bound has to hold in the fastest state.
     """
-    rates = worker.probe_mixes()
+    rates = {name: max(samples) for name, samples in worker.probe_mixes().items()}
     if not rates:
         return
     writes = [rate for name, rate in rates.items() if name.startswith("memory_write")]

@@ -117,9 +117,9 @@ class AbstractWorker(ABC):
         """Bytes that memory delivers to all cores a nanosecond, right now."""
 
     @abstractmethod
-    def probe_mixes(self) -> dict[str, float]:
-        """Bytes a nanosecond of each way of reading and writing memory right now; {} where that is
-        not known.
+    def probe_mixes(self) -> dict[str, list[float]]:
+        """Samples of the bytes a nanosecond of each way of reading and writing memory right now; {}
+        where that is not known.
         """
 
     @abstractmethod
@@ -188,12 +188,10 @@ class Worker(AbstractWorker):
         library = str(self._device.build_own("probe.c"))
         return max(self._rates(Probe(library), 30.0)["memory_read"])
 
-    def probe_mixes(self) -> dict[str, float]:
-        """Bytes a nanosecond of each way of reading and writing memory (memory_read, memory_copy_nt,
-        ...), right now; bytes as a program counts them.
-        """
+    def probe_mixes(self) -> dict[str, list[float]]:
+        """As promised, by name (memory_read, memory_copy_nt, ...); bytes as a program counts them."""
         library = str(self._device.build_own("probe.c"))
-        return {name: max(s) for name, s in self._rates(Probe(library, True), 30.0).items()}
+        return self._rates(Probe(library, True), 30.0)
 
     def calibrate(self) -> dict[str, list[float]]:
         """All samples of the machine probe by name (cpu/probe.py gives them meaning); about 5 s."""
