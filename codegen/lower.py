@@ -34,6 +34,7 @@ class Program:
     workspace_bytes: int
     prelude: str
     streams: bool
+    intrinsics: bool
     n_threads: int
     decisions: tuple[str, ...]
     names: dict[str, str]  # identifiers of arrays and scalars
@@ -70,6 +71,7 @@ def lower(candidate: Candidate) -> Program:
         workspace_bytes=workspace.size_bytes,
         prelude=prelude.text(),
         streams=prelude.streams,
+        intrinsics=prelude.intrinsics,
         n_threads=target.cores,
         decisions=_decisions(plan),
         names=names,
@@ -92,7 +94,11 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     for header in dialect.headers:
         p.line(f"#include {header}")
     p.line("")
-    for chunk in (dialect.stream_prelude if program.streams else "", program.prelude):
+    optional = (
+        dialect.intrinsics_prelude if program.intrinsics or program.streams else "",
+        dialect.stream_prelude if program.streams else "",
+    )
+    for chunk in (*optional, program.prelude):
         for text in chunk.splitlines():
             p.line(text)
         if chunk:

@@ -37,6 +37,7 @@ class Prelude:
     def __init__(self) -> None:
         self.defined: dict[str, str] = {}
         self.streams = False
+        self.intrinsics = False  # of x86, apart from those of streams
 
     def use(self, operation: str, dtype: DType, lanes: int, other: DType | None = None) -> str:
         """Makes a helper available and returns its name."""
@@ -105,8 +106,42 @@ class Prelude:
             case "floordiv" | "mod":
                 scalar = self.use(operation, dtype, 0)
                 return f"{two}    {v} r = a;\n{each}{scalar}(a[l], b[l]);\n    return r;\n}}"
+            case "abs":
+                mask = self.vector_type(mask_dtype(dtype), lanes)
+                without_sign = "0x7fffffff" if dtype is DType.f32 else "0x7fffffffffffffffL"
+                return f"{one}    return ({v})(({mask})x & {without_sign});\n}}"
         function = _MATH[operation] + ("f" if dtype is DType.f32 else "")
-        return f"{one}    {v} r = x;\n{each}{function}(x[l]);\n    return r;\n}}"
+        lane_by_lane = f"    {v} r = x;\n{each}{function}(x[l]);\n    return r;\n"
+        instruction = self.instruction(operation, dtype, lanes)
+        if instruction is None:
+            return f"{one}{lane_by_lane}}}"
+        feature, call = instruction
+        return f"{one}#if defined({feature})\n    return {call};\n#else\n{lane_by_lane}#endif\n}}"
+
+    def instruction(self, operation: str, dtype: DType, lanes: int) -> tuple[str, str] | None:
+        """The feature test and the call of one x86 instruction for a whole vector, where there is one.
+
+        Programs are built without the compiler's vectoriser, so lane-by-lane loops stay scalar.
+        """
+        size = dtype.size_bytes * lanes
+        features = {
+            ("sqrt", 64): ("__AVX512F__", "_mm512"),
+            ("sqrt", 32): ("__AVX__", "_mm256"),
+            ("sqrt", 16): ("__SSE2__", "_mm"),
+            ("floor", 64): ("__AVX512F__", "_mm512"),
+            ("floor", 32): ("__AVX__", "_mm256"),
+            ("floor", 16): ("__SSE4_1__", "_mm"),
+        }
+        found = features.get((operation, size))
+        if found is None:
+            return None
+        self.intrinsics = True
+        feature, prefix = found
+        register = {64: "__m512", 32: "__m256", 16: "__m128"}[size] + (
+            "" if dtype is DType.f32 else "d"
+        )
+        suffix = "ps" if dtype is DType.f32 else "pd"
+        return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, name: str, c: str, v: str, size: int) -> str:
         self.streams = True

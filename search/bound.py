@@ -61,10 +61,11 @@ class Bounder:
     """Bounds the candidates of one space; not for several threads at once.
 
     `compiler_vectorises`: whether the compiler may make vectors of loops that are not decided to be
-    vectors; if it surely does not, scalar code is bounded by the rate of scalar code.
+    vectors. It may not (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the
+    rate of scalar code.
     """
 
-    def __init__(self, space: Space, *, compiler_vectorises: bool = True) -> None:
+    def __init__(self, space: Space, *, compiler_vectorises: bool = False) -> None:
         self.space = space
         self.tables = build_tables(space, compiler_vectorises)
         self.names = (

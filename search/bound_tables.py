@@ -14,7 +14,7 @@ from ..kernels.tasks import Task
 from ..space.backbone import INNER, MID, OUTER, Dim
 from ..space.candidate import Space
 from ..space.target import Target
-from .operations import SureOperations
+from .operations import SureOperations, expression_weight
 from .traffic import read_bytes, written_bytes
 
 Ints = npt.NDArray[np.int64]
@@ -191,8 +191,20 @@ def _operations(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
     for task in space.problem.tasks:
         f32, f64 = counter.count(task)
         ns.append(f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns)
-        lanes.append(1.0 if compiler_vectorises else float(target.lanes(task.dtype.size_bytes)))
+        lanes.append(1.0 if compiler_vectorises else _scalar_slowdown(target, task, f32 + f64))
     return {"operations_ns": np.array(ns), "lanes": np.array(lanes)}
+
+
+def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
+    """How much longer the operations of a task take when nothing in it is a vector.
+
+    What finishes a reduction does not count: loops over results in memory are written apart from the
+    task's register tiles, and ask the compiler for vectors themselves.
+    """
+    outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+    finishing = min(operations, outputs * expression_weight(task.finish))
+    lanes = target.lanes(task.dtype.size_bytes)
+    return ((operations - finishing) * lanes + finishing) / operations if operations else 1.0
 
 
 def _chains(space: Space, universe: _Universes) -> dict[str, Any]:

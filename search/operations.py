@@ -55,11 +55,14 @@ def named_flops(task: Task) -> float:
     points = prod(loop.extent for loop in task.loops)
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     step = 1.0 if task.is_reduction and task.dtype.is_float else 0.0
-    return points * (_weights(task.value) + step) + outputs * _weights(task.finish)
+    return points * (expression_weight(task.value) + step) + outputs * expression_weight(
+        task.finish
+    )
 
 
-def _weights(e: Expr | None) -> float:
-    return 0.0 if e is None else weight(e) + sum(_weights(x) for x in operands(e))
+def expression_weight(e: Expr | None) -> float:
+    """Operations of a whole expression, every node once."""
+    return 0.0 if e is None else weight(e) + sum(expression_weight(x) for x in operands(e))
 
 
 class SureOperations:

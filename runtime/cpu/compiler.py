@@ -21,6 +21,8 @@ from ..outcome import Failure
 _COMMON: tuple[str, ...] = (
     "-std=gnu11",
     "-O2",
+    # What is to be in vectors is written in vectors. The rest stays scalar, which the bound relies on.
+    "-fno-tree-vectorize",
     "-fopenmp",
     "-ffp-contract=fast",
     "-fno-math-errno",

@@ -22,12 +22,13 @@ C_OPENMP = Dialect(
     ),
     simd_loop="#pragma omp simd",
     pointer="{type} *restrict ",
-    # A streamed vector has to be aligned; rows of odd length are not, and are stored in the ordinary way.
-    stream_prelude="""\
+    intrinsics_prelude="""\
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
-
+""",
+    # A streamed vector has to be aligned; rows of odd length are not, and are stored in the ordinary way.
+    stream_prelude="""\
 static inline int is_aligned(const void *p, unsigned bytes) {
     return ((uintptr_t)p & (bytes - 1)) == 0;
 }

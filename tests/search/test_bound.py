@@ -133,7 +133,7 @@ def test_scalar_code_is_bounded_by_scalar_rates_where_the_compiler_leaves_it_alo
             made = scalar.decide(var, ~(1 << ch.VECTOR))
             assert isinstance(made, Candidate)
             scalar = made
-    free, strict = Bounder(space), Bounder(space, compiler_vectorises=False)
+    free, strict = Bounder(space, compiler_vectorises=True), Bounder(space)
     assert terms(strict, scalar)["operations"] == pytest.approx(
         terms(free, scalar)["operations"] * 16 / 1.3, rel=1e-6
     )
