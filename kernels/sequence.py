@@ -163,8 +163,8 @@ def record() -> Iterator[Recorder]:
 
 
 def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> Any:
-    """A temporary array: symbolic within a recorded sequence (its contents undefined until
-    written), else NumPy zeros.
+    """A temporary array: symbolic within a recorded sequence, else NumPy zeros. It begins as zeros
+    either way.
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)

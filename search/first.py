@@ -91,14 +91,19 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "columns", replace(greedy, columns=True)
         yield "columns_panel128", replace(greedy, columns=True, panel=128, vectors=2)
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
+        # A panel that every row passes through stays in cache until the next task reads it: the wider,
+        # the longer the runs of contiguous memory; the narrower, the more rows fit.
         yield "panel512", replace(greedy, panel=512)
+        yield "panel256_rows8", replace(greedy, panel=256, rows=8, vectors=2, stream=False)
+        yield "panel128_rows8", replace(greedy, panel=128, rows=8, vectors=2, stream=False)
+        yield "panel64_rows8", replace(greedy, panel=64, rows=8, vectors=4, stream=False)
     yield "one_launch", replace(greedy, merge=False)
     yield "apart", replace(greedy, fuse=False, merge=False)
     yield "one_thread", replace(greedy, parallel=not greedy.parallel)
 
 
 def first_candidates(
-    space: Space, *, limit: int = 20, cpsat_seconds: float = CPSAT_SECONDS
+    space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
 ) -> list[tuple[str, Candidate]]:
     """Complete candidates with their tags, ("default", ...) first; [] for an empty space."""
     root = space.root()

@@ -12,6 +12,7 @@ from itertools import combinations
 
 from ..kernels.tasks import Affine, ArrayInfo, Problem, Task
 from . import choices as ch
+from . import truths
 from .backbone import (
     INNER,
     MID,
@@ -30,7 +31,6 @@ from .model import ModelBuilder, Term
 from .target import Target
 
 MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
-MAX_VECTORS_PER_DIM = 8
 
 
 def bits(*values: int) -> int:
@@ -225,14 +225,18 @@ class _SpaceBuilder:
             twins = {e.order_id for e in partners[m]}
             for x in range(len(self.backbone.order_names)):
                 if x not in (m.order_id, o.order_id):
-                    rule = _absent_beside_twin if x in twins else _absent_beside_other
+                    rule = truths.absent_beside_twin if x in twins else truths.absent_beside_other
                     pair = (b.order(o.order_id, x), b.order(m.order_id, x))
                     b.table3(f"absent {m.name}", kind, *pair, rule, share=rule)
             for e in partners[m]:
                 outer = self.backbone.dim(e.task, e.loop.name, OUTER)
                 pair = (b.order(o.order_id, outer.order_id), b.order(m.order_id, e.order_id))
                 b.table3(
-                    f"absent {m.name}", kind, *pair, _absent_twins_merge, share=_absent_twins_merge
+                    f"absent {m.name}",
+                    kind,
+                    *pair,
+                    truths.absent_twins_merge,
+                    share=truths.absent_twins_merge,
                 )
 
     def launches(self) -> None:
@@ -241,7 +245,9 @@ class _SpaceBuilder:
         n = len(bodies)
         for t, u, w in combinations(range(n), 3):
             pairs = (v.fused[t, u], v.fused[u, w], v.fused[t, w])
-            b.table3("launches are an equivalence", *pairs, _equivalence, share=_equivalence)
+            b.table3(
+                "launches are an equivalence", *pairs, truths.equivalence, share=truths.equivalence
+            )
         for t, u in combinations(range(n), 2):
             for x in self.objects_of(t):
                 for y in self.objects_of(u):
@@ -249,8 +255,8 @@ class _SpaceBuilder:
                         "separate launches",
                         v.fused[t, u],
                         b.order(x, y),
-                        _separate,
-                        share=_separate,
+                        truths.separate,
+                        share=truths.separate,
                     )
             for w in range(n):
                 if w in (t, u):
@@ -273,18 +279,18 @@ class _SpaceBuilder:
             a, c = self.levels_of(merge)
             outer = b.order(a[OUTER].order_id, c[OUTER].order_id)
             mid = b.order(a[MID].order_id, c[MID].order_id)
-            b.table2("mid merges inside outer", outer, mid, _mid_merges_inside_outer)
+            b.table2("mid merges inside outer", outer, mid, truths.mid_merges_inside_outer)
             b.table3(
                 "merged kinds",
                 outer,
                 v.kind[a[OUTER]],
                 v.kind[c[OUTER]],
-                _merged_equal,
-                share=_merged_equal,
+                truths.merged_equal,
+                share=truths.merged_equal,
             )
             for level in (MID, INNER):
                 ua, uc = v.universe[a[level]], v.universe[c[level]]
-                same = _MergedSizes(ua, uc)
+                same = truths.MergedSizes(ua, uc)
                 b.table3(
                     "merged sizes", outer, v.size[a[level]], v.size[c[level]], same, share=same
                 )
@@ -298,7 +304,12 @@ class _SpaceBuilder:
         for d, e in combinations(outer, 2):
             order = b.order(d.order_id, e.order_id)
             b.table3(
-                "one level of threads", v.kind[d], v.kind[e], order, _not_nested, share=_not_nested
+                "one level of threads",
+                v.kind[d],
+                v.kind[e],
+                order,
+                truths.not_nested,
+                share=truths.not_nested,
             )
 
     def sizes_and_kinds(self) -> None:
@@ -311,7 +322,7 @@ class _SpaceBuilder:
             for d in self.backbone.dims_of(t):
                 if d.level == OUTER:
                     continue
-                fits = _KindFitsSize(v.universe[d], lanes)
+                fits = truths.KindFitsSize(v.universe[d], lanes)
                 b.table2("size of a kind", v.kind[d], v.size[d], fits, share=fits)
                 if d.level == INNER:
                     sizes = v.universe[d]
@@ -321,12 +332,18 @@ class _SpaceBuilder:
             if copies:
                 b.product_at_most(f"unrolled copies of {task.name}", copies, MAX_UNROLLED_COPIES)
             for d, e in combinations(inner, 2):
-                b.table2("one vector dim", v.kind[d], v.kind[e], _one_vector, share=_one_vector)
+                b.table2(
+                    "one vector dim",
+                    v.kind[d],
+                    v.kind[e],
+                    truths.one_vector,
+                    share=truths.one_vector,
+                )
 
     def reductions(self) -> None:
         """How a reduction dim is reduced follows its kind, but for unrolled dims: one accumulator, or one a copy."""
         for d, var in self.v.reduction.items():
-            rule = _outer_reduction if d.level == OUTER else _inner_reduction
+            rule = truths.outer_reduction if d.level == OUTER else truths.inner_reduction
             self.b.table2("reduction of a kind", self.v.kind[d], var, rule, share=rule)
 
     # --- semantics: where values are ---
@@ -347,7 +364,13 @@ class _SpaceBuilder:
             a, e = self.levels(f.producer, p), self.levels(f.consumer, c)
             for level in (OUTER, MID):
                 order = b.order(a[level].order_id, e[level].order_id)
-                b.table2("register flow", var, order, _register_merged, share=_register_merged)
+                b.table2(
+                    "register flow",
+                    var,
+                    order,
+                    truths.register_merged,
+                    share=truths.register_merged,
+                )
                 free.append((order, bits(*range(4))))
             outer = b.order(a[OUTER].order_id, e[OUTER].order_id)
             b.table3(
@@ -355,8 +378,8 @@ class _SpaceBuilder:
                 outer,
                 v.kind[a[INNER]],
                 v.kind[e[INNER]],
-                _merged_equal,
-                share=_merged_equal,
+                truths.merged_equal,
+                share=truths.merged_equal,
             )
             if not self.same_lanes(f):
                 vector = (v.kind[a[INNER]], bits(ch.VECTOR))
@@ -368,7 +391,11 @@ class _SpaceBuilder:
         for d in self.backbone.dims_of(f.producer):
             if d in v.reduction and d.level == OUTER:
                 b.table2(
-                    "register flow", var, v.reduction[d], _register_whole, share=_register_whole
+                    "register flow",
+                    var,
+                    v.reduction[d],
+                    truths.register_whole,
+                    share=truths.register_whole,
                 )
                 free.append((v.reduction[d], bits(ch.PARTIALS)))
         mapped = {c for p, c in f.pairs if p in written}
@@ -387,7 +414,9 @@ class _SpaceBuilder:
     def on_chip_flow(self, f: Flow, var: int) -> None:
         b, v = self.b, self.v
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
-        b.table2("flow on chip", var, fused, _on_chip_same_launch, share=_on_chip_same_launch)
+        b.table2(
+            "flow on chip", var, fused, truths.on_chip_same_launch, share=truths.on_chip_same_launch
+        )
         partners = self.partners()
         for here, there in ((f.producer, f.consumer), (f.consumer, f.producer)):
             for d in self.backbone.dims_of(here):
@@ -407,7 +436,7 @@ class _SpaceBuilder:
         for t, var in v.store.items():
             spaces = [v.mem_space[f] for f in self.backbone.flows if f.producer == t]
             for space in spaces:
-                b.table2("elided store", var, space, _elided, share=_elided)
+                b.table2("elided store", var, space, truths.elided, share=truths.elided)
             b.clause(
                 "needless store", [(var, bits(ch.ELIDED)), *((s, bits(ch.GLOBAL)) for s in spaces)]
             )
@@ -421,7 +450,13 @@ class _SpaceBuilder:
             ]
             b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
             if t in v.store:
-                b.table2("streams are kept", var, v.store[t], _stream_kept, share=_stream_kept)
+                b.table2(
+                    "streams are kept",
+                    var,
+                    v.store[t],
+                    truths.stream_kept,
+                    share=truths.stream_kept,
+                )
 
     def staged_copies(self) -> None:
         """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
@@ -435,7 +470,13 @@ class _SpaceBuilder:
                 for y in loops:
                     if x is not y:
                         order = b.order(x[OUTER].order_id, y[MID].order_id)
-                        b.table2("block of a copy", var, order, _copy_outside, share=_copy_outside)
+                        b.table2(
+                            "block of a copy",
+                            var,
+                            order,
+                            truths.copy_outside,
+                            share=truths.copy_outside,
+                        )
             present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
             for f, space in v.mem_space.items():
@@ -443,7 +484,13 @@ class _SpaceBuilder:
                     body = self.backbone.body_ids[f.producer]
                     done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
                     b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
-                    b.table2("copy from memory", var, space, _copy_of_memory, share=_copy_of_memory)
+                    b.table2(
+                        "copy from memory",
+                        var,
+                        space,
+                        truths.copy_of_memory,
+                        share=truths.copy_of_memory,
+                    )
             element = self.array(o.access.array).dtype.size_bytes
             terms = [
                 Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
@@ -500,101 +547,3 @@ def _own_axis(accesses: list[tuple[Affine | None, ...]], loop: str) -> bool:
         and all(a[k] == axis for a in accesses)
         for k, axis in enumerate(accesses[0])
     )
-
-
-# --- predicates: the truths ---
-
-
-def _absent_beside_other(kind: int, outer: int, mid: int) -> bool:
-    return kind != ch.ABSENT or mid == (ch.INSIDE if outer == ch.MERGED else outer)
-
-
-def _absent_beside_twin(kind: int, outer: int, mid: int) -> bool:
-    return kind != ch.ABSENT or mid in (outer, ch.MERGED)
-
-
-def _absent_twins_merge(kind: int, outers: int, mids: int) -> bool:
-    return kind != ch.ABSENT or (outers == ch.MERGED) == (mids == ch.MERGED)
-
-
-def _equivalence(ab: int, bc: int, ac: int) -> bool:
-    return (ab, bc, ac).count(ch.SAME_LAUNCH) != 2
-
-
-def _separate(fused: int, order: int) -> bool:
-    return fused == ch.SAME_LAUNCH or order in (ch.BEFORE, ch.AFTER)
-
-
-def _mid_merges_inside_outer(outer: int, mid: int) -> bool:
-    return mid != ch.MERGED or outer == ch.MERGED
-
-
-def _merged_equal(order: int, a: int, b: int) -> bool:
-    return order != ch.MERGED or a == b
-
-
-@dataclass(frozen=True)
-class _MergedSizes:
-    a: tuple[int, ...]
-    b: tuple[int, ...]
-
-    def __call__(self, order: int, a: int, b: int) -> bool:
-        return order != ch.MERGED or self.a[a] == self.b[b]
-
-
-def _not_nested(a: int, b: int, order: int) -> bool:
-    return not (a == b == ch.PARALLEL) or order not in (ch.INSIDE, ch.OUTSIDE)
-
-
-@dataclass(frozen=True)
-class _KindFitsSize:
-    sizes: tuple[int, ...]
-    lanes: int
-
-    def __call__(self, kind: int, size: int) -> bool:
-        n = self.sizes[size]
-        if kind == ch.VECTOR:
-            return n % self.lanes == 0 and n <= MAX_VECTORS_PER_DIM * self.lanes and n > 1
-        if kind == ch.UNROLL:
-            return 1 < n <= 16
-        return (n == 1) == (kind == ch.ABSENT)
-
-
-def _one_vector(a: int, b: int) -> bool:
-    return not a == b == ch.VECTOR
-
-
-def _outer_reduction(kind: int, reduction: int) -> bool:
-    return (kind == ch.PARALLEL) == (reduction == ch.PARTIALS)
-
-
-def _inner_reduction(kind: int, reduction: int) -> bool:
-    return kind == ch.UNROLL or (kind == ch.VECTOR) == (reduction == ch.LANES)
-
-
-def _register_merged(space: int, order: int) -> bool:
-    return space != ch.REGISTER or order == ch.MERGED
-
-
-def _register_whole(space: int, reduction: int) -> bool:
-    return space != ch.REGISTER or reduction != ch.PARTIALS
-
-
-def _on_chip_same_launch(space: int, fused: int) -> bool:
-    return space == ch.GLOBAL or fused == ch.SAME_LAUNCH
-
-
-def _elided(store: int, space: int) -> bool:
-    return store != ch.ELIDED or space != ch.GLOBAL
-
-
-def _stream_kept(cache: int, store: int) -> bool:
-    return cache != ch.STREAM or store == ch.KEEP
-
-
-def _copy_of_memory(staged: int, space: int) -> bool:
-    return staged != ch.COPY or space == ch.GLOBAL
-
-
-def _copy_outside(staged: int, order: int) -> bool:
-    return staged != ch.COPY or order == ch.OUTSIDE

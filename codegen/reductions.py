@@ -1,0 +1,274 @@
+"""Writes reductions: accumulators in registers and in memory, their combination over lanes and threads."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ..space.backbone import MID, OUTER
+from . import csyntax as c
+from .block import Value
+from .plan import TaskPlan
+from .point import Point
+from .scene import Context, Scene, neutral
+from .storage import Buffer, Tile
+from .values import Values
+from .vectors import type_name
+
+UNROLLED_THREADS = 8  # up to so many partial results are added in one expression
+
+
+class Reductions:
+    """The phases of a launch's reductions (codegen/nest.py)."""
+
+    def __init__(self, scene: Scene, values: Values) -> None:
+        self.scene, self.values = scene, values
+
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        """Adds one register tile of a reduction to its accumulators."""
+        plan = self.scene.launch.accumulators[task.index]
+        if plan.flushes_at_body:
+            self.update_memory(task, ctx)
+            return
+        tile = self.scene.tiles[task.index, "acc"]
+        assert task.task.op is not None and task.task.value is not None
+        with self.scene.over(task, list(task.loops), ctx) as inner:
+            for point in self.scene.points(task, list(task.loops), inner):
+                value = self.values.value(task, task.task.value, point, inner)
+                accumulator = Value(tile.ref(point.copies, point.indices), tile.dtype, tile.lanes)
+                if tile.lanes and not point.lanes():
+                    # A partial tile of the reduction goes to the first lane: the lanes are added up at the end.
+                    accumulator = Value(c.Index(accumulator.x, c.Num("0")), tile.dtype)
+                self.accumulate(accumulator, task.task.op, value)
+
+    def accumulate(self, accumulator: Value, op: str, value: Value) -> None:
+        if op in ("add", "mul"):
+            self.scene.w.write(c.Assign(accumulator.x, value.x, "+" if op == "add" else "*"))
+        else:
+            self.scene.w.write(
+                c.Assign(accumulator.x, self.scene.w.combine(op, accumulator, value).x)
+            )
+
+    def update_memory(self, task: TaskPlan, ctx: Context) -> None:
+        """No reduction loop is inside the loops of the result: each register tile goes to memory at once."""
+        assert task.task.op is not None and task.task.value is not None
+        with self.scene.over(task, list(task.loops), ctx) as inner:
+            sums: dict[str, tuple[Point, Value]] = {}
+            for point in self.scene.points(task, list(task.loops), inner):
+                value = self.values.value(task, task.task.value, point, inner)
+                vector = point.vector_loop
+                lanes_free = vector is not None and not task.loop(vector).loop.is_reduction
+                if lanes_free:
+                    value = self.scene.w.splat(value, point.lanes())
+                elif point.lanes():
+                    value = self.scene.fold(task.task.op, self.scene.w.splat(value, point.lanes()))
+                free = {p.loop.name for p in task.loops if not p.loop.is_reduction}
+                key = str(sorted((k, v) for k, v in point.copies.items() if k in free))
+                if key in sums:
+                    value = self.scene.w.combine(task.task.op, sums[key][1], value)
+                sums[key] = (
+                    point if lanes_free else point.first_lane(),
+                    self.scene.w.name(value, "sum"),
+                )
+            for point, value in sums.values():
+                self.add_to_memory(task, point, value, inner)
+
+    def reset(self, task: TaskPlan, ctx: Context) -> None:
+        """Register accumulators, one per copy of the result, and one per copy of reduction dims that keep theirs apart."""
+        assert task.task.op is not None
+        vector = task.vector
+        lanes = (
+            self.scene.lanes(task)
+            if vector is not None and self.scene.is_full(task, vector, ctx)
+            else 0
+        )
+        full, slow = [], []
+        for p in task.loops:
+            name = p.loop.name
+            copies = p.inner // self.scene.lanes(task) if p.is_vector else p.inner
+            if p.loop.is_reduction:
+                if p.has_lanes and self.scene.is_full(task, p, ctx):
+                    full.append((name, copies))
+            elif self.scene.is_full(task, p, ctx):
+                full.append((name, copies))
+            else:
+                slow.append((name, p.inner))
+        stem = f"{task.task.target.array}_acc"
+        tile = Tile(
+            self.scene.w.fresh_family(stem), task.task.dtype, lanes, tuple(full), tuple(slow)
+        )
+        self.scene.tiles[task.index, "acc"] = tile
+        start = neutral(task.task.op, task.task.dtype)
+        first = self.scene.w.splat(Value(start, task.task.dtype), lanes).x
+        self.scene.declare(tile, first)
+
+    def total(self, task: TaskPlan, point: Point) -> Value:
+        """The register accumulators at a point of the result, with the copies of reduction dims combined."""
+        tile = self.scene.tiles[task.index, "acc"]
+        assert task.task.op is not None
+        reduced = [(p.loop.name) for p in task.loops if p.loop.is_reduction]
+        apart = [[(name, k) for k in range(n)] for name, n in tile.full if name in reduced]
+        total: Value | None = None
+        for cell in product(*apart):
+            x = Value(
+                tile.ref({**point.copies, **dict(cell)}, point.indices), tile.dtype, tile.lanes
+            )
+            total = x if total is None else self.scene.w.combine(task.task.op, total, x)
+        assert total is not None
+        vector = task.vector
+        if tile.lanes and vector is not None and vector.loop.is_reduction:
+            total = self.scene.fold(task.task.op, total)
+        return total
+
+    def flush(self, task: TaskPlan, ctx: Context) -> None:
+        plan = self.scene.launch.accumulators[task.index]
+        free = self.scene.free_loops(task)
+        with self.scene.over(task, free, ctx) as inner:
+            for point in self.scene.points(task, free, inner):
+                total = self.scene.w.name(
+                    self.total(task, point), f"{task.task.target.array}_total"
+                )
+                if plan.in_memory:
+                    self.add_to_memory(task, point, total, inner)
+                else:
+                    buffer, _ = self.scene.accumulators[task.index]
+                    index = self.accumulator_index(task, point, inner)
+                    self.scene.w.store(
+                        buffer.name, c.Id(buffer.name), index, total, buffer.dtype, stream=False
+                    )
+        if not plan.in_memory and task.partials:
+            self.fill_missing(task)
+
+    def add_to_memory(self, task: TaskPlan, point: Point, value: Value, ctx: Context) -> None:
+        buffer, _ = self.scene.accumulators[task.index]
+        index = self.accumulator_index(task, point, ctx)
+        assert task.task.op is not None
+        old = self.scene.w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, value.lanes, 1)
+        new = self.scene.w.combine(task.task.op, old, value)
+        self.scene.w.store(buffer.name, c.Id(buffer.name), index, new, buffer.dtype, stream=False)
+
+    def accumulator_index(self, task: TaskPlan, point: Point, ctx: Context) -> c.CExpr:
+        """Where the memory accumulator of a point lies: relative to the tile, for loops of which a tile is live at once."""
+        _, layout = self.scene.accumulators[task.index]
+        plan = self.scene.launch.accumulators[task.index]
+        terms: dict[c.CExpr, int] = {}
+        const = 0
+        for name, stride in layout.strides.items():
+            at = point.index[name]
+            const += stride * at.offset
+            if at.variable is not None:
+                terms[at.variable] = terms.get(at.variable, 0) + stride
+            level = plan.levels[name]
+            if level != OUTER:
+                p = task.loop(name)
+                start = (
+                    ctx.variables[task.index, name, OUTER]
+                    if level == MID
+                    else self.scene.start(task, p, ctx)
+                )
+                terms[start] = terms.get(start, 0) - stride
+        return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const)
+
+    def fill(self, task: TaskPlan, ctx: Context) -> None:
+        """Memory accumulators take the neutral element, over what of them is live here."""
+        assert task.task.op is not None
+        buffer, _ = self.scene.accumulators[task.index]
+        if task.partials:
+            k = self.scene.w.fresh("k")
+            self.scene.w.used.discard(k)
+            zero = c.Assign(
+                c.Index(c.Id(buffer.name), c.Id(k)), neutral(task.task.op, buffer.dtype)
+            )
+            self.scene.w.write(
+                c.For(k, c.Num("0"), c.number(buffer.n_elements), 1, (zero,), simd=True)
+            )
+            self.fill_missing(task)
+            return
+        with self.scene.flat(task, ctx) as (point, inner):
+            index = self.accumulator_index(task, point, inner)
+            self.scene.w.write(
+                c.Assign(c.Index(c.Id(buffer.name), index), neutral(task.task.op, buffer.dtype))
+            )
+
+    def fill_missing(self, task: TaskPlan) -> None:
+        """Partial results of threads that the system did not give: the combination reads those of the whole planned team."""
+        assert task.task.op is not None
+        buffer, _ = self.scene.accumulators[task.index]
+        slot, k = self.scene.w.fresh("slot"), self.scene.w.fresh("k")
+        self.scene.w.used -= {slot, k}
+        kind = type_name(buffer.dtype, 0)
+        place = c.linear(((c.Id(slot), buffer.stride_bytes),), buffer.offset_bytes)
+        part = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
+        zero = c.Assign(c.Index(part, c.Id(k)), neutral(task.task.op, buffer.dtype))
+        each = c.For(k, c.Num("0"), c.number(buffer.n_elements), 1, (zero,))
+        first = c.Bin("+", c.Id("tid"), c.Id("n_threads"))
+        loop = c.For(slot, first, c.number(self.scene.target.cores), 1, (each,))
+        self.scene.w.write(loop)
+
+    def finish(self, task: TaskPlan, ctx: Context) -> None:
+        plan = self.scene.launch.accumulators[task.index]
+        if plan.in_memory:
+            buffer, _ = self.scene.accumulators[task.index]
+            with self.scene.flat(task, ctx) as (point, inner):
+                index = self.accumulator_index(task, point, inner)
+                total = Value(c.Index(c.Id(buffer.name), index), buffer.dtype)
+                self.values.put(task, point, self.finished(task, point, total, inner), inner)
+            self.scene.w.forget(task.task.target.array)
+            return
+        free = self.scene.free_loops(task)
+        self.values.begin_value(task, free, ctx)
+        with self.scene.over(task, free, ctx) as inner:
+            for point in self.scene.points(task, free, inner):
+                total = self.scene.w.name(
+                    self.total(task, point), f"{task.task.target.array}_total"
+                )
+                self.values.put(task, point, self.finished(task, point, total, inner), inner)
+
+    def finished(self, task: TaskPlan, point: Point, total: Value, ctx: Context) -> Value:
+        finish = task.task.finish
+        return total if finish is None else self.values.value(task, finish, point, ctx, total)
+
+    def combine(self, task: TaskPlan, ctx: Context) -> None:
+        """Partial results of all threads, added element by element and finished."""
+        assert task.task.op is not None
+        buffer, _ = self.scene.accumulators[task.index]
+        shared_out = ctx.is_team
+        with self.scene.flat(task, ctx, share=shared_out) as (point, inner):
+            index = self.accumulator_index(task, point, inner)
+            parts = [self.slot(buffer, c.number(s), index) for s in range(self.scene.target.cores)]
+            total = parts[0]
+            if len(parts) <= UNROLLED_THREADS:
+                for part in parts[1:]:
+                    total = self.scene.w.combine(task.task.op, total, part)
+            else:
+                total = self.sum_of_slots(task, buffer, index)
+            self.values.put(task, point, self.finished(task, point, total, inner), inner)
+        self.scene.w.forget(task.task.target.array)
+
+    def slot(self, buffer: Buffer, number: c.CExpr, index: c.CExpr) -> Value:
+        kind = type_name(buffer.dtype, 0)
+        place = c.linear(((number, buffer.stride_bytes),), buffer.offset_bytes)
+        if isinstance(number, c.Num):
+            place = c.number(int(number.text) * buffer.stride_bytes + buffer.offset_bytes)
+        part = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
+        return Value(c.Index(part, index), buffer.dtype)
+
+    def sum_of_slots(self, task: TaskPlan, buffer: Buffer, index: c.CExpr) -> Value:
+        assert task.task.op is not None
+        total, slot = self.scene.w.fresh("total"), self.scene.w.fresh("slot")
+        self.scene.w.used -= {total, slot}
+        self.scene.w.write(
+            c.Declare(type_name(buffer.dtype, 0), total, neutral(task.task.op, buffer.dtype))
+        )
+        added = self.scene.w.combine(
+            task.task.op, Value(c.Id(total), buffer.dtype), self.slot(buffer, c.Id(slot), index)
+        )
+        self.scene.w.write(
+            c.For(
+                slot,
+                c.Num("0"),
+                c.number(self.scene.target.cores),
+                1,
+                (c.Assign(c.Id(total), added.x),),
+            )
+        )
+        return Value(c.Id(total), buffer.dtype)

@@ -1,0 +1,365 @@
+"""What all writers of one launch share: its plan, where values are stored, and how register tiles are run through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from ..kernels.ir import DType
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand
+from ..space.target import Target
+from . import csyntax as c
+from .block import Block, Value, Writer, constant
+from .nest import Launch, LoopNode, TreeNode
+from .plan import LoopPlan, Plan, TaskPlan
+from .point import LoopIndexAt, Point
+from .storage import (
+    AccumulatorLayout,
+    Buffer,
+    CopyLayout,
+    SharedLayout,
+    Tile,
+    Workspace,
+    merged_levels,
+)
+from .vectors import Prelude, type_name
+
+# Partial results of fewer elements are combined by one thread: sharing them out costs more.
+COMBINE_ALONE = 256
+
+NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}
+
+
+def neutral(op: str, dtype: DType) -> c.CExpr:
+    """The neutral element of a reduction."""
+    if dtype.is_float:
+        return constant(NEUTRAL[op], dtype)
+    if op in ("add", "mul"):
+        return c.number(int(NEUTRAL[op]))
+    bits = dtype.size_bytes * 8
+    return c.Id(f"INT{bits}_MAX" if op == "min" else f"INT{bits}_MIN")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What holds at a place of the tree.
+
+    `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
+    are full here. `is_slow`: inside a partial-tile version. `is_team`: all threads of the launch run this place.
+    """
+
+    variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
+    status: dict[tuple[int, str], bool] = field(default_factory=dict)
+    is_slow: bool = False
+    is_team: bool = False
+
+
+class Scene:
+    """The state of writing one launch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        launch: Launch,
+        target: Target,
+        workspace: Workspace,
+        prelude: Prelude,
+        names: Mapping[str, str],
+    ) -> None:
+        """`names`: the identifiers of arrays and scalars (see codegen/names.py)."""
+        self.plan, self.launch, self.target = plan, launch, target
+        self.workspace, self.prelude = workspace, prelude
+        self.w = Writer(prelude, names)
+        self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
+        self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
+        self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
+        self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
+        self.opened: list[Buffer] = []
+        self.hoisted: list[c.CStmt] | None = None
+        self.partitions: dict[tuple[int, int], tuple[c.CExpr, c.CExpr]] = {}
+        self.merged: dict[tuple[Flow, str], int] = merged_levels(plan, self.matches())
+        self.flow_of = {
+            (f.consumer, f.array): (f, kind)
+            for t in plan.tasks
+            for kind, flows in (("register", t.registers), ("shared", t.shared))
+            for f in flows
+        }
+
+    def matches(self) -> dict[tuple[int, str, int], set[tuple[int, str, int]]]:
+        """For each dim, the dims merged with it."""
+        found: dict[tuple[int, str, int], set[tuple[int, str, int]]] = {}
+
+        def visit(nodes: list[TreeNode]) -> None:
+            for n in nodes:
+                if isinstance(n, LoopNode):
+                    keys = {(m.task, m.loop, m.level) for m in n.members}
+                    for key in keys:
+                        found[key] = keys - {key}
+                    visit(n.children)
+
+        visit(self.launch.roots)
+        return found
+
+    def allocate(self, task: TaskPlan) -> None:
+        """Buffers of a task: memory accumulators, packed operands, its value where readers take it from a thread's own array."""
+        t = task.index
+        array = self.plan.problem.array(task.task.target.array)
+        acc = self.launch.accumulators.get(t)
+        if acc is not None and acc.owner != "registers":
+            layout = AccumulatorLayout.of(task, acc, array)
+            private = acc.owner in ("thread", "partials") and self.launch.is_parallel
+            buffer = self.buffer(f"{array.name}_sum", task.task.dtype, layout.n_elements, private)
+            self.accumulators[t] = (buffer, layout)
+        if task.shared:
+            shared = SharedLayout.of(task, array, self.merged)
+            buffer = self.buffer(
+                f"{array.name}_row", array.dtype, shared.n_elements, self.launch.is_parallel
+            )
+            self.shared[t] = (buffer, shared)
+        for operand in task.copies:
+            source = self.plan.problem.array(operand.access.array)
+            packed = CopyLayout.of(task, operand, self.nest_order(task, operand))
+            buffer = self.buffer(
+                f"{source.name}_packed", source.dtype, packed.n_elements, self.launch.is_parallel
+            )
+            self.copies[t, source.name] = (buffer, packed)
+
+    def buffer(self, stem: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
+        buffer = self.workspace.allocate(self.w.fresh(stem), dtype, n_elements, is_private)
+        self.opened.append(buffer)
+        return buffer
+
+    def open_buffer(self, b: Buffer) -> c.CStmt:
+        place = c.number(b.offset_bytes)
+        if b.is_private:
+            place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
+        # Partial results are read by other threads too, through the workspace: their pointer may not claim to be the only one.
+        partial = any(
+            b is held and self.launch.accumulators[t].owner == "partials"
+            for t, (held, _) in self.accumulators.items()
+        )
+        kind = type_name(b.dtype, 0)
+        start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
+        return c.Declare(f"{kind} *{'' if partial else 'restrict '}", b.name, start)
+
+    def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
+        """Loops of an operand in the order in which their mid dims are nested, then the others."""
+        order: list[str] = []
+
+        def visit(nodes: list[TreeNode]) -> None:
+            for n in nodes:
+                if isinstance(n, LoopNode):
+                    own = [m.loop for m in n.members if m.task == task.index and m.level == MID]
+                    order.extend(own)
+                    visit(n.children)
+
+        visit(self.launch.roots)
+        mids = [name for name in order if name in operand.loops]
+        return (*mids, *(name for name in operand.loops if name not in mids))
+
+    @staticmethod
+    def end_of(start: c.CExpr, tile: int, extent: int) -> c.CExpr:
+        """Where a tile that begins at `start` ends."""
+        if tile >= extent:
+            return c.number(extent)
+        end = c.linear(((start, 1),), tile)
+        return end if extent % tile == 0 else c.minimum(end, c.number(extent))
+
+    def partition(self, extent: int, step: int) -> tuple[c.CExpr, c.CExpr]:
+        """The part of a parallel loop that this thread runs: a contiguous block of whole tiles."""
+        key = (extent, step)
+        if key not in self.partitions:
+            suffix = "" if not self.partitions else f"_{len(self.partitions)}"
+            self.partitions[key] = (
+                c.Id(self.w.fresh(f"begin{suffix}")),
+                c.Id(self.w.fresh(f"end{suffix}")),
+            )
+        return self.partitions[key]
+
+    def partition_declarations(self) -> Iterator[c.CStmt]:
+        for (extent, step), (begin, end) in self.partitions.items():
+            n_tiles = -(-extent // step)
+            for name, who in ((begin, c.Id("tid")), (end, c.Bin("+", c.Id("tid"), c.Num("1")))):
+                tile = c.Bin("/", c.Bin("*", c.number(n_tiles), who), c.Id("n_threads"))
+                place: c.CExpr = c.Bin("*", tile, c.number(step)) if step > 1 else tile
+                if name is end and extent % step:
+                    place = c.minimum(place, c.number(extent))
+                assert isinstance(name, c.Id)
+                yield c.Declare("long", name.name, place, constant=True)
+
+    def start(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> c.CExpr:
+        """The index at which the register tile of a loop starts."""
+        level = MID if p.mid > 1 else OUTER
+        return ctx.variables[task.index, p.loop.name, level]
+
+    def is_full(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
+        """Whether the register tile of a loop is written with full copies at this place."""
+        return p.inner == 1 or ctx.status.get(
+            (task.index, p.loop.name), not ctx.is_slow or p.divides
+        )
+
+    def lanes(self, task: TaskPlan) -> int:
+        return self.target.lanes(task.task.dtype.size_bytes)
+
+    def points(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> Iterator[Point]:
+        """Runs through the register tiles of `loops`, inside `for` loops over those that are partial; see `slow_loops`."""
+        base: dict[str, LoopIndexAt] = {}
+        indices: dict[str, c.CExpr] = {}
+        grids: list[list[tuple[str, LoopIndexAt, int]]] = []
+        for p in sorted(loops, key=lambda p: p.is_vector):
+            name, start = p.loop.name, self.start(task, p, ctx)
+            if not self.is_full(task, p, ctx):
+                variable = ctx.variables[task.index, name, INNER]
+                base[name] = LoopIndexAt(variable)
+                indices[name] = c.Bin("-", variable, start)
+            elif p.is_vector:
+                n = self.lanes(task)
+                grids.append([(name, LoopIndexAt(start, k * n, n), k) for k in range(p.inner // n)])
+            else:
+                grids.append([(name, LoopIndexAt(start, k), k) for k in range(p.inner)])
+        for cell in product(*grids):
+            at = {name: index for name, index, _ in cell}
+            yield Point({**base, **at}, {name: k for name, _, k in cell}, indices)
+
+    def slow_loops(
+        self, task: TaskPlan, loops: list[LoopPlan], ctx: Context
+    ) -> tuple[list[tuple[str, c.CExpr, c.CExpr]], Context]:
+        """The `for` loops over partial register tiles, and the context inside them."""
+        made = []
+        variables = dict(ctx.variables)
+        for p in loops:
+            if self.is_full(task, p, ctx):
+                continue
+            start = self.start(task, p, ctx)
+            name = self.w.fresh(p.loop.name)
+            made.append((name, start, self.end_of_partial(start, p)))
+            variables[task.index, p.loop.name, INNER] = c.Id(name)
+        return made, replace(ctx, variables=variables)
+
+    @staticmethod
+    def end_of_partial(start: c.CExpr, p: LoopPlan) -> c.CExpr:
+        return c.minimum(c.linear(((start, 1),), p.inner), c.number(p.loop.extent))
+
+    def over(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> Over:
+        """A context manager: the scope inside the partial-tile loops of `loops`."""
+        return Over(self, task, loops, ctx)
+
+    def declare(self, tile: Tile, first: c.CExpr | None) -> None:
+        """Declares a register tile, with a first value where one is given."""
+        kind = type_name(tile.dtype, tile.lanes)
+        if tile.lanes:
+            self.prelude.vector_type(tile.dtype, tile.lanes)
+        for name in tile.members():
+            self.w.used.add(name)
+            extent = tile.array_extent
+            if self.hoisted is not None:
+                zero = c.Literal(kind, (c.Num("0"),)) if tile.lanes or extent else c.Num("0")
+                self.hoisted.append(c.Declare(kind, name, None if extent else zero, extent))
+                if first is not None and extent is None:
+                    self.w.write(c.Assign(c.Id(name), first))
+            else:
+                self.w.write(c.Declare(kind, name, first if extent is None else None, extent))
+            if first is not None and extent is not None:
+                k = self.w.fresh("k")
+                self.w.used.discard(k)
+                fill = c.Assign(c.Index(c.Id(name), c.Id(k)), first)
+                self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
+
+    def fold(self, op: str, value: Value) -> Value:
+        """All lanes of a vector in one scalar."""
+        return Value(
+            c.Call(self.prelude.use(f"fold_{op}", value.dtype, value.lanes), (value.x,)),
+            value.dtype,
+        )
+
+    def free_loops(self, task: TaskPlan) -> list[LoopPlan]:
+        return [p for p in task.loops if not p.loop.is_reduction]
+
+    def flat(self, task: TaskPlan, ctx: Context, share: bool = False) -> Flat:
+        """A context manager: element-wise loops over what of a reduction's result is live here."""
+        return Flat(self, task, ctx, share)
+
+    def global_array(self, name: str) -> c.CExpr:
+        return c.Id(self.w.names[name])
+
+
+class Over:
+    """Scope inside `for` loops over the partial register tiles of `loops`; with none, the scope that is open."""
+
+    def __init__(self, scene: Scene, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
+        self.scene = scene
+        self.headers, self.context = scene.slow_loops(task, loops, ctx)
+        self.array = task.task.target.array
+
+    def __enter__(self) -> Context:
+        if self.headers:
+            self.scene.w.blocks.append(Block())
+        return self.context
+
+    def __exit__(self, *_: object) -> None:
+        w = self.scene.w
+        if not self.headers:
+            return
+        body = tuple(w.blocks.pop().statements)
+        for name, lo, hi in reversed(self.headers):
+            body = (c.For(name, lo, hi, 1, body),)
+            w.used.discard(name)
+        w.write(body[0])
+        w.forget(self.array)
+
+
+class Flat:
+    """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads."""
+
+    def __init__(self, scene: Scene, task: TaskPlan, ctx: Context, share: bool) -> None:
+        self.scene, self.task = scene, task
+        plan = scene.launch.accumulators[task.index]
+        layout = scene.accumulators[task.index][1]
+        self.context = ctx
+        self.headers: list[tuple[str, c.CExpr, c.CExpr]] = []
+        index: dict[str, LoopIndexAt] = {}
+        loops = sorted(plan.extents, key=lambda name: -layout.strides[name])
+        widest = max(loops, key=lambda name: plan.extents[name]) if loops and share else None
+        for name in loops:
+            lo, hi = self.live_range(task.loop(name), plan.levels[name], ctx)
+            if name == widest and layout.n_elements >= COMBINE_ALONE:
+                lo, hi = self.own_part(lo, hi)
+            variable = scene.w.fresh(name)
+            self.headers.append((variable, lo, hi))
+            index[name] = LoopIndexAt(c.Id(variable))
+        self.point = Point(index)
+
+    def live_range(self, p: LoopPlan, level: int, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+        w, t, extent = self.scene, self.task.index, p.loop.extent
+        if level == OUTER:
+            if p.is_parallel and self.scene.launch.is_parallel:
+                return w.partition(extent, p.tile)
+            return c.Num("0"), c.number(extent)
+        if level == MID:
+            start = ctx.variables[t, p.loop.name, OUTER]
+            return start, w.end_of(start, p.tile, extent)
+        start = w.start(self.task, p, ctx)
+        return start, w.end_of(start, p.inner, extent)
+
+    @staticmethod
+    def own_part(lo: c.CExpr, hi: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
+        length = hi if lo == c.Num("0") else c.Bin("-", hi, lo)
+        begin = c.Bin("/", c.Bin("*", length, c.Id("tid")), c.Id("n_threads"))
+        end = c.Bin("/", c.Bin("*", length, c.Bin("+", c.Id("tid"), c.Num("1"))), c.Id("n_threads"))
+        return c.add(lo, begin), c.add(lo, end)
+
+    def __enter__(self) -> tuple[Point, Context]:
+        self.scene.w.blocks.append(Block())
+        return self.point, self.context
+
+    def __exit__(self, *_: object) -> None:
+        w = self.scene.w
+        body = tuple(w.blocks.pop().statements)
+        if not self.headers:
+            w.write(c.Scope(body))
+            return
+        for k, (name, lo, hi) in enumerate(reversed(self.headers)):
+            body = (c.For(name, lo, hi, 1, body, simd=k == 0),)
+            w.used.discard(name)
+        w.write(body[0])

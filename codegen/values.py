@@ -1,0 +1,250 @@
+"""Reads and writes values where the plan has them: registers, a thread's own array, a packed block, memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..kernels import ir
+from ..kernels.accesses import access_of
+from ..kernels.ir import DType
+from ..kernels.tasks import Access, ArrayInfo
+from ..space.backbone import MID, OUTER, Flow, Operand
+from . import csyntax as c
+from .block import Value
+from .plan import LoopPlan, TaskPlan
+from .point import LoopIndexAt, Point, affine_at, row_strides
+from .scene import Context, Scene
+from .storage import CopyLayout, SharedLayout, Tile
+from .vectors import type_name
+
+
+class Values:
+    """Values of a launch's tasks."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def begin_value(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
+        """Prepares the register tile in which readers find this task's value."""
+        if not task.registers:
+            return
+        array = self.scene.plan.problem.array(task.task.target.array)
+        vector = next((p for p in loops if p.is_vector), None)
+        lanes = (
+            self.scene.lanes(task)
+            if vector is not None and self.scene.is_full(task, vector, ctx)
+            else 0
+        )
+        full, slow = [], []
+        for p in loops:
+            copies = p.inner // self.scene.lanes(task) if p.is_vector else p.inner
+            if self.scene.is_full(task, p, ctx):
+                full.append((p.loop.name, copies))
+            else:
+                slow.append((p.loop.name, p.inner))
+        tile = Tile(
+            self.scene.w.fresh_family(f"{array.name}_value"),
+            array.dtype,
+            lanes,
+            tuple(full),
+            tuple(slow),
+        )
+        self.scene.tiles[task.index, "value"] = tile
+        self.scene.declare(tile, None)
+
+    def put(self, task: TaskPlan, point: Point, value: Value, ctx: Context) -> None:
+        """Stores a finished value wherever readers look for it."""
+        array = self.scene.plan.problem.array(task.task.target.array)
+        value = self.scene.w.converted(value, array.dtype)
+        value = self.scene.w.splat(value, point.lanes())
+        if task.registers:
+            tile = self.scene.tiles[task.index, "value"]
+            place = tile.ref(point.copies, point.indices)
+            self.scene.w.write(c.Assign(place, value.x))
+            if not tile.slow:
+                value = Value(place, array.dtype, value.lanes)
+        if task.shared:
+            buffer, layout = self.scene.shared[task.index]
+            index, _ = self.shared_index(task, task, task.task.target, layout, point, ctx)
+            self.scene.w.store(
+                buffer.name, c.Id(buffer.name), index, value, array.dtype, stream=False
+            )
+        if task.is_stored:
+            index, _ = affine_at(task.task.target.axes, row_strides(array.shape), point)
+            self.scene.w.store(
+                array.name,
+                self.scene.global_array(array.name),
+                index,
+                value,
+                array.dtype,
+                task.is_streamed,
+            )
+
+    def value(
+        self, task: TaskPlan, e: ir.Expr, point: Point, ctx: Context, total: Value | None = None
+    ) -> Value:
+        def leaf(x: ir.Expr) -> Value:
+            if isinstance(x, ir.Load):
+                return self.read(task, x, point, ctx)
+            if isinstance(x, ir.LoopIndex):
+                return self.loop_index(point.index[x.loop], x.dtype)
+            assert isinstance(x, ir.Accumulator) and total is not None, x
+            return total
+
+        return self.scene.w.evaluate(e, leaf)
+
+    def loop_index(self, at: LoopIndexAt, dtype: DType) -> Value:
+        first = at.expression()
+        if not at.lanes:
+            return Value(c.CastTo(type_name(dtype, 0), first), dtype)
+        return Value(
+            c.Call(self.scene.prelude.use("iota", dtype, at.lanes), (first,)), dtype, at.lanes
+        )
+
+    def read(self, task: TaskPlan, load: ir.Load, point: Point, ctx: Context) -> Value:
+        """A load: from the register tile or array of its producer, from the packed copy, or from memory."""
+        access = access_of(load)
+        array = self.scene.plan.problem.array(load.array)
+        found = self.scene.flow_of.get((task.index, load.array))
+        if found is not None and found[1] == "register":
+            return self.read_register(found[0], array, point)
+        lanes = point.lanes()
+        if found is not None:
+            producer = self.scene.plan.tasks[found[0].producer]
+            buffer, layout = self.scene.shared[producer.index]
+            index, stride = self.shared_index(task, producer, access, layout, point, ctx)
+            return self.scene.w.load(
+                buffer.name, c.Id(buffer.name), index, array.dtype, lanes, stride
+            )
+        if (task.index, load.array) in self.scene.copies:
+            packed, copied = self.scene.copies[task.index, load.array]
+            index, stride = self.copy_index(task, copied, point, ctx)
+            return self.scene.w.load(
+                packed.name, c.Id(packed.name), index, array.dtype, lanes, stride
+            )
+        index, stride = affine_at(access.axes, row_strides(array.shape), point)
+        return self.scene.w.load(
+            array.name, self.scene.global_array(array.name), index, array.dtype, lanes, stride
+        )
+
+    def read_register(self, flow: Flow, array: ArrayInfo, point: Point) -> Value:
+        tile = self.scene.tiles[flow.producer, "value"]
+        names = dict(flow.pairs)
+        copies = {p: point.copies[q] for p, q in names.items() if q in point.copies}
+        indices = {p: point.indices[q] for p, q in names.items() if q in point.indices}
+        return Value(tile.ref(copies, indices), array.dtype, tile.lanes)
+
+    def shared_index(
+        self,
+        reader: TaskPlan,
+        producer: TaskPlan,
+        access: Access,
+        layout: SharedLayout,
+        point: Point,
+        ctx: Context,
+    ) -> tuple[c.CExpr, int]:
+        """The place of an element in its producer's own array, and the stride from lane to lane."""
+        index, stride = affine_at(access.axes, layout.strides, point)
+        terms: list[tuple[c.CExpr, int]] = [(index, 1)]
+        const = 0
+        for axis, level, step in zip(
+            producer.task.target.axes, layout.levels, layout.strides, strict=True
+        ):
+            if level is None:
+                continue
+            assert axis is not None
+            const -= axis.const * step
+            loop = axis.terms[0][0]
+            start = self.level_start(producer, loop, level, ctx, reader)
+            terms.append((start, -step))
+        merged: dict[c.CExpr, int] = {}
+        flat, base_const = _flatten(index)
+        for x, k in flat:
+            merged[x] = merged.get(x, 0) + k
+        for x, k in terms[1:]:
+            merged[x] = merged.get(x, 0) + k
+        return c.linear(tuple(merged.items()), base_const + const), stride
+
+    def level_start(
+        self, producer: TaskPlan, loop: str, level: int, ctx: Context, reader: TaskPlan
+    ) -> c.CExpr:
+        """The variable that a producer's own array is relative to; readers know it under their own loop's name."""
+        wanted = OUTER if level == OUTER or producer.loop(loop).mid == 1 else MID
+        own = ctx.variables.get((producer.index, loop, wanted))
+        assert own is not None, "a merged loop binds its variable for all of its members"
+        return own
+
+    def copy_index(
+        self, task: TaskPlan, layout: CopyLayout, point: Point, ctx: Context
+    ) -> tuple[c.CExpr, int]:
+        """The place of an element in a packed block, and the stride from lane to lane."""
+        terms: dict[c.CExpr, int] = {}
+        const, lane_stride = 0, 0
+        for name in layout.order:
+            p, at = task.loop(name), point.index[name]
+            tile, outer = self.scene.start(task, p, ctx), ctx.variables[task.index, name, OUTER]
+            if p.mid > 1:
+                terms[tile] = terms.get(tile, 0) + layout.outer_strides[name]
+                terms[outer] = terms.get(outer, 0) - layout.outer_strides[name]
+            inner = layout.inner_strides[name]
+            const += at.offset * inner
+            if at.variable is not None and at.variable != tile:
+                terms[at.variable] = terms.get(at.variable, 0) + inner
+                terms[tile] = terms.get(tile, 0) - inner
+            if at.lanes:
+                lane_stride = inner
+        return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const), lane_stride
+
+    def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Packs the block of one outer tile: mid steps, then register tiles, element by element."""
+        buffer, layout = self.scene.copies[task.index, operand.access.array]
+        array = self.scene.plan.problem.array(operand.access.array)
+        variables = dict(ctx.variables)
+        headers: list[tuple[str, c.CExpr, c.CExpr, int]] = []
+        for name in layout.order:
+            p = task.loop(name)
+            if p.mid > 1:
+                outer = variables[task.index, name, OUTER]
+                mid = self.scene.w.fresh(f"{name}1")
+                headers.append(
+                    (mid, outer, self.scene.end_of(outer, p.tile, p.loop.extent), p.inner)
+                )
+                variables[task.index, name, MID] = c.Id(mid)
+        index: dict[str, LoopIndexAt] = {}
+        for name in layout.inner_order:
+            p = task.loop(name)
+            start = variables[task.index, name, MID if p.mid > 1 else OUTER]
+            element = self.scene.w.fresh(name)
+            end = self.scene.end_of(start, p.inner, p.loop.extent)
+            headers.append((element, start, end, 1))
+            index[name] = LoopIndexAt(c.Id(element))
+        inner = replace(ctx, variables=variables)
+        point = Point(index)
+        here, _ = self.copy_index(task, layout, point, inner)
+        there, _ = affine_at(operand.access.axes, row_strides(array.shape), point)
+        source = c.Index(self.scene.global_array(array.name), there)
+        body: tuple[c.CStmt, ...] = (c.Assign(c.Index(c.Id(buffer.name), here), source),)
+        for name, lo, hi, step in reversed(headers):
+            body = (c.For(name, lo, hi, step, body),)
+            self.scene.w.used.discard(name)
+        self.scene.w.write(body[0])
+        self.scene.w.forget(buffer.name)
+
+
+def _flatten(x: c.CExpr) -> tuple[list[tuple[c.CExpr, int]], int]:
+    """Undoes `csyntax.linear`: terms with coefficients, and the constant."""
+    match x:
+        case c.Num(text):
+            return [], int(text)
+        case c.Un("-", inner):
+            terms, const = _flatten(inner)
+            return [(t, -k) for t, k in terms], -const
+        case c.Bin("+", a, b):
+            left, right = _flatten(a), _flatten(b)
+            return left[0] + right[0], left[1] + right[1]
+        case c.Bin("-", a, b):
+            left, right = _flatten(a), _flatten(c.Un("-", b))
+            return left[0] + right[0], left[1] + right[1]
+        case c.Bin("*", a, c.Num(text)):
+            return [(a, int(text))], 0
+    return [(x, 1)], 0
