@@ -221,12 +221,12 @@ def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
     assert some_illegal(problem)
 
 
-@pytest.mark.parametrize("predicate", ["_not_nested", "_merged_equal", "_elided", "_separate"])
+@pytest.mark.parametrize("predicate", ["not_nested", "merged_equal", "elided", "separate"])
 def test_the_judge_sees_constraints_that_are_missing(monkeypatch, predicate):
     def anything(*values):
         return True
 
-    monkeypatch.setattr(constraints, predicate, anything)
+    monkeypatch.setattr(truths, predicate, anything)
     found = some_illegal(library_problem("atax", m=5, n=7)) | some_illegal(
         library_problem("gemver", m=5, n=7)
     )
