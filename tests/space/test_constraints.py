@@ -11,7 +11,7 @@ from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import ndarray, record_sequence
-from kernelscape.space import backbone, constraints, cpsat
+from kernelscape.space import backbone, constraints, cpsat, truths
 from kernelscape.space import choices as ch
 from kernelscape.space.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.constraints import build_space
