@@ -136,7 +136,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
     """The table as Markdown."""
     heads = [
         *("sequence", "best", "± %", "default", "NumPy", "x default", "x NumPy", "rate"),
-        *("of", "roofline", "bound", "gap", "evaluations", "/s", "compiler"),
+        *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "compiler"),
         *("below bound", "set-up s", "within 5 % s", "ended"),
     ]
     good = [r for r in rows if r["status"] == "ok"]
@@ -164,7 +164,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
 
 def _cells(r: dict[str, Any]) -> list[str]:
     if r["status"] != "ok":
-        return [_title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 17]
+        return [_title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
     spent_s, search_s = r["spent_s"], max(r["search_s"], 1e-9)
     return [
@@ -180,6 +180,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
         f"{r['roof_share']:.0%} ± {100 * r['roof_share_spread']:.0f} %",
         "–" if r["bound_ns"] is None else _time(r["bound_ns"]),
         "–" if r["gap"] is None else f"{r['gap']:.0%}",
+        f"{r['options']['seconds']:g}",
         str(r["evaluations"]),
         f"{r['evaluations'] / search_s:.1f}",
         f"{spent_s['compile'] / search_s:.0%}",
