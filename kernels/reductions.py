@@ -89,6 +89,21 @@ class _Splitter:
         )
         return not writes_between(present, start, use, arrays)
 
+    def meets_own_write(self, user: int, read: Expr) -> bool:
+        """Whether `read`, moved into assignment `user`, would read what other iterations of that
+        assignment write: kept in a temporary, all of it is read before.
+        """
+        s = self.flat[user]
+        if not isinstance(s, Assign):
+            return False
+        own = [x for x in loads(read) if x.array == s.array]
+        if not own or reduction_loops(s):
+            return bool(own)
+        write = Use(s.array, affine_axes(s.indices), s.path, True)
+        return any(
+            carried(Use(x.array, affine_axes(x.indices), s.path, False), write, s.path) for x in own
+        )
+
     def place_definitions(self) -> None:
         for k, s in enumerate(self.flat):
             if not isinstance(s, Define):
@@ -96,7 +111,11 @@ class _Splitter:
             users = self.users(s.name)
             n_reads = sum(_count(s.name, self.flat[u]) for u in users)
             fits = n_reads <= 1 or size(s.value) * n_reads <= MAX_INLINED_NODES
-            if fits and all(self.is_movable(k, u, s.value) for u in users):
+            movable = all(
+                self.is_movable(k, u, s.value) and not self.meets_own_write(u, s.value)
+                for u in users
+            )
+            if fits and movable:
                 self.substitute(s.name, s.value)
                 self.flat[k] = None
             else:

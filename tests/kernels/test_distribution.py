@@ -162,6 +162,23 @@ def check_iterations_are_independent(task: Task) -> None:
         assert writer.get(element(access, at), iteration) == iteration
 
 
+def test_local_read_ahead_of_its_own_array_is_stored_first() -> None:
+    """`t = v[i + 3]; v[i] = t`: in one statement, iteration 0 would read what iteration 3 writes."""
+    i = LoopIndex("i")
+    ahead = Load("v", (Binary("add", i, Const(3, DType.i64), DType.i64),), F)
+    body = (
+        SetLocal("t", Binary("mul", Const(0.5, F), ahead, F), HERE),
+        Store("v", (i,), Local("t", F), HERE),
+    )
+    params = (ArrayParam("v", F, (7,)),)
+    ir = KernelIR("nest", params, (), (For("i", Const(4, DType.i64), body, HERE),), HERE)
+    recording = Recording("nest", params, (), (), (Call(ir, ("v",), (), HERE),))
+    tasks = normalise(recording).tasks
+    assert [t.target.array for t in tasks] == ["nest0.t", "v"]
+    for task in tasks:
+        check_iterations_are_independent(task)
+
+
 def test_reduction_over_its_own_target_is_stored_first() -> None:
     def at(offset: int) -> Expr:
         return Binary("add", LoopIndex("i"), Const(offset, DType.i64), DType.i64)
