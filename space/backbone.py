@@ -156,12 +156,24 @@ def written_arrays(task: Task) -> set[str]:
 
 
 def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
-    """True when each loop that indexes the value, on either side, is mapped to one of the other side."""
-    written = index_loops(producer.target)
-    if written != {p for p, _ in d.mapped if p in written}:
-        return False
-    reads = {loop for a, _ in task_reads(consumer) if a.array == d.array for loop in index_loops(a)}
-    return reads == {c for p, c in d.mapped if p in written} and _covers(producer, d.array)
+    """True when every read of the value is, under the mapped loops, exactly the element that was written.
+
+    Reads that never meet the producer's writes count too: in a register they would find its value.
+    """
+    reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
+    return _covers(producer, d.array) and all(
+        _same_element(producer.target, read, dict(d.mapped)) for read in reads
+    )
+
+
+def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:
+    return all(
+        x is not None
+        and y is not None
+        and x.const == y.const
+        and {(mapped.get(loop), k) for loop, k in x.terms} == set(y.terms)
+        for x, y in zip(write.axes, read.axes, strict=True)
+    )
 
 
 def _covers(producer: Task, array: str) -> bool:
