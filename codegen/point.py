@@ -25,12 +25,13 @@ class Point:
     """One register-tile copy of a task.
 
     `copies` numbers the copy of each unrolled or vector loop, `indices` is the position inside the register tile of each loop that
-    runs through a partial tile one by one.
+    runs through a partial tile one by one. `lane` is the place in a vector of a point that is one lane of it.
     """
 
     index: dict[str, LoopIndexAt]
     copies: dict[str, int] = field(default_factory=dict)
     indices: dict[str, c.CExpr] = field(default_factory=dict)
+    lane: int = 0
 
     @property
     def vector_loop(self) -> str | None:

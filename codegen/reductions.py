@@ -183,11 +183,11 @@ class Reductions:
             )
             self.fill_missing(task)
             return
-        with self.scene.flat(task, ctx) as (point, inner):
-            index = self.accumulator_index(task, point, inner)
-            self.scene.w.write(
-                c.Assign(c.Index(c.Id(buffer.name), index), neutral(task.task.op, buffer.dtype))
-            )
+        with self.scene.flat(task, ctx) as points:
+            for point in points:
+                index = self.accumulator_index(task, point, ctx)
+                nothing = neutral(task.task.op, buffer.dtype)
+                self.scene.w.write(c.Assign(c.Index(c.Id(buffer.name), index), nothing))
 
     def fill_missing(self, task: TaskPlan) -> None:
         """Partial results of threads that the system did not give: the combination reads those of the whole planned team."""
@@ -208,10 +208,11 @@ class Reductions:
         plan = self.scene.launch.accumulators[task.index]
         if plan.in_memory:
             buffer, _ = self.scene.accumulators[task.index]
-            with self.scene.flat(task, ctx) as (point, inner):
-                index = self.accumulator_index(task, point, inner)
-                total = Value(c.Index(c.Id(buffer.name), index), buffer.dtype)
-                self.values.put(task, point, self.finished(task, point, total, inner), inner)
+            with self.scene.flat(task, ctx) as points:
+                for point in points:
+                    index = self.accumulator_index(task, point, ctx)
+                    total = Value(c.Index(c.Id(buffer.name), index), buffer.dtype)
+                    self.values.put(task, point, self.finished(task, point, total, ctx), ctx)
             self.scene.w.forget(task.task.target.array)
             return
         free = self.scene.free_loops(task)
@@ -232,16 +233,18 @@ class Reductions:
         assert task.task.op is not None
         buffer, _ = self.scene.accumulators[task.index]
         shared_out = ctx.is_team
-        with self.scene.flat(task, ctx, share=shared_out) as (point, inner):
-            index = self.accumulator_index(task, point, inner)
-            parts = [self.slot(buffer, c.number(s), index) for s in range(self.scene.target.cores)]
-            total = parts[0]
-            if len(parts) <= UNROLLED_THREADS:
-                for part in parts[1:]:
-                    total = self.scene.w.combine(task.task.op, total, part)
-            else:
-                total = self.sum_of_slots(task, buffer, index)
-            self.values.put(task, point, self.finished(task, point, total, inner), inner)
+        with self.scene.flat(task, ctx, share=shared_out) as points:
+            for point in points:
+                index = self.accumulator_index(task, point, ctx)
+                slots = range(self.scene.target.cores)
+                parts = [self.slot(buffer, c.number(s), index) for s in slots]
+                total = parts[0]
+                if len(parts) <= UNROLLED_THREADS:
+                    for part in parts[1:]:
+                        total = self.scene.w.combine(task.task.op, total, part)
+                else:
+                    total = self.sum_of_slots(task, buffer, index)
+                self.values.put(task, point, self.finished(task, point, total, ctx), ctx)
         self.scene.w.forget(task.task.target.array)
 
     def slot(self, buffer: Buffer, number: c.CExpr, index: c.CExpr) -> Value:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ..kernels.ir import DType
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand
+from ..kernels.renaming import loads
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
 from ..space.target import Target
 from . import csyntax as c
 from .block import Block, Value, Writer, constant
@@ -277,8 +278,22 @@ class Scene:
         return [p for p in task.loops if not p.loop.is_reduction]
 
     def flat(self, task: TaskPlan, ctx: Context, share: bool = False) -> Flat:
-        """A context manager: element-wise loops over what of a reduction's result is live here."""
+        """A context manager: element-wise loops over what of a reduction's result is live here; it gives the cells inside them."""
         return Flat(self, task, ctx, share)
+
+    def tiled_loops(self, task: TaskPlan) -> set[str]:
+        """Loops of a reduction whose finish reads register tiles: there it must name each copy."""
+        reads = (
+            {x.array for x in loads(task.task.finish)} if task.task.finish is not None else set()
+        )
+        held = [self.flow_of.get((task.index, array)) for array in reads]
+        registers = [found[0] for found in held if found is not None and found[1] == "register"]
+        return {
+            q
+            for f in registers
+            for p, q in f.pairs
+            if p in index_loops(self.plan.problem.tasks[f.producer].target)
+        }
 
     def global_array(self, name: str) -> c.CExpr:
         return c.Id(self.w.names[name])
@@ -310,7 +325,10 @@ class Over:
 
 
 class Flat:
-    """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads."""
+    """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads.
+
+    Loops of which the finish reads register tiles are written out copy by copy: a register has no index.
+    """
 
     def __init__(self, scene: Scene, task: TaskPlan, ctx: Context, share: bool) -> None:
         self.scene, self.task = scene, task
@@ -319,16 +337,39 @@ class Flat:
         self.context = ctx
         self.headers: list[tuple[str, c.CExpr, c.CExpr]] = []
         index: dict[str, LoopIndexAt] = {}
+        indices: dict[str, c.CExpr] = {}
+        tiled: list[LoopPlan] = []
         loops = sorted(plan.extents, key=lambda name: -layout.strides[name])
         widest = max(loops, key=lambda name: plan.extents[name]) if loops and share else None
+        in_registers = scene.tiled_loops(task)
         for name in loops:
-            lo, hi = self.live_range(task.loop(name), plan.levels[name], ctx)
+            p = task.loop(name)
+            if name in in_registers and scene.is_full(task, p, ctx):
+                tiled.append(p)
+                continue
+            lo, hi = self.live_range(p, plan.levels[name], ctx)
             if name == widest and layout.n_elements >= COMBINE_ALONE:
                 lo, hi = self.own_part(lo, hi)
             variable = scene.w.fresh(name)
             self.headers.append((variable, lo, hi))
             index[name] = LoopIndexAt(c.Id(variable))
-        self.point = Point(index)
+            if name in in_registers:
+                indices[name] = c.Bin("-", c.Id(variable), scene.start(task, p, ctx))
+        self.points = list(self.copies(tiled, Point(index, {}, indices)))
+
+    def copies(self, tiled: list[LoopPlan], point: Point) -> Iterator[Point]:
+        for cell in product(*(range(p.inner) for p in tiled)):
+            here = point
+            for p, k in zip(tiled, cell, strict=True):
+                lanes = self.scene.lanes(self.task) if p.is_vector else 1
+                at = LoopIndexAt(self.scene.start(self.task, p, self.context), k)
+                here = replace(
+                    here,
+                    index={**here.index, p.loop.name: at},
+                    copies={**here.copies, p.loop.name: k // lanes},
+                    lane=k % lanes if p.is_vector else here.lane,
+                )
+            yield here
 
     def live_range(self, p: LoopPlan, level: int, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
         w, t, extent = self.scene, self.task.index, p.loop.extent
@@ -349,9 +390,9 @@ class Flat:
         end = c.Bin("/", c.Bin("*", length, c.Bin("+", c.Id("tid"), c.Num("1"))), c.Id("n_threads"))
         return c.add(lo, begin), c.add(lo, end)
 
-    def __enter__(self) -> tuple[Point, Context]:
+    def __enter__(self) -> list[Point]:
         self.scene.w.blocks.append(Block())
-        return self.point, self.context
+        return self.points
 
     def __exit__(self, *_: object) -> None:
         w = self.scene.w

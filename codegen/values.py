@@ -132,7 +132,10 @@ class Values:
         names = dict(flow.pairs)
         copies = {p: point.copies[q] for p, q in names.items() if q in point.copies}
         indices = {p: point.indices[q] for p, q in names.items() if q in point.indices}
-        return Value(tile.ref(copies, indices), array.dtype, tile.lanes)
+        value = Value(tile.ref(copies, indices), array.dtype, tile.lanes)
+        if tile.lanes and not point.lanes():
+            return Value(c.Index(value.x, c.number(point.lane)), array.dtype)
+        return value
 
     def shared_index(
         self,

@@ -4,7 +4,7 @@ reads go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from .accesses import (
@@ -12,11 +12,13 @@ from .accesses import (
     arrays_read,
     arrays_written,
     extents,
-    overwrites,
     read_region,
+    task_reads,
+    task_writes,
     written_region,
 )
 from .affine import drop_unit_loops
+from .dependence import may_meet
 from .ir import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, LoopIndex
 from .opaque import with_fixed_order
 from .renaming import Renaming, children, is_neutral, joined, loads, rebuild
@@ -158,15 +160,33 @@ def _zero_task(temp: ArrayParam) -> Task:
     return Task(f"zero_{temp.name}", "ndarray", loops, target, temp.dtype, zero)
 
 
-def drop_dead(tasks: tuple[Task, ...], temps: Mapping[str, ArrayParam]) -> tuple[Task, ...]:
-    """Drop tasks that write nothing but temporaries that nobody reads afterwards."""
-    live: set[str] = set()
+def drop_dead(
+    tasks: tuple[Task, ...], known: Mapping[str, ArrayParam], temps: Collection[str]
+) -> tuple[Task, ...]:
+    """Drop tasks of which nobody sees what they write: no later task reads it, and it is written over or lies in a temporary."""
     kept: list[Task] = []
     for task in reversed(tasks):
-        written = arrays_written(task)
-        if all(a in temps and a not in live for a in written):
-            continue
-        kept.append(task)
-        live -= {a for a in written if a in temps and overwrites(task, a, temps[a].shape)}
-        live |= set(arrays_read(task))
+        if any(_is_seen(task, a, kept, known, temps) for a in arrays_written(task)):
+            kept.append(task)
     return tuple(reversed(kept))
+
+
+def _is_seen(
+    task: Task,
+    array: str,
+    later: list[Task],
+    known: Mapping[str, ArrayParam],
+    temps: Collection[str],
+) -> bool:
+    """Whether what the task writes of `array` is read by one of `later` (the last one first) or outlives the sequence."""
+    shape = known[array].shape
+    written = written_region(task, array, shape)
+    writes = [a for a in task_writes(task) if a.array == array]
+    for other in reversed(later):
+        reads = [a for a, _ in task_reads(other) if a.array == array]
+        if any(may_meet(task, a, other, b) for a in writes for b in reads):
+            return True
+        over = written_region(other, array, shape)
+        if written is not None and over is not None and over.covers(written):
+            return False
+    return array not in temps

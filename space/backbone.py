@@ -191,11 +191,11 @@ def _operands(k: int, task: Task) -> list[Operand]:
     if task.opaque is not None or len(task.loops) < 2:
         return []
     operands: dict[str, Operand] = {}
-    reads = [a for a, in_finish in task_reads(task) if not in_finish]
-    for access in reads:
+    reads = task_reads(task)
+    for access, in_finish in reads:
         used = index_loops(access)
         loops = tuple(loop.name for loop in task.loops if loop.name in used)
-        single = sum(a.array == access.array for a in reads) == 1
+        single = not in_finish and sum(a.array == access.array for a, _ in reads) == 1
         terms = [loop for axis in access.axes if axis is not None for loop, _ in axis.terms]
         # One loop per axis and one access per array: the copy is a box, indexed by the loops themselves.
         if single and len(loops) >= 2 and len(loops) < len(task.loops) and len(terms) == len(loops):

@@ -1,9 +1,18 @@
-"""Shared by all tests: golden text files, rewritten with `pytest --update-golden`."""
+"""Shared by all tests: golden text files, rewritten with `pytest --update-golden`, and how Hypothesis draws.
+
+Examples are the same in every run, so that a run says something about the change and not about its luck;
+`pytest --hypothesis-profile=explore` draws new ones.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile("fixed")
 
 GOLDEN = Path(__file__).parent / "golden"
 

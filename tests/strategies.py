@@ -311,15 +311,17 @@ def sequences(
     inputs = [name for name in used if name not in temps]
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     arrays = {k: rng.uniform(-1, 1, shapes[kind_of[k]]).astype(dtype) for k in inputs}
-    return _record(plan, arrays, {k: shapes[kind_of[k]] for k in used if k in temps}, dtype)
+    return record_example(plan, arrays, {k: shapes[kind_of[k]] for k in used if k in temps}, dtype)
 
 
-def _record(
+def record_example(
     plan: list[tuple[Any, tuple[str, ...], bool]],
     arrays: dict[str, np.ndarray],
     temps: dict[str, tuple[int, ...]],
     dtype: np.dtype,
 ) -> Example:
+    """A sequence of planned calls (kernel, names of arrays, whether it takes a scalar) over arrays and temporaries."""
+
     def sequence(alpha: float, *given: Any) -> None:
         here = dict(zip(arrays, given, strict=True))
         for name, shape in temps.items():

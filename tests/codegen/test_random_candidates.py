@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
 from kernelscape.kernels.normalise import normalise
+from kernelscape.space.backbone import build_backbone
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from strategies import TEMPLATES, Example, sequences
-from templates import PRODUCT_TEMPLATES, any_sequence
+from strategies import TEMPLATES, Example, combine_matrices, record_example, sequences
+from templates import PRODUCT_TEMPLATES, any_sequence, product_by_updates, product_rows, smooth
 
 CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
@@ -89,3 +90,36 @@ def test_products(folder, example, cores, vector_bytes, seed):
     """Three loops, operands with reuse: packed copies, register tiles of two loops, blocks."""
     found = wrong(example, cores, vector_bytes, seed, folder)
     assert not found, found[0]
+
+
+def drawn(calls, shapes, seed=0):
+    """A sequence of calls over arrays of these shapes."""
+    rng = np.random.default_rng(seed)
+    arrays = {k: rng.uniform(-1, 1, shape).astype(np.float32) for k, shape in shapes.items()}
+    return record_example(
+        [(fn, names, False) for fn, names in calls], arrays, {}, np.dtype("float32")
+    )
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 2), (5, 33), (16, 16)])
+def test_a_finish_reads_each_register_of_a_tile(folder, m, n):
+    """The sums lie in memory and are finished one by one with values that the producer left in registers."""
+    shapes = {"x": (n,), "y": (n,), "s": (n,), "a": (m, n), "b": (m, n), "out": (m, n)}
+    calls = [(smooth, ("x", "y", "s")), (product_rows, ("a", "b", "s", "out"))]
+    for seed in range(6):
+        found = wrong(drawn(calls, shapes), 2, 32, seed, folder)
+        assert not found, found[0]
+
+
+def test_an_array_read_in_the_finish_too_is_not_packed():
+    """`a` is read at [i, k] inside the sum and, where the initialiser joins it, at [i, j]: a block would hold one of the two."""
+    shapes = {"x": (16,), **dict.fromkeys(("a", "b", "c", "d", "out"), (33, 16))}
+    for other, packed in (("c", {"a", "b"}), ("a", {"b"})):
+        calls = [
+            (combine_matrices, (other, "d", "out")),
+            (product_by_updates, ("a", "x", "b", "out")),
+        ]
+        recording = drawn(calls, shapes).recording
+        given = {recording.calls[1].arrays[k]: name for k, name in ((0, "a"), (2, "b"))}
+        operands = build_backbone(normalise(recording)).operands
+        assert {given[o.access.array] for o in operands} == packed

@@ -424,6 +424,24 @@ def test_temporaries_nobody_reads_go() -> None:
     assert list(roles(problem)) == ["x", "y"]
 
 
+def test_what_is_written_over_before_anyone_reads_it_goes() -> None:
+    def sequence(x: Any, y: Any, z: Any) -> None:
+        copy(x, y)
+        scale(z, 2.0)
+        copy(z, y)
+
+    problem = problem_of(sequence, array(5), array(5), array(5))
+    assert [t.name for t in problem.tasks] == ["scale0", "copy1"]
+
+
+def test_what_is_written_over_in_part_stays() -> None:
+    def sequence(x: Any, y: Any) -> None:
+        copy(x, y)
+        clear_first(y)
+
+    assert len(problem_of(sequence, array(5), array(5)).tasks) == 2
+
+
 def test_temporary_read_before_it_is_written_is_zero() -> None:
     def sequence(x: Any, y: Any) -> None:
         t = ndarray(x.dtype, x.shape, name="t")
