@@ -93,9 +93,19 @@ class Writer:
     # --- memory ---
 
     def load(
-        self, array: str, base: c.CExpr, index: c.CExpr, dtype: DType, lanes: int, lane_stride: int
+        self,
+        array: str,
+        base: c.CExpr,
+        index: c.CExpr,
+        dtype: DType,
+        lanes: int,
+        lane_stride: int,
+        ahead: int = 0,
     ) -> Value:
-        """One element, or `lanes` of them, `lane_stride` apart; each only once in a scope."""
+        """One element, or `lanes` of them, `lane_stride` apart; each only once in a scope.
+
+        Where `ahead` is not 0, memory is asked for the element so far on.
+        """
         if lane_stride == 0:
             lanes = 0
         key = (
@@ -106,6 +116,9 @@ class Writer:
         known = self.block.known.get(key)
         if known is not None:
             return known
+        if ahead:
+            place = c.Un("&", c.Index(base, c.add(index, c.number(ahead))))
+            self.write(c.Evaluate(c.Call(c.PREFETCH, (place,))))
         if lanes == 0:
             x: c.CExpr = c.Index(base, index)
         elif lane_stride == 1:

@@ -32,6 +32,9 @@ class Un:
     x: CExpr
 
 
+PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
+
+
 @dataclass(frozen=True)
 class Call:
     function: str

@@ -203,7 +203,7 @@ def _names(body: tuple[c.CStmt, ...]) -> tuple[set[str], set[str]]:
                 seen.add(name)
             case c.Assign(c.Index(c.Id(name), _)):
                 stored.add(name)
-            case c.Evaluate(c.Call(_, (c.Un("&", c.Index(c.Id(name), _)), *_))):
+            case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name), _)), *_))) if f != c.PREFETCH:
                 stored.add(name)
         if isinstance(x, _NODES):
             for value in vars(x).values():
@@ -243,6 +243,8 @@ def _decisions(plan: Plan) -> tuple[str, ...]:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
         extras = [f"packs {o.access.array}" for o in t.copies]
+        if t.prefetch_iterations:
+            extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..kernels.tasks import Loop, Problem, Task
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand
+from ..space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, Prefetch
 from ..space.candidate import Candidate
 from ..space.order import Node, forest
 
@@ -47,6 +47,8 @@ class TaskPlan:
     copies: tuple[Operand, ...]
     registers: tuple[Flow, ...]  # flows out of this task through registers
     shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
+    prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
+    prefetch_iterations: int = 0  # how far ahead; 0: not at all
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -129,6 +131,10 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         ),
         registers=out(ch.REGISTER),
         shared=out(ch.SHARED),
+        prefetches=tuple(p for p in backbone.prefetches if p.task == t),
+        prefetch_iterations=(
+            ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
+        ),
     )
 
 

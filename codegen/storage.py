@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..kernels.accesses import flat_strides
 from ..kernels.ir import DType
 from ..kernels.tasks import ArrayInfo, Problem
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
-from ..space.constraints import flat_strides
 from . import csyntax as c
 from .nest import AccumulatorPlan
 from .plan import Plan, TaskPlan
@@ -58,7 +58,7 @@ class AccumulatorLayout:
 
     @staticmethod
     def of(task: TaskPlan, plan: AccumulatorPlan, target: ArrayInfo) -> AccumulatorLayout:
-        along = flat_strides(task.task.target.axes, target)
+        along = flat_strides(task.task.target, target)
         loops = sorted(plan.extents, key=lambda name: (abs(along.get(name, 0)), name))
         strides, n = {}, 1
         for name in loops:

@@ -9,6 +9,7 @@ from ..kernels.accesses import access_of
 from ..kernels.ir import DType
 from ..kernels.tasks import Access, ArrayInfo
 from ..space.backbone import MID, OUTER, Flow, Operand
+from ..space.target import LINE_BYTES
 from . import csyntax as c
 from .block import Value
 from .plan import LoopPlan, TaskPlan
@@ -124,8 +125,23 @@ class Values:
             )
         index, stride = affine_at(access.axes, row_strides(array.shape), point)
         return self.scene.w.load(
-            array.name, self.scene.global_array(array.name), index, array.dtype, lanes, stride
+            array.name,
+            self.scene.global_array(array.name),
+            index,
+            array.dtype,
+            lanes,
+            stride,
+            self.distance(task, access, point),
         )
+
+    def distance(self, task: TaskPlan, access: Access, point: Point) -> int:
+        """How many elements ahead of a load its line is asked for; 0: not at all, or the vector before it did so."""
+        for p in task.prefetches if point.lanes() else ():
+            if p.access == access and p.along == point.vector_loop:
+                size = self.scene.plan.problem.array(access.array).dtype.size_bytes
+                starts_line = point.index[p.along].offset * size % LINE_BYTES == 0
+                return task.prefetch_iterations * p.stride if starts_line else 0
+        return 0
 
     def read_register(self, flow: Flow, array: ArrayInfo, point: Point) -> Value:
         tile = self.scene.tiles[flow.producer, "value"]

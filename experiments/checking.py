@@ -61,7 +61,8 @@ TARGET = Target(
     vector_bytes=64,
     vector_registers=32,
     levels=(
-        CacheLevel(name="L1", capacity_bytes=32 << 10, read_bytes_per_ns=400),
+        # So small that what is there for large arrays only is drawn at the sizes of tests.
+        CacheLevel(name="L1", capacity_bytes=1 << 10, read_bytes_per_ns=400),
         CacheLevel(name="L2", capacity_bytes=1 << 20, read_bytes_per_ns=200),
     ),
     memory_read_bytes_per_ns=20,
@@ -320,7 +321,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
 
 # --- candidates ----------------------------------------------------------------------------------
 
-RARE = ("staged", "mem_space", "cache", "reduction", "fused")
+RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused")
 
 
 def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:
@@ -343,7 +344,8 @@ def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | D
 FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
-    "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "STREAM", "ELIDED", "COPY",
+    "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY",
+    "kept and written", "STREAM", "PREFETCH",
     "opaque task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
 
@@ -378,7 +380,9 @@ def _task_features(plan: Plan) -> set[str]:
             "mid tiles": any(p.mid > 1 for p in t.loops),
             "REGISTER": bool(t.registers),
             "SHARED": bool(t.shared),
+            "kept and written": bool(t.shared) and t.is_stored,
             "STREAM": t.is_streamed,
+            "PREFETCH": t.prefetch_iterations > 0 and t.vector is not None,
             "ELIDED": not t.is_stored,
             "COPY": bool(t.copies),
             "opaque task": t.task.opaque is not None,

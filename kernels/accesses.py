@@ -5,7 +5,7 @@ from __future__ import annotations
 from .affine import Region, region, to_affine
 from .ir import Load
 from .renaming import loads
-from .tasks import Access, Problem, Task
+from .tasks import Access, ArrayInfo, Problem, Task
 
 
 def access_of(load: Load) -> Access:
@@ -43,6 +43,17 @@ def arrays_written(task: Task) -> tuple[str, ...]:
 def extents(task: Task) -> dict[str, int]:
     """Loop name -> extent."""
     return {loop.name: loop.extent for loop in task.loops}
+
+
+def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
+    """Distance in elements between neighbours along each loop of an access to a C-ordered array."""
+    strides: dict[str, int] = {}
+    step = 1
+    for axis, extent in zip(reversed(access.axes), reversed(array.shape), strict=True):
+        for loop, coefficient in axis.terms if axis is not None else ():
+            strides[loop] = strides.get(loop, 0) + coefficient * step
+        step *= extent
+    return strides
 
 
 def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:

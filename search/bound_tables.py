@@ -45,7 +45,7 @@ class BoundTables(NamedTuple):
     touch_start: Ints  # [n_arrays + 1]
     touch: Ints  # [n, 5] task, 1 where it may write, store, first and end of its flows
     touch_bytes: Floats  # [n, 2] surely read, surely written
-    flow: Ints  # mem_space of the flows of touches of temporaries
+    flow: Ints  # mem_space of the flows of touches
     reused_bytes: float  # of arrays both written and read: keeping a dirty line can save two trips
     # arithmetic
     operations_ns: Floats  # [n_tasks] on all cores, in vectors
@@ -160,11 +160,8 @@ def _touches(space: Space) -> dict[str, Any]:
             if not reads and not writes:
                 continue
             first = len(flows)
-            if is_temp:
-                found = [
-                    f for f in space.backbone.flows if (f.consumer, f.array) == (t, array.name)
-                ]
-                flows += [v.mem_space[f] for f in found]
+            found = [f for f in space.backbone.flows if (f.consumer, f.array) == (t, array.name)]
+            flows += [v.mem_space[f] for f in found]
             # Only a temporary has a store to leave away; what it may leave away and cannot is open.
             store = v.store.get(t, -1) if is_temp and writes else -1
             read, written = read_bytes(task, array), written_bytes(task, array)

@@ -47,6 +47,7 @@ class Style:
     stream: bool = False
     copy: bool = False
     columns: bool = False
+    prefetch: int = ch.NO_PREFETCH
 
 
 def default_preference(space: Space) -> Preference:
@@ -89,6 +90,13 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):
         yield "columns", replace(greedy, columns=True)
+        # Each thread takes panels of its own from the first task to the last; a thread's copy of a panel is contiguous, so
+        # rows that lie a power of two apart do not drive one another out of its cache.
+        for width, rows, prefetch in ((64, 4, ch.NEAR), (64, 8, ch.FAR), (128, 4, ch.FAR)):
+            yield (
+                f"columns_panel{width}_rows{rows}_ahead",
+                replace(greedy, columns=True, panel=width, rows=rows, vectors=1, prefetch=prefetch),
+            )
         yield "columns_panel128", replace(greedy, columns=True, panel=128, vectors=2)
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
         # A panel that every row passes through stays in cache until the next task reads it: the wider,
@@ -275,6 +283,8 @@ class _Wanted:
             self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
         for var in self.v.cache.values():
             self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
+        for var in self.v.prefetch.values():
+            self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
         for o, var in self.v.staged.items():
             self.want(
                 var,

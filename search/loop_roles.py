@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from ..kernels.accesses import task_reads, task_writes
+from ..kernels.accesses import flat_strides, task_reads, task_writes
 from ..space import choices as ch
 from ..space.backbone import INNER, OUTER
 from ..space.candidate import Space
-from .traffic import flat_strides
 
 TaskLoop = tuple[int, str]
 _Score = Callable[[TaskLoop], tuple[float, ...] | None]

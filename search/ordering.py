@@ -32,6 +32,7 @@ _DEFAULT = (
     "reduction",
     "store",
     "cache",
+    "prefetch",
 )
 _SIZE_FIRST = (
     "staged",
@@ -48,6 +49,7 @@ _SIZE_FIRST = (
     "reduction",
     "store",
     "cache",
+    "prefetch",
 )
 ORDERS: dict[str, tuple[str, ...]] = {
     "default": _DEFAULT,  # what the bound feels first: fusion, threads, register tiles

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import gcd, prod
 
-from ..kernels.accesses import access_of, extents
+from ..kernels.accesses import access_of, extents, flat_strides
 from ..kernels.ir import Binary, Cast, Compare, Expr, Load, Select, Unary
 from ..kernels.tasks import Access, Affine, ArrayInfo, Task
-
-LINE_BYTES = 64
+from ..space.target import LINE_BYTES
 
 
 def sure_loads(e: Expr | None) -> Iterator[Load]:
@@ -86,14 +85,3 @@ def _distinct_values(axis: Affine, loops: Mapping[str, int]) -> int:
             count, is_dense = count + n - 1, False  # the least size of a sum of two sets
         span += step * (n - 1)
     return count
-
-
-def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
-    """Distance in elements between neighbours along each loop of an access to a C-ordered array."""
-    strides: dict[str, int] = {}
-    step = 1
-    for axis, extent in zip(reversed(access.axes), reversed(array.shape), strict=True):
-        for loop, coefficient in axis.terms if axis is not None else ():
-            strides[loop] = strides.get(loop, 0) + coefficient * step
-        step *= extent
-    return strides

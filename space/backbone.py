@@ -16,9 +16,11 @@ straight-line code at its body, so nothing can be ordered inside it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from ..kernels.accesses import flat_strides
 from ..kernels.dependence import Dependence, dependences, shared_reads, task_reads
 from ..kernels.tasks import Access, Loop, Problem, Task
 
@@ -64,6 +66,17 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """A read of an input that memory may be asked for ahead: contiguous `along` one loop, from line to line along `ahead`."""
+
+    task: int
+    access: Access
+    along: str
+    ahead: str
+    stride: int  # elements from one iteration of `ahead` to the next
+
+
+@dataclass(frozen=True)
 class Merge:
     """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop."""
 
@@ -82,6 +95,7 @@ class Backbone:
     dims: tuple[Dim, ...]
     flows: tuple[Flow, ...]
     operands: tuple[Operand, ...]
+    prefetches: tuple[Prefetch, ...]
     merges: tuple[Merge, ...]
     order_names: tuple[str, ...]
     body_ids: tuple[int, ...]  # order object of each task's body
@@ -106,6 +120,7 @@ def build_backbone(problem: Problem) -> Backbone:
         dims=dims,
         flows=_flows(problem, found),
         operands=tuple(o for k, t in enumerate(problem.tasks) for o in _operands(k, t)),
+        prefetches=tuple(p for k in range(len(problem.tasks)) for p in _prefetches(problem, k)),
         merges=_merges(problem, found),
         order_names=(*order_names, *(t.name for t in problem.tasks)),
         body_ids=body_ids,
@@ -202,6 +217,22 @@ def _operands(k: int, task: Task) -> list[Operand]:
             name = f"{task.name}.{access.array}"
             operands[access.array] = Operand(k, access, loops, name)
     return [o for a, o in operands.items() if a not in written_arrays(task)]
+
+
+def _prefetches(problem: Problem, k: int) -> Iterator[Prefetch]:
+    task = problem.tasks[k]
+    if task.opaque is not None:
+        return
+    written = {name for t in problem.tasks for name in written_arrays(t)}
+    for access, in_finish in task_reads(task):
+        if in_finish or access.array in written or any(a is None for a in access.axes):
+            continue
+        strides = flat_strides(access, problem.array(access.array))
+        along = [name for name, step in strides.items() if step == 1]
+        others = {name: step for name, step in strides.items() if step > 1}
+        if along and others:
+            ahead = max(others, key=lambda name: others[name])
+            yield Prefetch(k, access, along[0], ahead, others[ahead])
 
 
 def _merges(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Merge, ...]:

@@ -57,6 +57,14 @@ CACHE = (
     "STREAM",  # a non-temporal store that goes around the caches
 )
 
+NO_PREFETCH, NEAR, FAR = range(3)
+PREFETCH = (
+    "NONE",  # the hardware finds out by itself
+    "NEAR",  # lines are asked for PREFETCH_ITERATIONS[NEAR] iterations of the loop between lines ahead
+    "FAR",
+)
+PREFETCH_ITERATIONS = (0, 8, 16)
+
 KEEP, ELIDED = range(2)
 STORE = (
     "KEEP",  # the array is written

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from ..kernels.accesses import flat_strides, overwrites_all
 from ..kernels.tasks import Affine, ArrayInfo, Problem, Task
 from . import choices as ch
 from . import truths
@@ -22,6 +23,7 @@ from .backbone import (
     Flow,
     Merge,
     Operand,
+    Prefetch,
     build_backbone,
     index_loops,
     written_arrays,
@@ -50,6 +52,7 @@ class Variables:
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
     cache: dict[int, int] = field(default_factory=dict)  # by task
+    prefetch: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
 
 
@@ -78,6 +81,7 @@ class _SpaceBuilder:
         self.reductions()
         self.memory_spaces()
         self.stores()
+        self.prefetches()
         self.staged_copies()
         return Space(
             model=self.b.freeze(),
@@ -119,6 +123,8 @@ class _SpaceBuilder:
                 v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)
             if task.opaque is None and self.array(task.target.array).role == "temp":
                 v.store[t] = b.add("store", (f"{task.name}.{task.target.array}",), ch.STORE)
+            if self.prefetched(t):
+                v.prefetch[t] = b.add("prefetch", (task.name,), ch.PREFETCH)
 
     def kinds_of(self, d: Dim) -> int:
         """Hardware and semantics of one dim alone."""
@@ -154,7 +160,7 @@ class _SpaceBuilder:
         """Loops along which the task can run in vectors: its store is contiguous there, or it is reduced there."""
         if task.opaque is not None:
             return set()
-        strides = flat_strides(task.target.axes, self.array(task.target.array))
+        strides = flat_strides(task.target, self.array(task.target.array))
         return {
             loop.name
             for loop in task.loops
@@ -170,9 +176,26 @@ class _SpaceBuilder:
         structured = producer.opaque is None and consumer.opaque is None
         if f.is_pointwise and sole:
             spaces.add(ch.REGISTER)
-        if structured and sole and self.array(f.array).role == "temp":
+        if structured and sole and self.is_worth_keeping(f):
             spaces.add(ch.SHARED)
         return bits(*spaces)
+
+    def is_worth_keeping(self, f: Flow) -> bool:
+        """A temporary that one thread keeps need not be written; what is written anyway is worth keeping if no cache does."""
+        array = self.array(f.array)
+        if array.role == "temp":
+            return True
+        return array.size_bytes > self.target.own_cache_bytes and overwrites_all(
+            self.problem.tasks[f.producer], self.problem, f.array
+        )
+
+    def prefetched(self, t: int) -> tuple[Prefetch, ...]:
+        """Reads of a task that may be asked for ahead: of inputs beyond the cache, in vectors, with a loop from line to line."""
+        return tuple(
+            p
+            for p in self.backbone.prefetches
+            if p.task == t and self.array(p.access.array).size_bytes > self.target.own_cache_bytes
+        )
 
     def array(self, name: str) -> ArrayInfo:
         return self.problem.array(name)
@@ -458,6 +481,15 @@ class _SpaceBuilder:
                     share=truths.stream_kept,
                 )
 
+    def prefetches(self) -> None:
+        """Only whole vectors are asked for ahead: elements would ask for each line many times."""
+        for t, var in self.v.prefetch.items():
+            vectors = {self.backbone.dim(t, p.along, INNER) for p in self.prefetched(t)}
+            kinds = [
+                (self.v.kind[d], bits(ch.VECTOR)) for d in sorted(vectors, key=lambda d: d.name)
+            ]
+            self.b.clause("prefetches are vectors", [(var, bits(ch.NO_PREFETCH)), *kinds])
+
     def staged_copies(self) -> None:
         """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
 
@@ -525,17 +557,6 @@ class _SpaceBuilder:
                     found[d].append(e)
                     found[e].append(d)
         return found
-
-
-def flat_strides(axes: tuple[Affine | None, ...], array: ArrayInfo) -> dict[str, int]:
-    """Distance in elements between neighbours along each loop of an affine access to a C-ordered array."""
-    strides: dict[str, int] = {}
-    step = 1
-    for axis, extent in zip(reversed(axes), reversed(array.shape), strict=True):
-        for loop, coefficient in axis.terms if axis is not None else ():
-            strides[loop] = strides.get(loop, 0) + coefficient * step
-        step *= extent
-    return strides
 
 
 def _own_axis(accesses: list[tuple[Affine | None, ...]], loop: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LINE_BYTES = 64  # of every cache
+
 
 @dataclass(frozen=True, kw_only=True)
 class CacheLevel:
@@ -41,6 +43,11 @@ class Target:
     def lanes(self, size_bytes: int) -> int:
         """Elements of `size_bytes` in one vector register."""
         return max(1, self.vector_bytes // size_bytes)
+
+    @property
+    def own_cache_bytes(self) -> int:
+        """What a core has to itself: its share of the last cache but one."""
+        return self.levels[-2].capacity_bytes // self.cores if len(self.levels) > 1 else 0
 
     @property
     def last_cache_bytes(self) -> int:

@@ -11,6 +11,7 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.search.first import Style, complete_style
+from kernelscape.space import choices as ch
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 
@@ -18,7 +19,11 @@ GREEDY = Style(vectors=4, rows=4)
 PROGRAMS = {
     "axpydot_default": ("axpydot", {"n": 1000}, Style(fuse=False, merge=False)),
     "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
-    "gemver_panel": ("gemver", {"m": 512, "n": 512}, Style(columns=True, panel=128, vectors=2)),
+    "gemver_panel": (
+        "gemver",
+        {"m": 512, "n": 512},
+        Style(columns=True, panel=128, vectors=2, prefetch=ch.FAR),
+    ),
 }
 
 
@@ -68,3 +73,24 @@ def test_loops_that_share_an_operand_load_it_once():
     loads = [line.split(f"(&{matrix}[")[1] for line in text.splitlines() if f"(&{matrix}[" in line]
     assert loads
     assert len(loads) == len(set(loads))
+
+
+def test_each_line_of_a_panel_is_asked_for_once_and_ahead():
+    """A vector is a line here: each load of the matrix in vectors is preceded by a request for the line 16 rows further down."""
+    text = checking.source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
+    asked = [
+        x.split("__builtin_prefetch(&a[")[1].split("]")[0]
+        for x in text.splitlines()
+        if "prefetch(" in x
+    ]
+    loaded = [x.split("(&a[")[1].split("]")[0] for x in text.splitlines() if "load_f32x16(&a[" in x]
+    assert loaded
+    assert asked == [f"{x} + {16 * 512}" for x in loaded]
+
+
+def test_what_is_written_may_be_kept_as_well():
+    """The second pass over B reads the panel that its thread kept; B itself is only written."""
+    text = checking.source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
+    assert "(&b_row[" in text
+    assert "load_f32x16(&b[" not in text
+    assert "store_f32x16(&b[" in text

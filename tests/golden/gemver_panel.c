@@ -11,7 +11,7 @@
  *   w: f32, 512, output
  *
  * launch 0: add_two_outer0, add_scaled_gemvt0, scaled_gemv0
- * add_two_outer0: i (loop), j (parallel, 4 steps, vector 32)
+ * add_two_outer0: i (loop), j (parallel, 4 steps, vector 32); prefetches 16 iterations ahead
  * add_scaled_gemvt0: i (loop), j (parallel, 4 steps, vector 32)
  * scaled_gemv0: i (loop), j (parallel, 4 steps, vector 32)
  */
@@ -50,8 +50,10 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
     {
         const long tid = omp_get_thread_num();
         const long n_threads = omp_get_num_threads();
-        float *restrict x_sum = (float *)(workspace + tid * 512);
-        float *w_sum = (float *)(workspace + (tid * 2048 + 2048));
+        float *restrict b_row = (float *)(workspace + tid * 262144);
+        float *restrict x_sum = (float *)(workspace + (tid * 512 + 1048576));
+        float *restrict x_row = (float *)(workspace + (tid * 512 + 1050624));
+        float *w_sum = (float *)(workspace + (tid * 2048 + 1052672));
         const long begin = 4 * tid / n_threads * 128;
         const long end = 4 * (tid + 1) / n_threads * 128;
 #pragma omp simd
@@ -60,7 +62,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 512; ++k) {
-                ((float *)(workspace + (slot * 2048 + 2048)))[k] = 0.0f;
+                ((float *)(workspace + (slot * 2048 + 1052672)))[k] = 0.0f;
             }
         }
         for (long j0 = begin; j0 < end; j0 += 128) {
@@ -72,17 +74,21 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                 for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
                     f32x16 b_value_0;
                     f32x16 b_value_1;
+                    __builtin_prefetch(&a[i * 512 + j1 + 8192]);
                     const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
                     const float u1_ = u1[i];
                     const f32x16 v1_ = load_f32x16(&v1[j1]);
                     const float u2_ = u2[i];
                     const f32x16 v2_ = load_f32x16(&v2[j1]);
                     b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
+                    store_f32x16(&b_row[i * 128 + j1 - j0], b_value_0);
                     store_f32x16(&b[i * 512 + j1], b_value_0);
+                    __builtin_prefetch(&a[i * 512 + j1 + 16 + 8192]);
                     const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
                     const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
                     const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);
                     b_value_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
+                    store_f32x16(&b_row[i * 128 + j1 - j0 + 16], b_value_1);
                     store_f32x16(&b[i * 512 + j1 + 16], b_value_1);
                     const float y_ = y[i];
                     const f32x16 sum_ = beta * b_value_0 * y_;
@@ -98,6 +104,8 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
 #pragma omp simd
             for (long j = j0; j < j0 + 128; ++j) {
                 const float z_ = z[j];
+                const float x_row_ = z_ + x_sum[j - j0];
+                x_row[j - j0] = x_row_;
                 const float x_ = z_ + x_sum[j - j0];
                 x[j] = x_;
             }
@@ -105,12 +113,12 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                 f32x16 w_acc_0 = splat_f32x16(0.0f);
                 f32x16 w_acc_1 = splat_f32x16(0.0f);
                 for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
-                    const f32x16 b_ = load_f32x16(&b[i * 512 + j1]);
-                    const f32x16 x_1 = load_f32x16(&x[j1]);
-                    w_acc_0 += b_ * x_1;
-                    const f32x16 b_1 = load_f32x16(&b[i * 512 + j1 + 16]);
-                    const f32x16 x_2 = load_f32x16(&x[j1 + 16]);
-                    w_acc_1 += b_1 * x_2;
+                    const f32x16 b_row_ = load_f32x16(&b_row[i * 128 + j1 - j0]);
+                    const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
+                    w_acc_0 += b_row_ * x_row_1;
+                    const f32x16 b_row_1 = load_f32x16(&b_row[i * 128 + j1 - j0 + 16]);
+                    const f32x16 x_row_2 = load_f32x16(&x_row[j1 - j0 + 16]);
+                    w_acc_1 += b_row_1 * x_row_2;
                 }
                 const float w_total_ = fold_add_f32x16(w_acc_0 + w_acc_1);
                 const float w_sum_ = w_sum[i];
@@ -121,7 +129,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
 #pragma omp barrier
 #pragma omp simd
         for (long i = 512 * tid / n_threads; i < 512 * (tid + 1) / n_threads; ++i) {
-            const float w_ = alpha * (((float *)(workspace + 2048))[i] + ((float *)(workspace + 4096))[i] + ((float *)(workspace + 6144))[i] + ((float *)(workspace + 8192))[i]);
+            const float w_ = alpha * (((float *)(workspace + 1052672))[i] + ((float *)(workspace + 1054720))[i] + ((float *)(workspace + 1056768))[i] + ((float *)(workspace + 1058816))[i]);
             w[i] = w_;
         }
     }
