@@ -130,6 +130,10 @@ class Writer:
             x = c.Literal(self.prelude.vector_type(dtype, lanes), items)
         return self.remember(key, array, Value(x, dtype, lanes))
 
+    def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
+        """Whether this scope has the contiguous value at a place of an array."""
+        return (array, expression(index), lanes) in self.block.known
+
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
         named = self.name(value, stem)
         self.block.known[key] = named

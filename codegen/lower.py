@@ -245,6 +245,7 @@ def _decisions(plan: Plan) -> tuple[str, ...]:
         extras = [f"packs {o.access.array}" for o in t.copies]
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
+        extras += [f"keeps {f.array}" for f in t.kept]
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)

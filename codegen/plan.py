@@ -47,6 +47,7 @@ class TaskPlan:
     copies: tuple[Operand, ...]
     registers: tuple[Flow, ...]  # flows out of this task through registers
     shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
+    kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
 
@@ -98,7 +99,7 @@ class Plan:
 
     problem: Problem
     tasks: tuple[TaskPlan, ...]
-    flows: tuple[Flow, ...]
+    flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
 
 
@@ -108,7 +109,9 @@ def read_plan(candidate: Candidate) -> Plan:
     space = candidate.space
     backbone: Backbone = space.backbone
     tasks = tuple(_task_plan(candidate, t) for t in range(len(space.problem.tasks)))
-    return Plan(space.problem, tasks, backbone.flows, _launches(candidate, tasks))
+    return Plan(
+        space.problem, tasks, (*backbone.flows, *backbone.rereads), _launches(candidate, tasks)
+    )
 
 
 def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
@@ -117,8 +120,8 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
     task = space.problem.tasks[t]
 
     def out(space_value: int) -> tuple[Flow, ...]:
-        flows = (f for f in backbone.flows if f.producer == t)
-        return tuple(f for f in flows if candidate.value(v.mem_space[f]) == space_value)
+        found = (f for f, var in v.mem_space.items() if candidate.value(var) == space_value)
+        return tuple(f for f in found if f.producer == t)
 
     return TaskPlan(
         index=t,
@@ -130,7 +133,8 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             o for o in backbone.operands if o.task == t and candidate.value(v.staged[o]) == ch.COPY
         ),
         registers=out(ch.REGISTER),
-        shared=out(ch.SHARED),
+        shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
+        kept=tuple(f for f in out(ch.SHARED) if f.is_read),
         prefetches=tuple(p for p in backbone.prefetches if p.task == t),
         prefetch_iterations=(
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0

@@ -74,6 +74,7 @@ class Scene:
         self.w = Writer(prelude, names)
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
+        self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
         self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
         self.opened: list[Buffer] = []
@@ -83,7 +84,7 @@ class Scene:
         self.flow_of = {
             (f.consumer, f.array): (f, kind)
             for t in plan.tasks
-            for kind, flows in (("register", t.registers), ("shared", t.shared))
+            for kind, flows in (("register", t.registers), ("shared", t.shared), ("kept", t.kept))
             for f in flows
         }
 
@@ -113,11 +114,10 @@ class Scene:
             buffer = self.buffer(f"{array.name}_sum", task.task.dtype, layout.n_elements, private)
             self.accumulators[t] = (buffer, layout)
         if task.shared:
-            shared = SharedLayout.of(task, array, self.merged)
-            buffer = self.buffer(
-                f"{array.name}_row", array.dtype, shared.n_elements, self.launch.is_parallel
-            )
-            self.shared[t] = (buffer, shared)
+            self.shared[t] = self.own_array(task, task.shared, f"{array.name}_row")
+        for name in dict.fromkeys(f.array for f in task.kept):
+            flows = tuple(f for f in task.kept if f.array == name)
+            self.kept[t, name] = self.own_array(task, flows, f"{name}_kept")
         for operand in task.copies:
             source = self.plan.problem.array(operand.access.array)
             packed = CopyLayout.of(task, operand, self.nest_order(task, operand))
@@ -125,6 +125,15 @@ class Scene:
                 f"{source.name}_packed", source.dtype, packed.n_elements, self.launch.is_parallel
             )
             self.copies[t, source.name] = (buffer, packed)
+
+    def own_array(
+        self, task: TaskPlan, flows: tuple[Flow, ...], stem: str
+    ) -> tuple[Buffer, SharedLayout]:
+        """The array in which a thread keeps what the readers of `flows` want."""
+        array = self.plan.problem.array(flows[0].array)
+        layout = SharedLayout.of(task, flows, array, self.merged)
+        private = self.launch.is_parallel
+        return self.buffer(stem, array.dtype, layout.n_elements, private), layout
 
     def buffer(self, stem: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
         buffer = self.workspace.allocate(self.w.fresh(stem), dtype, n_elements, is_private)

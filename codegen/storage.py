@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from ..kernels.accesses import flat_strides
 from ..kernels.ir import DType
-from ..kernels.tasks import ArrayInfo, Problem
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
+from ..kernels.tasks import Affine, ArrayInfo, Problem
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from . import csyntax as c
 from .nest import AccumulatorPlan
 from .plan import Plan, TaskPlan
@@ -102,8 +102,12 @@ class CopyLayout:
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """A thread's own copy of a value: per axis its extent, and the level whose index it is relative to (None: the whole axis)."""
+    """A thread's own copy of a value: per axis its extent, and the level whose index it is relative to (None: the whole axis).
 
+    `axes` index it in terms of the loops of the task that fills it.
+    """
+
+    axes: tuple[Affine | None, ...]
     extents: tuple[int, ...]
     levels: tuple[int | None, ...]
 
@@ -123,16 +127,24 @@ class SharedLayout:
         return n
 
     @staticmethod
-    def of(task: TaskPlan, array: ArrayInfo, merged: dict[tuple[Flow, str], int]) -> SharedLayout:
-        """`merged[flow, loop of the producer]` is the innermost level at which the consumer shares that loop."""
+    def of(
+        task: TaskPlan,
+        flows: tuple[Flow, ...],
+        array: ArrayInfo,
+        merged: dict[tuple[Flow, str], int],
+    ) -> SharedLayout:
+        """For the readers at the ends of `flows`, all of one array of one task.
+
+        `merged[flow, loop of the producer]` is the innermost level at which the consumer shares that loop.
+        """
         extents: list[int] = []
         levels: list[int | None] = []
-        for axis, extent in zip(task.task.target.axes, array.shape, strict=True):
+        for axis, extent in zip(flows[0].axes, array.shape, strict=True):
             assert axis is not None
             loops = [name for name, k in axis.terms if k == 1]
             level = None
             if len(axis.terms) == 1 and loops:
-                shared = [merged.get((f, loops[0])) for f in task.shared]
+                shared = [merged.get((f, loops[0])) for f in flows]
                 level = None if None in shared else min(s for s in shared if s is not None)
             if level is None:
                 extents.append(extent)
@@ -140,7 +152,7 @@ class SharedLayout:
                 p = task.loop(loops[0])
                 extents.append(p.tile if level == OUTER else p.inner)
             levels.append(level)
-        return SharedLayout(tuple(extents), tuple(levels))
+        return SharedLayout(flows[0].axes, tuple(extents), tuple(levels))
 
 
 @dataclass(frozen=True)
@@ -195,9 +207,8 @@ def merged_levels(
     """For each flow and loop of its producer, the innermost level at which the consumer shares that loop."""
     found: dict[tuple[Flow, str], int] = {}
     for flow in plan.flows:
-        written = index_loops(plan.problem.tasks[flow.producer].target)
         for p, q in flow.pairs:
-            if p not in written:
+            if p not in flow.loops:
                 continue
             for level in (OUTER, MID):
                 if (flow.consumer, q, level) in matches.get((flow.producer, p, level), set()):

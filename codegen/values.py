@@ -66,7 +66,7 @@ class Values:
                 value = Value(place, array.dtype, value.lanes)
         if task.shared:
             buffer, layout = self.scene.shared[task.index]
-            index, _ = self.shared_index(task, task, task.task.target, layout, point, ctx)
+            index, _ = self.shared_index(task, task.task.target, layout, point, ctx)
             self.scene.w.store(
                 buffer.name, c.Id(buffer.name), index, value, array.dtype, stream=False
             )
@@ -112,11 +112,14 @@ class Values:
         lanes = point.lanes()
         if found is not None:
             producer = self.scene.plan.tasks[found[0].producer]
-            buffer, layout = self.scene.shared[producer.index]
-            index, stride = self.shared_index(task, producer, access, layout, point, ctx)
-            return self.scene.w.load(
+            kept = found[1] == "kept"
+            owned = self.scene.kept[producer.index, load.array] if kept else None
+            buffer, layout = owned or self.scene.shared[producer.index]
+            index, stride = self.shared_index(producer, access, layout, point, ctx)
+            value = self.scene.w.load(
                 buffer.name, c.Id(buffer.name), index, array.dtype, lanes, stride
             )
+            return self.keep(task, access, value, point, ctx)
         if (task.index, load.array) in self.scene.copies:
             packed, copied = self.scene.copies[task.index, load.array]
             index, stride = self.copy_index(task, copied, point, ctx)
@@ -124,7 +127,7 @@ class Values:
                 packed.name, c.Id(packed.name), index, array.dtype, lanes, stride
             )
         index, stride = affine_at(access.axes, row_strides(array.shape), point)
-        return self.scene.w.load(
+        value = self.scene.w.load(
             array.name,
             self.scene.global_array(array.name),
             index,
@@ -133,6 +136,20 @@ class Values:
             stride,
             self.distance(task, access, point),
         )
+        return self.keep(task, access, value, point, ctx)
+
+    def keep(
+        self, task: TaskPlan, access: Access, value: Value, point: Point, ctx: Context
+    ) -> Value:
+        """The value, put into the array in which the task keeps what it has read, if it does, once in a scope."""
+        found = self.scene.kept.get((task.index, access.array))
+        if found is not None:
+            buffer, layout = found
+            index, _ = self.shared_index(task, access, layout, point, ctx)
+            if not self.scene.w.knows(buffer.name, index, value.lanes):
+                place = c.Id(buffer.name)
+                self.scene.w.store(buffer.name, place, index, value, value.dtype, stream=False)
+        return value
 
     def distance(self, task: TaskPlan, access: Access, point: Point) -> int:
         """How many elements ahead of a load its line is asked for; 0: not at all, or the vector before it did so."""
@@ -155,7 +172,6 @@ class Values:
 
     def shared_index(
         self,
-        reader: TaskPlan,
         producer: TaskPlan,
         access: Access,
         layout: SharedLayout,
@@ -166,15 +182,13 @@ class Values:
         index, stride = affine_at(access.axes, layout.strides, point)
         terms: list[tuple[c.CExpr, int]] = [(index, 1)]
         const = 0
-        for axis, level, step in zip(
-            producer.task.target.axes, layout.levels, layout.strides, strict=True
-        ):
+        for axis, level, step in zip(layout.axes, layout.levels, layout.strides, strict=True):
             if level is None:
                 continue
             assert axis is not None
             const -= axis.const * step
             loop = axis.terms[0][0]
-            start = self.level_start(producer, loop, level, ctx, reader)
+            start = self.level_start(producer, loop, level, ctx)
             terms.append((start, -step))
         merged: dict[c.CExpr, int] = {}
         flat, base_const = _flatten(index)
@@ -184,9 +198,7 @@ class Values:
             merged[x] = merged.get(x, 0) + k
         return c.linear(tuple(merged.items()), base_const + const), stride
 
-    def level_start(
-        self, producer: TaskPlan, loop: str, level: int, ctx: Context, reader: TaskPlan
-    ) -> c.CExpr:
+    def level_start(self, producer: TaskPlan, loop: str, level: int, ctx: Context) -> c.CExpr:
         """The variable that a producer's own array is relative to; readers know it under their own loop's name."""
         wanted = OUTER if level == OUTER or producer.loop(loop).mid == 1 else MID
         own = ctx.variables.get((producer.index, loop, wanted))

@@ -345,7 +345,7 @@ FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
     "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY",
-    "kept and written", "STREAM", "PREFETCH",
+    "kept and written", "input kept", "STREAM", "PREFETCH",
     "opaque task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
 
@@ -360,7 +360,7 @@ def features(candidate: Candidate) -> set[str]:
     used |= _accumulator_features(launches)
     used |= {"several launches"} if len(launches) > 1 else set()
     used |= {"several tasks in a launch"} if any(len(x.tasks) > 1 for x in launches) else set()
-    on_chip = {f for t in plan.tasks for f in (*t.registers, *t.shared)}
+    on_chip = {f for t in plan.tasks for f in (*t.registers, *t.shared, *t.kept)}
     return used | ({"GLOBAL"} if set(plan.flows) - on_chip else set())
 
 
@@ -381,6 +381,7 @@ def _task_features(plan: Plan) -> set[str]:
             "REGISTER": bool(t.registers),
             "SHARED": bool(t.shared),
             "kept and written": bool(t.shared) and t.is_stored,
+            "input kept": bool(t.kept),
             "STREAM": t.is_streamed,
             "PREFETCH": t.prefetch_iterations > 0 and t.vector is not None,
             "ELIDED": not t.is_stored,

@@ -160,8 +160,9 @@ def _touches(space: Space) -> dict[str, Any]:
             if not reads and not writes:
                 continue
             first = len(flows)
-            found = [f for f in space.backbone.flows if (f.consumer, f.array) == (t, array.name)]
-            flows += [v.mem_space[f] for f in found]
+            flows += [
+                var for f, var in v.mem_space.items() if (f.consumer, f.array) == (t, array.name)
+            ]
             # Only a temporary has a store to leave away; what it may leave away and cannot is open.
             store = v.store.get(t, -1) if is_temp and writes else -1
             read, written = read_bytes(task, array), written_bytes(task, array)

@@ -34,7 +34,8 @@ class Style:
 
     `vectors` vector registers along the contiguous loop by `rows` copies of a second one make the
     register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
-    `columns` shares out the contiguous loop to the threads, so that tasks can meet along it.
+    `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
+    lets a thread copy what it reads for a later task that reads it again.
     """
 
     fuse: bool = True  # one launch
@@ -48,6 +49,7 @@ class Style:
     copy: bool = False
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
+    keep: bool = False
 
 
 def default_preference(space: Space) -> Preference:
@@ -95,7 +97,15 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         for width, rows, prefetch in ((64, 4, ch.NEAR), (64, 8, ch.FAR), (128, 4, ch.FAR)):
             yield (
                 f"columns_panel{width}_rows{rows}_ahead",
-                replace(greedy, columns=True, panel=width, rows=rows, vectors=1, prefetch=prefetch),
+                replace(
+                    greedy,
+                    columns=True,
+                    panel=width,
+                    rows=rows,
+                    vectors=1,
+                    prefetch=prefetch,
+                    keep=True,
+                ),
             )
         yield "columns_panel128", replace(greedy, columns=True, panel=128, vectors=2)
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
@@ -277,8 +287,9 @@ class _Wanted:
         """Where values are, and how they are stored."""
         style = self.style
         on_chip = (ch.REGISTER, ch.SHARED, ch.GLOBAL)
-        for var in self.v.mem_space.values():
-            self.want(var, *(on_chip if style.fuse else on_chip[::-1]))
+        for f, var in self.v.mem_space.items():
+            near = style.keep if f.is_read else style.fuse
+            self.want(var, *(on_chip if near else on_chip[::-1]))
         for var in self.v.store.values():
             self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
         for var in self.v.cache.values():

@@ -22,7 +22,7 @@ from itertools import combinations
 
 from ..kernels.accesses import flat_strides
 from ..kernels.dependence import Dependence, dependences, shared_reads, task_reads
-from ..kernels.tasks import Access, Loop, Problem, Task
+from ..kernels.tasks import Access, Affine, Loop, Problem, Task
 
 OUTER, MID, INNER = 0, 1, 2
 LEVEL_NAMES = ("outer", "mid", "inner")
@@ -41,10 +41,11 @@ class Dim:
 
 @dataclass(frozen=True)
 class Flow:
-    """A value that `consumer` reads from the array that `producer` wrote.
+    """A value that `consumer` reads from the array that `producer` wrote; where `is_read`, an input that `producer` read before.
 
     `pairs` are the loops (of producer, of consumer) that the value maps point to point; `is_pointwise` says that all loops
-    which index the value are among them, so that it can stay in a register.
+    which index the value are among them, so that it can stay in a register. `axes` say which element the producer has, in
+    terms of its loops.
     """
 
     producer: int
@@ -53,6 +54,13 @@ class Flow:
     pairs: tuple[tuple[str, str], ...]
     is_pointwise: bool
     name: str
+    axes: tuple[Affine | None, ...] = ()
+    is_read: bool = False
+
+    @property
+    def loops(self) -> set[str]:
+        """Loops of the producer that index the array."""
+        return {loop for axis in self.axes if axis is not None for loop, _ in axis.terms}
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,7 @@ class Backbone:
     dependences: tuple[Dependence, ...]
     dims: tuple[Dim, ...]
     flows: tuple[Flow, ...]
+    rereads: tuple[Flow, ...]  # inputs that an earlier task has read
     operands: tuple[Operand, ...]
     prefetches: tuple[Prefetch, ...]
     merges: tuple[Merge, ...]
@@ -119,6 +128,7 @@ def build_backbone(problem: Problem) -> Backbone:
         dependences=found,
         dims=dims,
         flows=_flows(problem, found),
+        rereads=tuple(_rereads(problem)),
         operands=tuple(o for k, t in enumerate(problem.tasks) for o in _operands(k, t)),
         prefetches=tuple(p for k in range(len(problem.tasks)) for p in _prefetches(problem, k)),
         merges=_merges(problem, found),
@@ -155,8 +165,36 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
             and _writers(problem, d.array, d.sink)[-1:] == [d.source]
             and _is_pointwise(producer, consumer, d)
         )
-        flows.append(Flow(d.source, d.sink, d.array, d.mapped, pointwise, name))
+        axes = producer.target.axes
+        flows.append(Flow(d.source, d.sink, d.array, d.mapped, pointwise, name, axes))
     return tuple(flows)
+
+
+def _rereads(problem: Problem) -> Iterator[Flow]:
+    """For each task and input of two loops or more, the nearest task before it that reads just the same elements."""
+    shared = {(r.first, r.second, r.array): r.mapped for r in shared_reads(problem)}
+    written = {name for t in problem.tasks for name in written_arrays(t)}
+    for k, task in enumerate(problem.tasks):
+        for array in dict.fromkeys(a.array for a, _ in task_reads(task)):
+            before = [j for j in range(k) if _sole_read(problem.tasks[j], array) is not None]
+            if array in written or not before or _sole_read(task, array) is None:
+                continue
+            first = before[-1]
+            access = _sole_read(problem.tasks[first], array)
+            pairs = shared.get((first, k, array), ())
+            if access is not None and len(pairs) == len(index_loops(access)) > 1:
+                name = f"{problem.tasks[first].name}->{task.name}.{array}"
+                yield Flow(first, k, array, pairs, False, name, access.axes, is_read=True)
+
+
+def _sole_read(task: Task, array: str) -> Access | None:
+    """The one read of an array in the loops of a structured task, if it is a box, each axis a loop."""
+    reads = [(a, late) for a, late in task_reads(task) if a.array == array]
+    if task.opaque is not None or len(reads) != 1 or reads[0][1]:
+        return None
+    axes = reads[0][0].axes
+    simple = all(a is not None and len(a.terms) == 1 and a.terms[0][1] == 1 for a in axes)
+    return reads[0][0] if simple else None
 
 
 def _writers(problem: Problem, array: str, before: int) -> list[int]:

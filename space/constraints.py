@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from ..kernels.accesses import flat_strides, overwrites_all
-from ..kernels.tasks import Affine, ArrayInfo, Problem, Task
+from ..kernels.tasks import Access, Affine, ArrayInfo, Problem, Task
 from . import choices as ch
 from . import truths
 from .backbone import (
@@ -116,6 +116,10 @@ class _SpaceBuilder:
                 v.reduction[d] = b.add("reduction", (d.name,), ch.REDUCTION, mask)
         for f in self.backbone.flows:
             v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, self.spaces_of(f))
+        for f in self.backbone.rereads:
+            if self.array(f.array).size_bytes > self.target.own_cache_bytes:
+                either = bits(ch.SHARED, ch.GLOBAL)
+                v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, either)
         for o in self.backbone.operands:
             v.staged[o] = b.add("staged", (o.name,), ch.STAGED)
         for t, task in enumerate(self.problem.tasks):
@@ -376,6 +380,8 @@ class _SpaceBuilder:
         for f, var in self.v.mem_space.items():
             self.register_flow(f, var)
             self.on_chip_flow(f, var)
+            if f.is_read:
+                self.kept_read(f, var)
 
     def register_flow(self, f: Flow, var: int) -> None:
         b, v = self.b, self.v
@@ -453,6 +459,21 @@ class _SpaceBuilder:
                 literals += [(b.order(d.order_id, e.order_id), bits(ch.MERGED)) for e in own]
                 b.clause(f"one thread keeps {f.name}", literals)
 
+    def kept_read(self, f: Flow, var: int) -> None:
+        """What one task read and keeps for another is there first, whole, and in whole vectors."""
+        b, bodies = self.b, self.backbone.body_ids
+        kept = (var, bits(ch.GLOBAL))
+        b.clause(
+            f"read before {f.name}",
+            [kept, (b.order(bodies[f.producer], bodies[f.consumer]), bits(ch.BEFORE))],
+        )
+        strides = flat_strides(Access(f.array, f.axes), self.array(f.array))
+        for name, step in strides.items():
+            if step != 1:
+                inner = self.v.kind[self.backbone.dim(f.producer, name, INNER)]
+                others = bits(*range(5)) & ~bits(ch.VECTOR)
+                b.clause(f"contiguous vectors of {f.name}", [kept, (inner, others)])
+
     def stores(self) -> None:
         """A temporary is written exactly when some reader takes it from memory; only contiguous vectors can stream."""
         b, v = self.b, self.v
@@ -512,10 +533,12 @@ class _SpaceBuilder:
             present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
             for f, space in v.mem_space.items():
-                if f.consumer == o.task and f.array == o.access.array:
-                    body = self.backbone.body_ids[f.producer]
-                    done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
-                    b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
+                ends = (f.producer, f.consumer) if f.is_read else (f.consumer,)
+                if o.task in ends and f.array == o.access.array:
+                    if not f.is_read:
+                        body = self.backbone.body_ids[f.producer]
+                        done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
+                        b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
                     b.table2(
                         "copy from memory",
                         var,

@@ -19,6 +19,11 @@ GREEDY = Style(vectors=4, rows=4)
 PROGRAMS = {
     "axpydot_default": ("axpydot", {"n": 1000}, Style(fuse=False, merge=False)),
     "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
+    "sgemvt_panel": (
+        "sgemvt",
+        {"m": 512, "n": 512},
+        Style(columns=True, panel=64, rows=4, prefetch=ch.NEAR, keep=True),
+    ),
     "gemver_panel": (
         "gemver",
         {"m": 512, "n": 512},
@@ -94,3 +99,10 @@ def test_what_is_written_may_be_kept_as_well():
     assert "(&b_row[" in text
     assert "load_f32x16(&b[" not in text
     assert "store_f32x16(&b[" in text
+
+
+def test_an_input_read_twice_may_be_read_from_memory_once():
+    """The second product takes the panel that the first one read from the array in which its thread keeps it."""
+    text = checking.source_of(candidate_of(*PROGRAMS["sgemvt_panel"])).text
+    assert text.count("(&a_kept[") == 2 * text.count("load_f32x16(&a[")
+    assert text.count("load_f32x16(&a[") == text.count("store_f32x16(&a_kept[")

@@ -7,17 +7,18 @@ from kernelscape.kernels.ir import Const, DType
 from kernelscape.kernels.tasks import Access, Affine, ArrayInfo, Loop, Task
 from kernelscape.space.backbone import INNER, MID, OUTER, Flow
 
+AXES = (Affine(0, (("i", 1),)), Affine(0, (("j", 1),)))
 ARRAY = ArrayInfo("t", DType.f32, (64, 40), "temp")
 
 
 def flow(consumer):
-    return Flow(0, consumer, "t", (("i", "i"), ("j", "j")), False, f"flow {consumer}")
+    pairs = (("i", "i"), ("j", "j"))
+    return Flow(0, consumer, "t", pairs, False, f"flow {consumer}", AXES)
 
 
 def producer(*flows):
     i, j = Loop("i", 64, False), Loop("j", 40, False)
-    axes = (Affine(0, (("i", 1),)), Affine(0, (("j", 1),)))
-    task = Task("p", "p", (i, j), Access("t", axes), DType.f32, Const(1.0, DType.f32))
+    task = Task("p", "p", (i, j), Access("t", AXES), DType.f32, Const(1.0, DType.f32))
     loops = (
         LoopPlan(i, is_parallel=False, mid=4, inner=2, is_vector=False, has_lanes=False),
         LoopPlan(j, is_parallel=False, mid=1, inner=8, is_vector=False, has_lanes=False),
@@ -42,4 +43,4 @@ def test_extents_follow_the_least_merged_reader(levels, extents):
     merged = {
         (f, loop): level for f, at in zip(flows, levels, strict=True) for loop, level in at.items()
     }
-    assert SharedLayout.of(producer(*flows), ARRAY, merged).extents == extents
+    assert SharedLayout.of(producer(*flows), flows, ARRAY, merged).extents == extents

@@ -143,7 +143,7 @@ class IdealMachine:
             self.touch(self.address(task.target, index), True)
 
     def is_in_memory(self, t: int, array: str) -> bool:
-        flows = [f for f in self.b.flows if (f.consumer, f.array) == (t, array)]
+        flows = [f for f in self.v.mem_space if (f.consumer, f.array) == (t, array)]
         spaces = [self.c.value(self.v.mem_space[f]) for f in flows]
         return not spaces or ch.GLOBAL in spaces
 

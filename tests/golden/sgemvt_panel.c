@@ -1,0 +1,156 @@
+/* sgemvt
+ *   a: f32, 512 x 512, input
+ *   y: f32, 512, input
+ *   z: f32, 512, input
+ *   x: f32, 512, output
+ *   w: f32, 512, output
+ *
+ * launch 0: add_scaled_gemvt0, scaled_gemv0
+ * add_scaled_gemvt0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 8 iterations ahead; keeps a
+ * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 8 iterations ahead
+ */
+#include <math.h>
+#include <stdint.h>
+#include <omp.h>
+
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
+static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
+static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef float f32x4_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float f32x2 __attribute__((vector_size(8)));
+typedef float f32x2_unaligned __attribute__((vector_size(8), aligned(4), may_alias));
+static inline float fold_add_f32x2(f32x2 x) { return x[0] + x[1]; }
+static inline float fold_add_f32x4(f32x4 x) {
+    union { f32x4 whole; f32x2 h[2]; } u = {x};
+    return fold_add_f32x2(u.h[0] + u.h[1]);
+}
+static inline float fold_add_f32x8(f32x8 x) {
+    union { f32x8 whole; f32x4 h[2]; } u = {x};
+    return fold_add_f32x4(u.h[0] + u.h[1]);
+}
+static inline float fold_add_f32x16(f32x16 x) {
+    union { f32x16 whole; f32x8 h[2]; } u = {x};
+    return fold_add_f32x8(u.h[0] + u.h[1]);
+}
+
+/* add_scaled_gemvt0: x add beta * a[i, j] * y[i]; scaled_gemv0: w add a[i, j] * x[j] */
+static void launch_0(const float *restrict a, const float *restrict y, const float *restrict z, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    {
+        const long tid = omp_get_thread_num();
+        const long n_threads = omp_get_num_threads();
+        float *restrict x_sum = (float *)(workspace + tid * 256);
+        float *restrict x_row = (float *)(workspace + (tid * 256 + 1024));
+        float *restrict a_kept = (float *)(workspace + (tid * 131072 + 2048));
+        float *w_sum = (float *)(workspace + (tid * 2048 + 526336));
+        const long begin = 8 * tid / n_threads * 64;
+        const long end = 8 * (tid + 1) / n_threads * 64;
+#pragma omp simd
+        for (long k = 0; k < 512; ++k) {
+            w_sum[k] = 0.0f;
+        }
+        for (long slot = tid + n_threads; slot < 4; ++slot) {
+            for (long k = 0; k < 512; ++k) {
+                ((float *)(workspace + (slot * 2048 + 526336)))[k] = 0.0f;
+            }
+        }
+        for (long j0 = begin; j0 < end; j0 += 64) {
+#pragma omp simd
+            for (long j = j0; j < j0 + 64; ++j) {
+                x_sum[j - j0] = 0.0f;
+            }
+            for (long i0 = 0; i0 < 512; i0 += 4) {
+                for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 4096]);
+                    const f32x16 a_ = load_f32x16(&a[i0 * 512 + j1]);
+                    store_f32x16(&a_kept[i0 * 64 + j1 - j0], a_);
+                    const float y_ = y[i0];
+                    const f32x16 sum_ = beta * a_ * y_;
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 512 + 4096]);
+                    const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j1 + 512]);
+                    store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64], a_1);
+                    const float y_1 = y[i0 + 1];
+                    const f32x16 sum_1 = sum_ + beta * a_1 * y_1;
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 1024 + 4096]);
+                    const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j1 + 1024]);
+                    store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128], a_2);
+                    const float y_2 = y[i0 + 2];
+                    const f32x16 sum_2 = sum_1 + beta * a_2 * y_2;
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 1536 + 4096]);
+                    const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j1 + 1536]);
+                    store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192], a_3);
+                    const float y_3 = y[i0 + 3];
+                    const f32x16 sum_3 = sum_2 + beta * a_3 * y_3;
+                    const f32x16 x_sum_ = load_f32x16(&x_sum[j1 - j0]);
+                    const f32x16 x_sum_1 = x_sum_ + sum_3;
+                    store_f32x16(&x_sum[j1 - j0], x_sum_1);
+                }
+            }
+#pragma omp simd
+            for (long j = j0; j < j0 + 64; ++j) {
+                const float z_ = z[j];
+                const float x_row_ = z_ + x_sum[j - j0];
+                x_row[j - j0] = x_row_;
+                const float x_ = z_ + x_sum[j - j0];
+                x[j] = x_;
+            }
+            for (long i0 = 0; i0 < 512; i0 += 4) {
+                f32x16 w_acc_0 = splat_f32x16(0.0f);
+                f32x16 w_acc_1 = splat_f32x16(0.0f);
+                f32x16 w_acc_2 = splat_f32x16(0.0f);
+                f32x16 w_acc_3 = splat_f32x16(0.0f);
+                for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
+                    const f32x16 a_kept_ = load_f32x16(&a_kept[i0 * 64 + j1 - j0]);
+                    const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
+                    w_acc_0 += a_kept_ * x_row_1;
+                    const f32x16 a_kept_1 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64]);
+                    w_acc_1 += a_kept_1 * x_row_1;
+                    const f32x16 a_kept_2 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128]);
+                    w_acc_2 += a_kept_2 * x_row_1;
+                    const f32x16 a_kept_3 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192]);
+                    w_acc_3 += a_kept_3 * x_row_1;
+                }
+                const float w_total_ = fold_add_f32x16(w_acc_0);
+                const float w_sum_ = w_sum[i0];
+                const float w_sum_1 = w_sum_ + w_total_;
+                w_sum[i0] = w_sum_1;
+                const float w_total_1 = fold_add_f32x16(w_acc_1);
+                const float w_sum_2 = w_sum[i0 + 1];
+                const float w_sum_3 = w_sum_2 + w_total_1;
+                w_sum[i0 + 1] = w_sum_3;
+                const float w_total_2 = fold_add_f32x16(w_acc_2);
+                const float w_sum_4 = w_sum[i0 + 2];
+                const float w_sum_5 = w_sum_4 + w_total_2;
+                w_sum[i0 + 2] = w_sum_5;
+                const float w_total_3 = fold_add_f32x16(w_acc_3);
+                const float w_sum_6 = w_sum[i0 + 3];
+                const float w_sum_7 = w_sum_6 + w_total_3;
+                w_sum[i0 + 3] = w_sum_7;
+            }
+        }
+#pragma omp barrier
+#pragma omp simd
+        for (long i = 512 * tid / n_threads; i < 512 * (tid + 1) / n_threads; ++i) {
+            const float w_ = alpha * (((float *)(workspace + 526336))[i] + ((float *)(workspace + 528384))[i] + ((float *)(workspace + 530432))[i] + ((float *)(workspace + 532480))[i]);
+            w[i] = w_;
+        }
+    }
+}
+
+void run_sequence(void **args);
+void run_sequence(void **args) {
+    float *a = args[0];
+    float *y = args[1];
+    float *z = args[2];
+    float *x = args[3];
+    float *w = args[4];
+    float alpha = *(float *)args[5];
+    float beta = *(float *)args[6];
+    char *workspace = args[7];
+    launch_0(a, y, z, x, w, alpha, beta, workspace);
+}
