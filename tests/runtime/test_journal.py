@@ -10,7 +10,7 @@ import sys
 import msgspec
 import pytest
 from kernelscape.runtime.journal import FileJournal, MemoryJournal, read_journal
-from kernelscape.runtime.records import RecordError
+from kernelscape.runtime.records import RecordError, TallyRecord
 
 from ..contracts.journal import RECORDS, JournalContract, evaluation
 
@@ -34,6 +34,14 @@ def path(tmp_path):
         for r in RECORDS:
             journal.append(r)
     return tmp_path / "journal.jsonl"
+
+
+def test_a_journal_of_a_version_without_tallies_can_be_read(path):
+    lines = path.read_text().splitlines(keepends=True)
+    older = [line for line in lines if '"event":"tally"' not in line]
+    assert len(older) == len(lines) - 1
+    path.write_text("".join(older).replace(',"stopped_early":false', ""))
+    assert read_journal(path) == tuple(r for r in RECORDS if not isinstance(r, TallyRecord))
 
 
 def test_every_torn_end_loses_only_what_was_not_acknowledged(path):
