@@ -26,8 +26,8 @@ _WHERE = {
 _ACCUMULATORS = {
     "registers": "in registers",
     "thread": "in an array of the thread's own",
-    "team": "in one array of all threads, each its own part",
-    "partials": "in a partial result for each thread, added up when all have met",
+    "team": "in one array of all threads, of which each has its part",
+    "partials": "into a partial result for each thread, combined when all have met",
 }
 
 
@@ -108,7 +108,7 @@ def _order(plan: Plan) -> Iterator[str]:
         around = next(_around(root, t.index) for root in _roots(plan) if t.index in tasks_of(root))
         if around:
             own = (m for loop in around for m in loop.members if m.task == t.index)
-            yield f"{t.task.name}: " + ", ".join(_short(m.loop, m.level) for m in own)
+            yield f"{t.task.name}: " + " around ".join(_short(m.loop, m.level) for m in own)
 
 
 def _threads(plan: Plan) -> Iterator[str]:
@@ -166,8 +166,8 @@ def _reductions(plan: Plan) -> Iterator[str]:
             continue
         found = accumulators[t.index]
         lanes = [p.loop.name for p in t.loops if p.has_lanes]
-        apart = f", one for each copy of {_listed(lanes)}" if lanes else ""
-        yield f"{t.task.name} adds up {_ACCUMULATORS[found.owner]}{apart}"
+        apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
+        yield f"{t.task.name} reduces {_ACCUMULATORS[found.owner]}{apart}"
 
 
 # --- words ---------------------------------------------------------------------------------------

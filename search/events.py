@@ -196,7 +196,9 @@ class Tally:
     crash: int = 0
     timeout: int = 0
     unbuilt: int = 0  # compile, launch and memory failures
-    refused: Counter[str] = field(default_factory=Counter)  # values by why a constraint forbade them
+    refused: Counter[str] = field(
+        default_factory=Counter
+    )  # values by why a constraint forbade them
 
     def count(self, status: str) -> None:
         name = {"ok": "ok", "wrong": "bad", "crash": "crash", "timeout": "timeout"}.get(
