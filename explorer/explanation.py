@@ -4,6 +4,7 @@ what was pruned by what, and which values no measured implementation had.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from ..search.explain import Use, explain_phases, rate_texts, uses
 from ..search.first import DEFAULT, complete_style
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
+
+_SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,14 @@ def explain_run(path: str | Path) -> Explanation:
             f"bounds are {scale:.0%} of what the calibrated rates give: memory was faster when this"
             " was measured, or has been calibrated since"
         )
+    is_doubtful = _is_doubtful(records, file.time_ns, bounder.ns(best) * scale)
+    if is_doubtful:
+        notes.append(
+            "an implementation was faster than its bound, so nothing that follows from bounds is sure"
+        )
     root = space.root()
     assert isinstance(root, Candidate)  # the best is in it
+    cut_ns = math.inf if is_doubtful else file.time_ns
     default = complete_style(root, DEFAULT)
     return Explanation(
         file=file,
@@ -137,7 +146,7 @@ def explain_run(path: str | Path) -> Explanation:
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
         changed=() if default is None else _changed(space, default, best),
         pruned=None if records is None else _pruned(records),
-        untried=None if records is None else _untried(root, records, bounder, scale, file.time_ns),
+        untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
         notes=tuple(notes),
     )
 
@@ -161,6 +170,12 @@ def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) ->
         if isinstance(r, EvaluationRecord) and r.source_key == file.source_key
     ]
     return min([1.0, *(ns / bound_ns for ns in claimed if bound_ns > 0)])
+
+
+def _is_doubtful(records: Sequence[Record] | None, time_ns: float, bound_ns: float) -> bool:
+    """Whether the search, or the result now, has met a time below its bound."""
+    alarmed = any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in records or ())
+    return alarmed or time_ns < bound_ns * (1 - _SLACK)
 
 
 # --- accounts ------------------------------------------------------------------------------------
@@ -233,9 +248,11 @@ def _last_tallies(records: Sequence[Record]) -> list[TallyRecord]:
 
 
 def _untried(
-    root: Candidate, records: Sequence[Record], bounder: Bounder, scale: float, best_ns: float
+    root: Candidate, records: Sequence[Record], bounder: Bounder, cut_ns: float
 ) -> tuple[Untried, ...]:
-    """Every choice with values that were possible and never measured."""
+    """Every choice with values that were possible and never measured; what has no bound below the cut
+    cannot beat the best.
+    """
     tried: dict[str, set[str]] = {}
     for r in records:
         for name, value in r.decisions if isinstance(r, EvaluationRecord) else ():
@@ -250,7 +267,7 @@ def _untried(
             name = choice.values[at]
             if name in seen or isinstance(child, DeadEnd):
                 continue
-            is_beaten = bounder.ns(child) * scale >= best_ns
+            is_beaten = bounder.ns(child) >= cut_ns
             (beaten if is_beaten else left).append(name)
         if beaten or left:
             in_order = tuple(x for x in choice.values if x in seen)

@@ -18,6 +18,7 @@ from kernelscape.runtime.cpu.dialect import C_OPENMP
 from kernelscape.runtime.device import open_device
 from kernelscape.runtime.journal import read_journal
 from kernelscape.runtime.records import EvaluationRecord, TallyRecord
+from kernelscape.search.bound import Bounder
 from kernelscape.search.first import DEFAULT, Style, complete_style
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.constraints import build_space
@@ -28,13 +29,16 @@ N_EVALUATIONS = 24
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on the fake device."""
-    folder = tmp_path_factory.mktemp("explain")
+    return make_run(tmp_path_factory.mktemp("explain"), "bicgk", 96, N_EVALUATIONS)
+
+
+def make_run(folder: Path, name: str, n: int, n_evaluations: int) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        options = ("--target", "fake", "--max-evals", str(N_EVALUATIONS), "-q")
+        options = ("--target", "fake", "--max-evals", str(n_evaluations), "-q")
         with pytest.raises(SystemExit) as ended:
-            cli.main(["run", "bicgk", "--size", "n=96", "-o", str(folder / "run"), *options])
+            cli.main(["run", name, "--size", f"n={n}", "-o", str(folder / "run"), *options])
     assert ended.value.code == 0
     return folder / "run"
 
@@ -156,6 +160,39 @@ def test_untried_values_were_possible_and_in_no_measured_implementation(
         u = listed[name]
         assert set(u.tried) == seen
         assert {*u.beaten, *u.open_values} == possible - seen
+
+
+def test_beaten_values_have_no_implementation_with_a_bound_below_the_best(
+    found: Explanation, copy: Path
+) -> None:
+    content = json.loads((copy / "best.json").read_text())
+    content["time_ns"] = found.best.bound_ns * 1.05
+    content["bound_ns"] = 0.0
+    content["gap"] = 1.0
+    (copy / "best.json").write_text(json.dumps(content))
+    untried = explain_run(copy).untried
+    assert untried
+    assert any(u.beaten for u in untried)
+    s = space("bicgk", m=96, n=96)
+    root, bounder, rng = root_of(s), Bounder(s), np.random.default_rng(5)
+    beaten = {(u.choice, value) for u in untried for value in u.beaten}
+    for _ in range(300):
+        made = root.random_completion(rng)
+        if isinstance(made, Candidate) and beaten & set(made.decisions()):
+            assert bounder.ns(made) >= content["time_ns"]
+
+
+def test_a_time_below_its_bound_takes_all_claims_back(explore, tmp_path: Path) -> None:
+    # The times of the fake device are those of small sequences: this one cannot be so fast.
+    folder = make_run(tmp_path, "gemver", 1024, 4)
+    found = explain_run(folder)
+    assert found.best.time_ns is not None
+    assert found.best.time_ns < found.best.bound_ns
+    assert found.untried
+    assert not any(u.beaten for u in found.untried)
+    code, out, _ = explore("explain", folder)
+    assert code == 0
+    assert "note: an implementation was faster than its bound" in out
 
 
 def test_older_journals_are_read(explore, copy: Path) -> None:
