@@ -7,60 +7,28 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..explorer.subject import Options
-from ..kernels.errors import LanguageError
-from ..runtime.device import DeviceError
-from ..runtime.outcome import Failure
-from ..runtime.records import RecordError
-from ..runtime.replay import StaleError
-from ..runtime.worker import WorkerError
-from .settings import STRATEGIES, Settings, SettingsError, load_settings, parse_sizes
-from .user_file import SubjectError, find_subject
+from .exits import ERROR_EXITS, Exit, exit_of, exit_of_replay
+from .options import Talk, about_problem, limits, options_of, settings_of, sizes_of, talks
+from .settings import STRATEGIES, Settings
+from .user_file import find_subject
 
-_COMMANDS = ("list", "show", "run", "resume", "replay", "codegen", "calibrate", "doctor")
-
-
-class Exit(IntEnum):
-    """What the exit code says."""
-
-    OK = 0  # a verified result, whatever ended the search
-    INTERNAL = 1
-    USAGE = 2  # also settings, and files that cannot be read
-    ENVIRONMENT = 3  # no compiler, no device, no memory
-    NOTHING_VALID = 4
-    WRONG_ANSWER = 5
-    SLOWER = 6  # than the tolerance of a replay
-    STALE = 7  # stored decisions that no longer give the stored source
-    INTERRUPTED = 130
-    TERMINATED = 143
-
-
-_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
-    (SettingsError, Exit.USAGE),
-    (SubjectError, Exit.USAGE),
-    (LanguageError, Exit.USAGE),
-    (RecordError, Exit.USAGE),
-    (DeviceError, Exit.ENVIRONMENT),
-    (WorkerError, Exit.ENVIRONMENT),
-    (StaleError, Exit.STALE),
+_COMMANDS = (
+    "list",
+    "show",
+    "run",
+    "resume",
+    "explain",
+    "replay",
+    "codegen",
+    "calibrate",
+    "doctor",
 )
-
-
-@dataclass(frozen=True)
-class Talk:
-    """How much is said, and in which form."""
-
-    verbosity: int
-    is_json: bool
-    config: Path | None
 
 
 class _Group(click.Group):
@@ -79,31 +47,6 @@ class _Group(click.Group):
         return list(_COMMANDS)
 
 
-def _talks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command has, as one `talk` argument."""
-
-    def call(*, quiet: bool, verbose: int, is_json: bool, config: Path | None, **rest: Any) -> Any:
-        outer = click.get_current_context().find_root().params
-        config = config or outer.get("config")
-        verbosity = 0 if quiet or outer.get("quiet") else 1 + verbose + outer.get("verbose", 0)
-        return function(talk=Talk(verbosity, is_json, config), **rest)
-
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.__dict__.update(function.__dict__)
-    for option in (
-        click.option("--config", type=click.Path(path_type=Path), help="Settings file."),
-        click.option("--json", "is_json", is_flag=True, help="JSON lines on stdout."),
-        click.option("-v", "--verbose", count=True, help="Say more."),
-        click.option("-q", "--quiet", is_flag=True, help="The result only."),
-    ):
-        call = option(call)
-    return call
-
-
-def _settings(talk: Talk, **flags: Any) -> Settings:
-    return load_settings(flags, config=talk.config)
-
-
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kernelscape", prog_name="kernelscape")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file.")
@@ -113,22 +56,8 @@ def explore(config: Path | None, verbose: int, quiet: bool) -> None:
     """Search all implementations of a sequence of compute kernels, with a bound and a gap."""
 
 
-def _about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
-    size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
-    dtype = click.option("--dtype", help="f32 or f64.")
-    target = click.option("--target", help="cpu.")
-    return click.argument("sequence")(size(dtype(target(function))))
-
-
-def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
-    time_limit = click.option("--time-limit", help="30s, 2m, 500ms.")
-    max_evals = click.option("--max-evals", help="Most candidates to measure.")
-    gap = click.option("--gap", help="Stop at this gap: 5% or 0.05.")
-    return time_limit(max_evals(gap(function)))
-
-
 @explore.command("list")
-@_talks
+@talks
 def list_command(talk: Talk) -> None:
     """The library sequences: formula, sizes, targets."""
     from .views import list_fields, list_lines
@@ -142,9 +71,9 @@ def list_command(talk: Talk) -> None:
 
 
 @explore.command()
-@_about_problem
+@about_problem
 @click.option("--descents", default=200, help="Random descents for the estimate; 0: none.")
-@_talks
+@talks
 def show(
     talk: Talk,
     sequence: str,
@@ -156,8 +85,8 @@ def show(
     """Tasks, state-flow graph, objects and choices of a SEQUENCE, and how large its space is."""
     from .views import show_fields, show_lines
 
-    settings = _settings(talk, dtype=dtype, target=target)
-    subject = find_subject(sequence, _sizes(sizes), settings.dtype, settings.seed, compare=False)
+    settings = settings_of(talk, dtype=dtype, target=target)
+    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
     if talk.is_json:
         _data(show_fields(subject, settings.target, settings.seed, descents))
         return
@@ -166,41 +95,41 @@ def show(
 
 
 @explore.command()
-@_about_problem
-@_limits
+@about_problem
+@limits
 @click.option("--seed", help="Of inputs and search.")
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
-@_talks
+@talks
 def run(
     talk: Talk, sequence: str, sizes: tuple[str, ...], output: Path | None, **flags: Any
 ) -> None:
     """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
     from ..explorer.entry import explore_subject
 
-    settings = _settings(talk, **flags)
-    subject = find_subject(sequence, _sizes(sizes), settings.dtype, settings.seed)
+    settings = settings_of(talk, **flags)
+    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed)
     found = explore_subject(
         subject,
-        _options(settings),
+        options_of(settings),
         directory=output,
         runs=settings.runs,
         on_event=_listener(talk, settings),
         on_interrupt=_interrupted,
     )
-    sys.exit(_exit_of(found))
+    sys.exit(exit_of(found))
 
 
 @explore.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@_limits
-@_talks
+@limits
+@talks
 def resume(talk: Talk, directory: Path, **flags: Any) -> None:
     """Go on with the run in DIRECTORY, from its journal."""
     from ..explorer.entry import resume as go_on
 
-    settings = _settings(talk, **flags)
+    settings = settings_of(talk, **flags)
     given = settings.origins
     found = go_on(
         directory,
@@ -210,21 +139,37 @@ def resume(talk: Talk, directory: Path, **flags: Any) -> None:
         on_event=_listener(talk, settings),
         on_interrupt=_interrupted,
     )
-    sys.exit(_exit_of(found))
+    sys.exit(exit_of(found))
+
+
+@explore.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@talks
+def explain(talk: Talk, path: Path) -> None:
+    """Say of PATH (run directory or best.json) where the time goes, why, and what was left out."""
+    from ..explorer.explanation import explain_run
+    from .explain_view import explain_fields, explain_lines
+
+    found = explain_run(path)
+    if talk.is_json:
+        _data(explain_fields(found))
+        return
+    for line in explain_lines(found, talk.verbosity):
+        click.echo(line.rstrip())
 
 
 @explore.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--tolerance", help="How much slower is still well: 25%.")
-@_talks
+@talks
 def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
     from ..explorer.entry import replay_again
     from .views import replay_fields, replay_lines
 
-    settings = _settings(talk, tolerance=tolerance)
+    settings = settings_of(talk, tolerance=tolerance)
     again = replay_again(path, n_sets=settings.input_sets)
-    code = _exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
+    code = exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
     if talk.is_json:
         _data(replay_fields(again) | {"exit": int(code)})
     else:
@@ -236,7 +181,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
 @explore.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("."))
-@_talks
+@talks
 def codegen(talk: Talk, path: Path, output: Path) -> None:
     """Write the C file of PATH (run directory or best.json) and say how to compile it."""
     from ..explorer.entry import write_source
@@ -250,12 +195,12 @@ def codegen(talk: Talk, path: Path, output: Path) -> None:
 
 
 @explore.command()
-@_talks
+@talks
 def calibrate(talk: Talk) -> None:
     """Measure the machine facts that the bound uses, and keep them for this machine."""
     from .views import calibrate_machine, calibration_fields, calibration_lines
 
-    settings = _settings(talk)
+    settings = settings_of(talk)
     if talk.verbosity:
         click.echo("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
     found = calibrate_machine(settings.compiler)
@@ -267,12 +212,12 @@ def calibrate(talk: Talk) -> None:
 
 
 @explore.command()
-@_talks
+@talks
 def doctor(talk: Talk) -> None:
     """What this machine has, what is missing, and how to get it."""
     from .doctor import examine
 
-    settings = _settings(talk)
+    settings = settings_of(talk)
     findings = examine(os.environ, settings.compiler)
     for f in findings:
         if talk.is_json:
@@ -284,30 +229,6 @@ def doctor(talk: Talk) -> None:
                 click.echo(f"{'':<21} {f.advice}")
     if any(f.verdict == "missing" for f in findings):
         sys.exit(Exit.ENVIRONMENT)
-
-
-def _options(settings: Settings) -> Options:
-    return Options(
-        time_limit_s=settings.time_limit_s,
-        max_evals=settings.max_evals,
-        gap=settings.gap,
-        seed=settings.seed,
-        strategy=settings.strategy,
-        target=settings.target,
-        compiler=settings.compiler,
-        compile_timeout_s=settings.compile_timeout_s,
-        final_top=settings.final_top,
-        input_sets=settings.input_sets,
-        store=settings.store,
-        given=tuple(sorted(settings.given.items())),
-    )
-
-
-def _sizes(texts: tuple[str, ...]) -> dict[str, int]:
-    try:
-        return parse_sizes(texts)
-    except ValueError as e:
-        raise click.UsageError(f"--size: {e}") from e
 
 
 def _data(fields: dict[str, Any]) -> None:
@@ -347,22 +268,6 @@ def _interrupted() -> None:
     os.write(2, b"finishing the running evaluation; once more to stop at once\n")
 
 
-def _exit_of(found: Any) -> int:
-    import signal
-
-    if found.signal == signal.SIGTERM:
-        return Exit.TERMINATED
-    if found.signal or found.status == "interrupted":
-        return Exit.INTERRUPTED
-    return Exit.OK if found.best is not None else Exit.NOTHING_VALID
-
-
-def _exit_of_replay(outcome: Any, slower_by: float | None, tolerance: float) -> Exit:
-    if isinstance(outcome, Failure):
-        return Exit.ENVIRONMENT if outcome.kind == "compile" else Exit.WRONG_ANSWER
-    return Exit.SLOWER if slower_by is not None and slower_by > tolerance else Exit.OK
-
-
 def _say(sentence: str) -> None:
     click.echo(f"explore: {' '.join(sentence.split())}", err=True)
 
@@ -391,7 +296,7 @@ def _run(arguments: list[str] | None) -> int:
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else Exit.INTERNAL
     except Exception as e:
-        for kind, code in _EXITS:
+        for kind, code in ERROR_EXITS:
             if isinstance(e, kind):
                 _say(str(e))
                 return code

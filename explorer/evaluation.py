@@ -146,6 +146,7 @@ class Evaluator:
                 min_ns=found.min_ns if isinstance(found, Measurement) else None,
                 bound_ns=bound_ns * self._scale(),
                 detail=outcome.detail,
+                stopped_early=isinstance(found, Measurement) and found.stopped_early,
             )
         )
         self.adopt(candidate, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ..codegen.source import Source
@@ -21,18 +21,21 @@ from ..runtime.records import (
     NoteRecord,
     RecordError,
     RunHeader,
+    TallyRecord,
     load_header,
     write_atomically,
     write_record,
 )
 from ..runtime.replay import StaleError
 from ..runtime.store import TunedKey, TunedStore
-from ..search.events import Outcome
+from ..search.events import Outcome, Tally
 from ..space.candidate import Candidate, Space
 from .evaluation import open_decisions
 from .subject import Options, Subject
 
 _BOUND_EVERY_S = 1.0  # between two records of the bound
+_TALLY_EVERY_S = 5.0  # between two records of the tally: what a killed session may lose of it
+_REFUSALS = 30  # constraints named in a tally; the others are summed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Keeper:
         self._earlier_s = max((r.at_s for r in journal.records()), default=0.0)
         self._started_s = time.monotonic()
         self._bound_told_s = -_BOUND_EVERY_S
+        self._tally_told_s = -_TALLY_EVERY_S
 
     def at_s(self) -> float:
         """Seconds of the run, over all its sessions."""
@@ -124,6 +128,19 @@ class Keeper:
         if self.at_s() - self._bound_told_s >= _BOUND_EVERY_S:
             self._bound_told_s = self.at_s()
             self._journal.append(BoundRecord(at_s=self._bound_told_s, bound_ns=bound_ns))
+
+    def tally(self, tally: Tally, *, is_last: bool = False) -> None:
+        """Keep what was pruned so far: now and then, and at the end of a session."""
+        if not is_last and self.at_s() - self._tally_told_s < _TALLY_EVERY_S:
+            return
+        self._tally_told_s = self.at_s()
+        numbers = {f.name: getattr(tally, f.name) for f in fields(tally)}
+        refused = tally.refused.most_common()
+        named = dict(refused[:_REFUSALS])
+        if refused[_REFUSALS:]:
+            named["others"] = sum(n for _, n in refused[_REFUSALS:])
+        counts = {name: n for name, n in numbers.items() if isinstance(n, int)}
+        self._journal.append(TallyRecord(at_s=self._tally_told_s, counts=counts, refused=named))
 
     def keep(self, kept: Kept) -> BestFile:
         """Write best.json and kernel.c."""

@@ -236,6 +236,8 @@ class Session:
             case ev.BoundMoved(bound_ns=bound_ns):
                 self._bound_ns = bound_ns
                 self._keeper.bound(bound_ns)
+            case ev.Row(tally=tally):
+                self._keeper.tally(tally)
             case ev.AdmissibilityAlarm(key=key):
                 self._bound_ns = None
                 self._keeper.note("alarm", key.decode(errors="replace"))
@@ -245,6 +247,7 @@ class Session:
 
     def _end(self, finished: ev.Finished) -> st.Ended:
         self._bound_ns = finished.bound_ns
+        self._keeper.tally(finished.tally, is_last=True)
         if finished.status == "interrupted" and not self._interrupt.is_set:
             finished = replace(finished, status="time_limit")  # in the middle of a batch
         top = self._evaluator.top(self._options.final_top)

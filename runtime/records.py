@@ -29,6 +29,7 @@ _PAIR = re.compile(rb'\[\n\s+("(?:[^"\\]|\\.)*"),\n\s+("(?:[^"\\]|\\.)*")\n\s+\]
 Decisions = tuple[tuple[str, str], ...]  # choice name, value name
 PositiveNs = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class RecordError(Exception):
@@ -72,6 +73,7 @@ class EvaluationRecord(
     min_ns: PositiveNs | None = None
     bound_ns: Share = 0.0
     detail: str = ""
+    stopped_early: bool = False  # clearly slower than the best: hardly measured
 
 
 class IncumbentRecord(
@@ -104,6 +106,21 @@ class BoundRecord(
     limiting: str = ""
 
 
+class TallyRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="tally",
+):
+    """What the search has done and pruned since its session began; a later one replaces it."""
+
+    at_s: Share
+    counts: dict[str, Count]  # the names are those of search.events.Tally
+    refused: dict[str, Count]  # values that a constraint forbade, by its sentence
+
+
 class NoteRecord(
     msgspec.Struct,
     frozen=True,
@@ -119,7 +136,7 @@ class NoteRecord(
     text: str = ""
 
 
-Record = EvaluationRecord | IncumbentRecord | BoundRecord | NoteRecord
+Record = EvaluationRecord | IncumbentRecord | BoundRecord | TallyRecord | NoteRecord
 
 
 class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -69,7 +69,7 @@ def estimate_knuth(
             at = live[int(rng.random() * len(live))]
         products[descent] = product
     return SpaceEstimate(
-        "knuth", n_descents, _interval(products), _share(n_dead, n_descents), depth / n_descents
+        "knuth", n_descents, interval(products), _share(n_dead, n_descents), depth / n_descents
     )
 
 
@@ -92,7 +92,7 @@ def estimate_chen(
         totals[descent] = _chen_pass(root, next_choice, rng, keep)
     walks = estimate_knuth(root, next_choice=next_choice, rng=rng, n_descents=n_descents, keep=keep)
     return SpaceEstimate(
-        "chen", n_descents, _interval(totals), walks.dead_end_share, walks.mean_depth
+        "chen", n_descents, interval(totals), walks.dead_end_share, walks.mean_depth
     )
 
 
@@ -136,7 +136,8 @@ def _live(
     ]
 
 
-def _interval(samples: np.ndarray) -> Interval:
+def interval(samples: np.ndarray) -> Interval:
+    """The mean of independent samples, none of them below zero."""
     mean = float(samples.mean())
     error = float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else mean
     return Interval(mean, max(0.0, mean - NORMAL_95 * error), mean + NORMAL_95 * error)

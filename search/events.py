@@ -8,7 +8,8 @@ U default of the user, W warm start, M tree, R rollout, D bound dive, F final re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .tree import SearchCandidate
@@ -183,6 +184,10 @@ class Tally:
     rollout_csp: int = 0  # siblings of a rollout that propagated to a dead end
     dead_ends: int = 0  # descents that met a candidate without live children
     evaluations: int = 0  # measured in this search
+    overtaken: int = 0  # candidates that a better best cut off while they waited to be measured
+    near_bound: int = 0  # neighbours of the best that could not beat the cut
+    near_dead: int = 0  # changes of the best that no neighbour could take up
+    near_known: int = 0  # neighbours of the best that had been measured before
     duplicates: int = 0  # equal implementations that were not measured again
     replayed: int = 0  # answered from the outcomes handed in
     alarms: int = 0
@@ -191,6 +196,9 @@ class Tally:
     crash: int = 0
     timeout: int = 0
     unbuilt: int = 0  # compile, launch and memory failures
+    refused: Counter[str] = field(
+        default_factory=Counter
+    )  # values by why a constraint forbade them
 
     def count(self, status: str) -> None:
         name = {"ok": "ok", "wrong": "bad", "crash": "crash", "timeout": "timeout"}.get(
@@ -199,7 +207,7 @@ class Tally:
         setattr(self, name, getattr(self, name) + 1)
 
     def copy(self) -> Tally:
-        return Tally(**{f.name: getattr(self, f.name) for f in fields(self)})
+        return replace(self, refused=self.refused.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ def _sift(
         if isinstance(child, DeadEnd):
             world.tally.rollout_csp += 1
             why = child.why
+            world.tally.refused[why] += 1
             continue
         child_ns = bound(child)
         if child_ns < bound_ns:
@@ -88,6 +89,7 @@ def expand(world: Exploration, node: Node, tag: ev.Tag) -> list[Node]:
         if isinstance(child, DeadEnd):
             world.tally.pruned_csp += 1
             why = child.why
+            world.tally.refused[why] += 1
             listed.append(ev.Child(node_id, name, None, CLOSED_CONSTRAINT, why))
             continue
         bound_ns = max(node.bound_ns, float(world.bound(child)))

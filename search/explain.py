@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..space.candidate import Space
-from .bound import Bound, Phase
+from .bound import Bound, Bounder, Phase
+from .bound_terms import CLOCK_SLACK
+from .operations import SureOperations
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a resource is surely used for: `amount` of `unit` ("B", "flop", "additions in a row"; ""
+    where nothing is counted), and the `ns` that this takes alone.
+    """
+
+    resource: str
+    ns: float
+    amount: float
+    unit: str
 
 
 def explain(bound: Bound, space: Space) -> list[str]:
     """One sentence a resource, the limiting one first, then one a phase."""
+    rates = rate_texts(space)
+    lines = [f"at least {time_text(bound.ns)}, limited by {bound.limiting}"]
+    lines += [f"{name}: {time_text(ns)}, {rates[name]}" for name, ns in bound.terms]
+    return lines + explain_phases(bound, space)
+
+
+def explain_phases(bound: Bound, space: Space) -> list[str]:
+    """What the caches may hold, and one sentence a phase on the bytes of each array."""
+    if not bound.phases:
+        return []
+    held = size_text(float(sum(level.capacity_bytes for level in space.target.levels)))
+    kept = f"the caches may hold {held} of each phase from before"
+    return [kept, *(_phase(phase) for phase in bound.phases)]
+
+
+def rate_texts(space: Space) -> dict[str, str]:
+    """For every resource, at which rate its work is counted."""
     target = space.target
     rates = {
         "memory read": f"at {target.memory_read_bytes_per_ns:.1f} GB/s",
@@ -19,12 +52,52 @@ def explain(bound: Bound, space: Space) -> list[str]:
     }
     for level in target.levels:
         rates[level.name] = f"out of {level.name} at {level.read_bytes_per_ns:.0f} GB/s"
-    lines = [f"at least {_time(bound.ns)}, limited by {bound.limiting}"]
-    lines += [f"{name}: {_time(ns)}, {rates[name]}" for name, ns in bound.terms]
-    if bound.phases:
-        held = _size(float(sum(level.capacity_bytes for level in target.levels)))
-        lines.append(f"the caches may hold {held} of each phase from before")
-    return lines + [_phase(phase) for phase in bound.phases]
+    return rates
+
+
+def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
+    """The terms of a bound that `bounder` gave with what they count, largest first.
+
+    Bytes are the distinct ones of each phase that nothing closer can have held before.
+    """
+    return tuple(Use(name, ns, *_amount(bounder, bound, name, ns)) for name, ns in bound.terms)
+
+
+def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float, str]:
+    tables, space = bounder.tables, bounder.space
+    if name == "operations":
+        counted = map(SureOperations().count, space.problem.tasks)
+        return float(sum(f32 + f64 for f32, f64 in counted)), "flop"
+    if name == "chain":
+        return ns / space.target.add_latency_ns, "additions in a row"
+    if name == "launches":
+        return 0.0, ""
+    cached = float(tables.capacity[-1])
+    if name == "memory write":
+        held, rate = cached, tables.write_rate
+    elif name == "memory":
+        held, rate = cached + min(cached, tables.reused_bytes), tables.mixed_rate
+    elif name == "memory read":
+        held, rate = cached, float(tables.rate[-1])
+    else:
+        level = [x.name for x in space.target.levels].index(name)
+        held, rate = float(tables.capacity[level]), float(tables.rate[level])
+        if level < len(space.target.levels) - 1 or level == 0:
+            # The term of what one core alone reads counts at a share of the rate of all.
+            rate /= max(1.0, tables.cores / CLOCK_SLACK)
+    # The term is the larger of the sum over phases and of all as one phase, which only it knows.
+    return max(_crossing(bound, name, held), ns * rate), "B"
+
+
+def _crossing(bound: Bound, name: str, held_bytes: float) -> float:
+    """Bytes of all phases beyond what may have been held when each began."""
+    total = 0.0
+    for phase in bound.phases:
+        read = sum(n for _, n in phase.read_bytes) if name != "memory write" else 0.0
+        written = sum(n for _, n in phase.written_bytes) if name.startswith("memory") else 0.0
+        written = 0.0 if name == "memory read" else written
+        total += max(0.0, read + written - held_bytes)
+    return total
 
 
 def _arithmetic_rates(space: Space) -> str:
@@ -46,17 +119,19 @@ def _sides(phase: Phase) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...
 
 def _arrays(amounts: tuple[tuple[str, float], ...]) -> str:
     largest = sorted(amounts, key=lambda amount: -amount[1])
-    return ", ".join(f"{name} {_size(n)}" for name, n in largest)
+    return ", ".join(f"{name} {size_text(n)}" for name, n in largest)
 
 
-def _size(n: float) -> str:
+def size_text(n: float) -> str:
+    """Bytes for people."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if n >= scale:
             return f"{n / scale:.1f} {unit}"
     return f"{n:.0f} B"
 
 
-def _time(ns: float) -> str:
+def time_text(ns: float) -> str:
+    """Nanoseconds for people."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= scale:
             return f"{ns / scale:.3g} {unit}"

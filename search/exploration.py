@@ -181,6 +181,7 @@ class Exploration:
     def flush(self) -> None:
         """Measure all that waits, but for what the cut has overtaken."""
         for request in self.ledger.withdraw(self.cut_ns):
+            self.tally.overtaken += 1
             if request.is_leaf and request.node is not None:
                 request.node.state = OPEN
                 self.pruning.close_above(request.node, request.bound_ns)

@@ -52,9 +52,13 @@ class Style:
     keep: bool = False
 
 
+DEFAULT = Style(fuse=False, merge=False)
+"""Every task by itself, as a plain compiler would make it: the baseline."""
+
+
 def default_preference(space: Space) -> Preference:
-    """What a plain compiler would make of every task by itself: the baseline."""
-    return preference(space, Style(fuse=False, merge=False))
+    """The values of the baseline."""
+    return preference(space, DEFAULT)
 
 
 def greedy_preference(space: Space) -> Preference:
@@ -129,7 +133,7 @@ def first_candidates(
         return []
     found: list[tuple[str, Candidate]] = []
     keys: set[bytes] = set()
-    wanted = (("default", Style(fuse=False, merge=False)), *styles(space))
+    wanted = (("default", DEFAULT), *styles(space))
     for tag, style in wanted:
         if len(found) < limit:
             _keep(found, keys, tag, complete_style(root, style))

@@ -83,10 +83,17 @@ class Mcts(AbstractStrategy):
             # The best half of the time, the next half of the rest, and so on.
             centre = best[min(int(world.rng.geometric(0.5)) - 1, len(best) - 1)]
             candidate = world.neighbour(centre, world.rng)
-            if candidate is None or isinstance(candidate, DeadEnd):
+            if candidate is None:
+                continue
+            if isinstance(candidate, DeadEnd):
+                world.tally.near_dead += 1
                 continue
             bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
-            if bound_ns < world.cut_ns and not world.ledger.is_settled(world.ledger.key(candidate)):
+            if bound_ns >= world.cut_ns:
+                world.tally.near_bound += 1
+            elif world.ledger.is_settled(world.ledger.key(candidate)):
+                world.tally.near_known += 1
+            else:
                 world.submit(candidate, bound_ns, "N", None)
                 return True
         return False

@@ -9,6 +9,7 @@ from kernelscape.runtime.records import (
     IncumbentRecord,
     NoteRecord,
     RecordError,
+    TallyRecord,
 )
 
 
@@ -31,6 +32,7 @@ RECORDS = (
     evaluation(0),
     IncumbentRecord(at_s=0.6, source_key="key0", time_ns=100.0),
     BoundRecord(at_s=0.7, bound_ns=60.0, limiting="memory"),
+    TallyRecord(at_s=0.8, counts={"rollouts": 3}, refused={"'sizes' leaves no value": 2}),
     evaluation(1, status="wrong", time_ns=None),
 )
 

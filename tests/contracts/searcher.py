@@ -89,6 +89,22 @@ class SearcherContract:
         assert sorted(bench.measured) == sorted(space.implementations())
         assert events[-1].tally.pruned_bound == 0
 
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_every_value_a_constraint_forbade_is_counted_with_its_reason(self, seed: int) -> None:
+        space = random_space(np.random.default_rng(seed), n_choices=6, n_forbidden=12)
+        events = self.run(space, ToyBench())
+        in_tree = [
+            child.why
+            for event in events
+            if isinstance(event, NodeExpanded)
+            for child in event.children
+            if child.pruned == "constraint"
+        ]
+        tally = events[-1].tally
+        assert all(tally.refused[why] >= in_tree.count(why) for why in in_tree)
+        assert tally.refused.total() == len(in_tree) + tally.rollout_csp
+        assert all("forbids" in why for why in tally.refused)
+
     def test_pruning_saves_evaluations(self) -> None:
         space = random_space(np.random.default_rng(3), n_choices=6)
         bench = ToyBench()

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
-from kernelscape.experiments import run_row, run_table, think_speed
+from kernelscape.experiments import (
+    paper_rows,
+    paper_tables,
+    run_row,
+    run_table,
+    think_speed,
+    tree_shape,
+)
+from kernelscape.search.bound import Bounder
+from kernelscape.search.ordering import NextChoice
+from kernelscape.space import cpsat
 
 
 def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
@@ -14,6 +25,80 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_paper_tables_are_made_quickly_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    paper_tables.run(True, paper_tables.TABLES, 1, tmp_path)
+    made = json.loads((tmp_path / "paper_tables.json").read_text())["tables"]
+    assert set(made) == set(paper_tables.TABLES)
+    tables = {kind: table["rows"] for kind, table in made.items()}
+    sscal = tables["fusion"][0]
+    assert sscal["size"]["method"] == "exact"
+    assert sscal["all_texts"]["is_measured"]
+    assert 0 < sscal["all_texts"]["distinct"] <= sscal["size"]["implementations"]["mean"]
+    for r in tables["fusion"]:
+        low, high = r["rank"]
+        assert 1 <= low <= high <= r["measured"]
+        assert 0 < r["worst_share"] <= 1
+        assert 0 < r["first_share"] <= 1
+        assert 0 < r["first_text_s"] <= r["first_built_s"]
+    assert [r["status"] for r in tables["telamon"]] == ["ok"]
+    assert all(0 <= r["kept"] <= r["nodes"] for r in (*tables["pruning"], *tables["orders"]))
+    text = (tmp_path / "paper_tables.md").read_text()
+    assert text.count("\n## ") == 5
+    paper_tables.run(True, ["orders"], 2, tmp_path)
+    again = json.loads((tmp_path / "paper_tables.json").read_text())["tables"]
+    assert again["fusion"] == made["fusion"]
+    assert (made["orders"]["effort"]["seed"], again["orders"]["effort"]["seed"]) == (1, 2)
+
+
+@pytest.fixture(scope="module")
+def small_space():
+    return paper_rows.whole_space("axpy", {"n": 64}, 1)[2]
+
+
+def test_levels_of_a_small_tree_are_those_of_every_order(small_space):
+    n, is_all = cpsat.count(small_space, small_space.root().domains, 10_000)
+    assert is_all
+    for _, choose in tree_shape.orders(small_space, 2, 1):
+        whole = tree_shape.walk_levels(small_space, choose, np.inf, limit=10_000)
+        assert whole.is_whole
+        assert whole.n_nodes == whole.n_kept
+        # A tree of at least two children a node has fewer inner nodes than leaves.
+        assert n <= sum(whole.n_nodes) < 2 * n
+        nothing = tree_shape.walk_levels(small_space, choose, 0.0, limit=10_000)
+        assert set(nothing.n_kept) == {0}
+        assert nothing.n_nodes == whole.n_nodes
+        first = tree_shape.walk_levels(small_space, choose, np.inf, depth=1, limit=10_000)
+        below = tree_shape.estimate_below(first.kept, choose, np.random.default_rng(1), 2000)
+        assert below.low * 0.9 <= n <= below.high * 1.1
+
+
+def test_a_level_that_is_too_large_ends_the_walk_above_it(small_space):
+    found = tree_shape.walk_levels(small_space, NextChoice(small_space), np.inf, limit=20)
+    assert not found.is_whole
+    assert max(found.n_nodes) <= 20
+
+
+def test_the_bound_rises_to_that_of_the_best_leaf(small_space):
+    bounder, choose = Bounder(small_space), NextChoice(small_space)
+    at_once = tree_shape.raise_bound(small_space, choose, 0)
+    settled = tree_shape.raise_bound(small_space, choose, 10_000)
+    assert at_once.bound_ns == bounder.ns(small_space.root())
+    assert not at_once.is_settled
+    assert settled.is_settled
+    rng = np.random.default_rng(1)
+    leaves = [small_space.root().random_completion(rng) for _ in range(200)]
+    assert at_once.bound_ns <= settled.bound_ns <= min(bounder.ns(leaf) for leaf in leaves)
+
+
+def test_intervals_of_a_few_samples():
+    found = paper_rows.student([1.0, 2.0, 3.0])
+    assert found.mean == 2.0
+    assert found.high - found.mean == pytest.approx(4.303 / 3**0.5)
 
 
 @pytest.mark.compiler

@@ -1,0 +1,58 @@
+"""Exit codes of the `explore` command, and which error or result has which."""
+
+from __future__ import annotations
+
+import signal
+from enum import IntEnum
+from typing import Any
+
+from ..kernels.errors import LanguageError
+from ..runtime.device import DeviceError
+from ..runtime.outcome import Failure
+from ..runtime.records import RecordError
+from ..runtime.replay import StaleError
+from ..runtime.worker import WorkerError
+from .settings import SettingsError
+from .user_file import SubjectError
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    OK = 0  # a verified result, whatever ended the search
+    INTERNAL = 1
+    USAGE = 2  # also settings, and files that cannot be read
+    ENVIRONMENT = 3  # no compiler, no device, no memory
+    NOTHING_VALID = 4
+    WRONG_ANSWER = 5
+    SLOWER = 6  # than the tolerance of a replay
+    STALE = 7  # stored decisions that no longer give the stored source
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
+    (SettingsError, Exit.USAGE),
+    (SubjectError, Exit.USAGE),
+    (LanguageError, Exit.USAGE),
+    (RecordError, Exit.USAGE),
+    (DeviceError, Exit.ENVIRONMENT),
+    (WorkerError, Exit.ENVIRONMENT),
+    (StaleError, Exit.STALE),
+)
+
+
+def exit_of(found: Any) -> int:
+    """Of a run (explorer.entry.Run)."""
+    if found.signal == signal.SIGTERM:
+        return Exit.TERMINATED
+    if found.signal or found.status == "interrupted":
+        return Exit.INTERRUPTED
+    return Exit.OK if found.best is not None else Exit.NOTHING_VALID
+
+
+def exit_of_replay(outcome: Any, slower_by: float | None, tolerance: float) -> Exit:
+    """Of a replay that ended with a measurement or a failure."""
+    if isinstance(outcome, Failure):
+        return Exit.ENVIRONMENT if outcome.kind == "compile" else Exit.WRONG_ANSWER
+    return Exit.SLOWER if slower_by is not None and slower_by > tolerance else Exit.OK

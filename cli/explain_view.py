@@ -1,0 +1,258 @@
+"""What `explore explain` prints: the explanation of a run in sections for people, or as one JSON
+object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from ..explorer.explanation import Account, Explanation, Pruned, Untried
+from ..search.explain import Use, size_text
+from .log import Unit
+
+_REFUSALS = 12  # constraints named; -v shows all
+_CHOICES = 8  # choices of a kind named; -v shows all
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_RESOURCES = {"memory": "memory, both ways", "chain": "additions in a row"}
+
+
+def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
+    """The explanation in sections."""
+    unit = Unit(e.file.time_ns)
+    sizes = ", ".join(f"{name}={extent}" for name, extent in e.file.sizes.items())
+    yield f"{e.file.sequence}: {e.formula}".rstrip(": ") + f"   ({sizes}, {e.file.dtype})"
+    for note in e.notes:
+        yield f"note: {note}"
+    yield from ("", "Where the time goes")
+    yield from (f"  {line}" for line in _account_lines(e, unit))
+    yield from ("", "Why the best differs from the default")
+    yield from (f"  {line}" for line in _difference_lines(e, unit, verbosity))
+    yield from ("", "What was pruned, and by what")
+    yield from (f"  {line}" for line in _pruned_lines(e.pruned, verbosity))
+    yield from ("", "What was never tried")
+    yield from (f"  {line}" for line in _untried_lines(e.untried, verbosity))
+
+
+def explain_fields(e: Explanation) -> dict[str, Any]:
+    """The same as one JSON object; times in ns, all lists whole."""
+    return {
+        "event": "explanation",
+        "sequence": e.file.sequence,
+        "sizes": e.file.sizes,
+        "dtype": e.file.dtype,
+        "status": e.file.status,
+        "notes": list(e.notes),
+        "rates": e.rates,
+        "best": _account_fields(e.best),
+        "default": None if e.default is None else _account_fields(e.default),
+        "changed": [
+            {"choice": name, "default": before, "best": after} for name, before, after in e.changed
+        ],
+        "pruned": None if e.pruned is None else _pruned_fields(e.pruned),
+        "untried": None if e.untried is None else [asdict(u) for u in e.untried],
+    }
+
+
+def _account_fields(a: Account) -> dict[str, Any]:
+    return {
+        "time_ns": a.time_ns,
+        "bound_ns": a.bound_ns,
+        "unexplained_ns": a.unexplained_ns,
+        "binding": a.limiting,
+        "terms": [asdict(use) for use in a.uses],
+        "phases": list(a.phases),
+        "starts": asdict(a.starts),
+        "words": {topic: list(phrases) for topic, phrases in a.words.items()},
+    }
+
+
+def _pruned_fields(p: Pruned) -> dict[str, Any]:
+    return {
+        "evaluations": p.n_evaluations,
+        "stopped_early": p.n_stopped_early,
+        "failures": dict(p.failures),
+        "sessions": p.n_sessions,
+        "tallies": p.tallies,
+        "refused": dict(p.refused),
+    }
+
+
+# --- where the time goes -------------------------------------------------------------------------
+
+
+def _account_lines(e: Explanation, unit: Unit) -> Iterator[str]:
+    accounts = [e.best] if e.default is None else [e.best, e.default]
+    heads = ("best", "default")[: len(accounts)]
+    yield f"{'':<20}" + "".join(f"{head + ', ' + unit.name:>14}{'':<23}" for head in heads)
+    names = list(dict.fromkeys(use.resource for a in accounts for use in a.uses))
+    for name in names:
+        cells = "".join(_use_cell(a, name, unit) for a in accounts)
+        yield f"{_RESOURCES.get(name, name):<20}{cells} {e.rates[name]}"
+    rows = (
+        ("bound", [a.bound_ns for a in accounts]),
+        ("unexplained", [a.unexplained_ns for a in accounts]),
+        ("measured", [a.time_ns for a in accounts]),
+    )
+    for name, values in rows:
+        yield (
+            f"{name:<20}"
+            + "".join(
+                _cell(ns, a, unit, "") for ns, a in zip(values, accounts, strict=True)
+            ).rstrip()
+        )
+    yield "(* binds; each resource alone is busy for its time; phases that follow one another add up)"
+    for head, a in zip(heads, accounts, strict=True):
+        s = a.starts
+        yield (
+            f"{head}: {_count(s.n_launches, 'launch', 'launches')},"
+            f" {_count(s.n_teams, 'team', 'teams')} of threads,"
+            f" {_count(s.n_barriers, 'barrier', 'barriers')} inside"
+        )
+        yield from (f"  {phase}" for phase in a.phases)
+
+
+def _use_cell(a: Account, name: str, unit: Unit) -> str:
+    use = next((u for u in a.uses if u.resource == name), None)
+    if use is None:
+        return _cell(None, a, unit, "")
+    return _cell(use.ns, a, unit, _amount(use), "*" if name == a.limiting else " ")
+
+
+def _cell(ns: float | None, a: Account, unit: Unit, amount: str, mark: str = " ") -> str:
+    share = "" if ns is None or a.time_ns is None else f"{ns / a.time_ns:.0%}"
+    return f"{mark}{unit.number(ns):>13} {share:>6} {amount:<15} "
+
+
+def _amount(use: Use) -> str:
+    if not use.unit:
+        return ""
+    if use.unit == "B":
+        return size_text(use.amount)
+    scale, prefix = next((x for x in _PREFIXES if use.amount >= x[0]), (1.0, ""))
+    return f"{use.amount / scale:.1f} {prefix}{'flop' if use.unit == 'flop' else ''}".rstrip()
+
+
+# --- why it differs ------------------------------------------------------------------------------
+
+
+def _difference_lines(e: Explanation, unit: Unit, verbosity: int) -> Iterator[str]:
+    if e.default is None:
+        yield "there is no unfused default to compare with"
+        return
+    best_ns, default_ns = e.file.time_ns, e.default.time_ns
+    if default_ns is not None:
+        yield (
+            f"best {unit.text(best_ns)}, default {unit.text(default_ns)}:"
+            f" {default_ns / best_ns:.2f} times as fast"
+        )
+    for topic, phrases in e.best.words.items():
+        before = e.default.words[topic]
+        gone = [p for p in before if p not in phrases]
+        new = [p for p in phrases if p not in before]
+        if not gone and not new:
+            continue
+        yield topic
+        yield from (f"  best     {p}" for p in new or ["nothing of the kind"])
+        yield from (f"  default  {p}" for p in gone or ["nothing of the kind"])
+    yield f"{_count(len(e.changed), 'decision differs', 'decisions differ')}" + (
+        "" if verbosity > 1 or not e.changed else " (-v lists them)"
+    )
+    for name, before_value, after in e.changed if verbosity > 1 else ():
+        yield f"  {name}: {before_value} -> {after}"
+
+
+# --- what was pruned -----------------------------------------------------------------------------
+
+
+def _pruned_lines(p: Pruned | None, verbosity: int) -> Iterator[str]:
+    if p is None:
+        yield "a best.json does not say: give the directory of the run"
+        return
+    if p.tallies is None:
+        yield "the journal is of a version that kept no counts of the search"
+    else:
+        yield from _tally_lines(p, verbosity)
+    yield (
+        f"{'hopeless':<14} {p.n_stopped_early} of {p.n_evaluations} measurements stopped early,"
+        " clearly slower than the best"
+    )
+    failed = ", ".join(f"{n} {kind}" for kind, n in p.failures)
+    yield f"{'failures':<14} {failed or 'none'} of {p.n_evaluations} evaluations"
+
+
+def _tally_lines(p: Pruned, verbosity: int) -> Iterator[str]:
+    assert p.tallies is not None
+    n: dict[str, int] = p.tallies
+    if p.n_sessions > 1:
+        yield f"(sums over {p.n_sessions} sessions, each of which searches its tree anew)"
+    rows = (
+        (
+            "cut",
+            (
+                ("pruned_bound", "nodes of the tree"),
+                ("rollout_bound", "values in rollouts"),
+                ("near_bound", "neighbours of the best"),
+                ("overtaken", "candidates overtaken while they waited"),
+            ),
+        ),
+        (
+            "constraints",
+            (("pruned_csp", "values in the tree"), ("rollout_csp", "values in rollouts")),
+        ),
+        (
+            "dead ends",
+            (
+                ("dead_ends", "descents"),
+                ("near_dead", "changes of the best without a completion"),
+            ),
+        ),
+        (
+            "known",
+            (
+                ("duplicates", "candidates of equal text"),
+                ("near_known", "neighbours measured before"),
+                ("replayed", "answered from the journal"),
+            ),
+        ),
+    )
+    for reason, parts in rows:
+        yield f"{reason:<14} " + ", ".join(f"{n.get(key, 0)} {what}" for key, what in parts)
+        if reason == "constraints":
+            shown = p.refused if verbosity > 1 else p.refused[:_REFUSALS]
+            yield from (f"{'':<14} {count:>8}  {why}" for why, count in shown)
+            if len(shown) < len(p.refused):
+                yield f"{'':<14} {'':>8}  and {len(p.refused) - len(shown)} more (-v)"
+
+
+# --- what was never tried ------------------------------------------------------------------------
+
+
+def _untried_lines(untried: tuple[Untried, ...] | None, verbosity: int) -> Iterator[str]:
+    if untried is None:
+        yield "a best.json does not say: give the directory of the run"
+        return
+    if not untried:
+        yield "nothing: every value of every open choice was in some measured implementation"
+        return
+    yield "(values that may still be better; in parentheses those that cannot beat the best)"
+    # Orders are many and each says little.
+    for kind in sorted({u.kind for u in untried}, key=lambda kind: (kind == "order", kind)):
+        of_kind = [u for u in untried if u.kind == kind]
+        n_left = sum(len(u.open_values) for u in of_kind)
+        n_beaten = sum(len(u.beaten) for u in of_kind)
+        yield (
+            f"{kind:<14} {_count(n_left, 'value', 'values')} of"
+            f" {_count(len(of_kind), 'choice', 'choices')}, and {n_beaten} that cannot beat the best"
+        )
+        shown = of_kind if verbosity > 1 else of_kind[:_CHOICES]
+        for u in shown:
+            beaten = [f"({' '.join(u.beaten)})"] if u.beaten else []
+            yield f"  {u.choice}: {' '.join([*u.open_values, *beaten])}"
+        if len(shown) < len(of_kind):
+            yield f"  and {_count(len(of_kind) - len(shown), 'more choice', 'more choices')} (-v)"
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"

@@ -1,0 +1,90 @@
+"""What commands share: the options that several of them have, and how they become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..explorer.subject import Options
+from .settings import Settings, load_settings, parse_sizes
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How much is said, and in which form."""
+
+    verbosity: int
+    is_json: bool
+    config: Path | None
+
+
+def talks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command has, as one `talk` argument."""
+
+    def call(*, quiet: bool, verbose: int, is_json: bool, config: Path | None, **rest: Any) -> Any:
+        outer = click.get_current_context().find_root().params
+        config = config or outer.get("config")
+        verbosity = 0 if quiet or outer.get("quiet") else 1 + verbose + outer.get("verbose", 0)
+        return function(talk=Talk(verbosity, is_json, config), **rest)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__dict__.update(function.__dict__)
+    for option in (
+        click.option("--config", type=click.Path(path_type=Path), help="Settings file."),
+        click.option("--json", "is_json", is_flag=True, help="JSON lines on stdout."),
+        click.option("-v", "--verbose", count=True, help="Say more."),
+        click.option("-q", "--quiet", is_flag=True, help="The result only."),
+    ):
+        call = option(call)
+    return call
+
+
+def settings_of(talk: Talk, **flags: Any) -> Settings:
+    """All settings, of which `flags` come first. Raises SettingsError."""
+    return load_settings(flags, config=talk.config)
+
+
+def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument that names a sequence, with its size, dtype and target."""
+    size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
+    dtype = click.option("--dtype", help="f32 or f64.")
+    target = click.option("--target", help="cpu.")
+    return click.argument("sequence")(size(dtype(target(function))))
+
+
+def limits(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that end a search."""
+    time_limit = click.option("--time-limit", help="30s, 2m, 500ms.")
+    max_evals = click.option("--max-evals", help="Most candidates to measure.")
+    gap = click.option("--gap", help="Stop at this gap: 5% or 0.05.")
+    return time_limit(max_evals(gap(function)))
+
+
+def options_of(settings: Settings) -> Options:
+    """What a session is told."""
+    return Options(
+        time_limit_s=settings.time_limit_s,
+        max_evals=settings.max_evals,
+        gap=settings.gap,
+        seed=settings.seed,
+        strategy=settings.strategy,
+        target=settings.target,
+        compiler=settings.compiler,
+        compile_timeout_s=settings.compile_timeout_s,
+        final_top=settings.final_top,
+        input_sets=settings.input_sets,
+        store=settings.store,
+        given=tuple(sorted(settings.given.items())),
+    )
+
+
+def sizes_of(texts: tuple[str, ...]) -> dict[str, int]:
+    """The sizes of a command line. Raises UsageError."""
+    try:
+        return parse_sizes(texts)
+    except ValueError as e:
+        raise click.UsageError(f"--size: {e}") from e

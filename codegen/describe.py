@@ -1,0 +1,207 @@
+"""An implementation in words, topic by topic, so that two of them can be compared; and how often it
+starts teams of threads and lets them meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..space import choices as ch
+from ..space.backbone import MID
+from ..space.candidate import Candidate
+from .nest import AccumulatorPlan, LoopNode, Meet, TreeNode, build_launch
+from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
+
+Words = dict[str, tuple[str, ...]]
+"""Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
+stores, packing and reductions; equal phrases of two implementations mean the same.
+"""
+
+_WHERE = {
+    ch.REGISTER: "in a register",
+    ch.SHARED: "in an array of the thread's own",
+    ch.GLOBAL: "through memory",
+}
+_ACCUMULATORS = {
+    "registers": "in registers",
+    "thread": "in an array of the thread's own",
+    "team": "in one array of all threads, of which each has its part",
+    "partials": "into a partial result for each thread, combined when all have met",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What one call of an implementation starts: launches, those of them that are run by a team of
+    threads, and barriers inside launches (as often as threads meet there).
+    """
+
+    n_launches: int
+    n_teams: int
+    n_barriers: int
+
+
+def describe(candidate: Candidate) -> Words:
+    """The decisions of a complete candidate in words."""
+    plan = read_plan(candidate)
+    return {
+        "launches": tuple(_launch(plan, roots) for roots in plan.launches),
+        "fused loops": tuple(_fused(plan)),
+        "loop order": tuple(_order(plan)),
+        "threads": tuple(_threads(plan)),
+        "tiles": tuple(_tiles(plan)),
+        "values": tuple(_values(plan, candidate)),
+        "stores": tuple(_stores(plan)),
+        "packing": tuple(_packing(plan)),
+        "reductions": tuple(_reductions(plan)),
+    }
+
+
+def count_starts(candidate: Candidate) -> Starts:
+    """Launches, teams and barriers of one call of a complete candidate."""
+    plan = read_plan(candidate)
+    launches = [build_launch(plan, roots) for roots in plan.launches]
+    return Starts(
+        n_launches=len(launches),
+        n_teams=sum(launch.is_parallel for launch in launches),
+        n_barriers=sum(_meetings(plan, launch.roots) for launch in launches),
+    )
+
+
+def _meetings(plan: Plan, nodes: list[TreeNode]) -> int:
+    n = 0
+    for node in nodes:
+        if isinstance(node, Meet):
+            n += 1
+        elif isinstance(node, LoopNode):
+            n += _trips(plan, node) * _meetings(plan, node.children)
+    return n
+
+
+def _trips(plan: Plan, node: LoopNode) -> int:
+    """Iterations of a loop each time it is reached, where its tile is full."""
+    first = node.members[0]
+    if node.level == MID:
+        return plan.tasks[first.task].loop(first.loop).mid
+    return -(-node.extent // node.step)
+
+
+# --- topics --------------------------------------------------------------------------------------
+
+
+def _launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> str:
+    tasks = [plan.tasks[t].task.name for root in roots for t in tasks_of(root)]
+    if len(tasks) == 1:
+        return f"{tasks[0]} in a launch of its own"
+    return f"{_listed(tasks)} in one launch"
+
+
+def _fused(plan: Plan) -> Iterator[str]:
+    for loop in _loops(plan):
+        if len({m.task for m in loop.members}) > 1:
+            yield " = ".join(_loop_name(plan, m.task, m.loop, m.level) for m in loop.members)
+
+
+def _order(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        around = next(_around(root, t.index) for root in _roots(plan) if t.index in tasks_of(root))
+        if around:
+            own = (m for loop in around for m in loop.members if m.task == t.index)
+            yield f"{t.task.name}: " + " around ".join(_short(m.loop, m.level) for m in own)
+
+
+def _threads(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        shared = [p.loop.name for p in t.loops if p.is_parallel]
+        shares = f"shares {_listed(shared)} out to the threads" if shared else "runs on one thread"
+        yield f"{t.task.name} {shares}"
+
+
+def _tiles(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        parts = [part for p in t.loops for part in _tile(p)]
+        if parts:
+            yield f"{t.task.name}: " + ", ".join(parts)
+
+
+def _tile(p: LoopPlan) -> Iterator[str]:
+    if p.inner > 1:
+        form = "in vectors" if p.is_vector else "unrolled"
+        yield f"{p.loop.name} by {p.inner} {form}" + ("" if p.divides else " (does not divide)")
+    if p.mid > 1:
+        yield f"{p.loop.name} in blocks of {p.tile}"
+
+
+def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
+    tasks, where = plan.tasks, candidate.space.variables.mem_space
+    for f in plan.flows:
+        value = candidate.value(where[f])
+        yield (
+            f"{f.array} goes from {tasks[f.producer].task.name} to {tasks[f.consumer].task.name}"
+            f" {_WHERE[value]}"
+        )
+
+
+def _stores(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        if not t.is_stored:
+            yield f"{t.task.target.array} of {t.task.name} is never written"
+        elif t.is_streamed:
+            yield f"{t.task.target.array} of {t.task.name} is streamed around the caches"
+
+
+def _packing(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        for o in t.copies:
+            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them"
+
+
+def _reductions(plan: Plan) -> Iterator[str]:
+    accumulators: dict[int, AccumulatorPlan] = {}
+    for roots in plan.launches:
+        accumulators |= build_launch(plan, roots).accumulators
+    for t in plan.tasks:
+        if t.index not in accumulators:
+            continue
+        found = accumulators[t.index]
+        lanes = [p.loop.name for p in t.loops if p.has_lanes]
+        apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
+        yield f"{t.task.name} reduces {_ACCUMULATORS[found.owner]}{apart}"
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _roots(plan: Plan) -> Iterator[PlannedNode]:
+    for roots in plan.launches:
+        yield from roots
+
+
+def _loops(plan: Plan) -> Iterator[PlannedLoop]:
+    waiting = list(_roots(plan))
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, PlannedLoop):
+            yield node
+            waiting = [*node.children, *waiting]
+
+
+def _around(node: PlannedNode, task: int) -> list[PlannedLoop]:
+    """The loops around a task's body, outermost first."""
+    if not isinstance(node, PlannedLoop):
+        return []
+    inside = next(c for c in node.children if task in tasks_of(c))
+    return [node, *_around(inside, task)]
+
+
+def _loop_name(plan: Plan, task: int, loop: str, level: int) -> str:
+    return f"{_short(loop, level)} of {plan.tasks[task].task.name}"
+
+
+def _short(loop: str, level: int) -> str:
+    return f"{loop} (in its block)" if level == MID else loop
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,382 @@
+"""Rows of the papers' tables for our system: one library sequence each, as JSON values."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..explorer.entry import explore_subject, library_subject
+from ..explorer.evaluation import Evaluator
+from ..explorer.subject import Options, Subject
+from ..kernels.library import load
+from ..runtime.build import Artifact
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.device import open_device
+from ..runtime.folder import JOURNAL
+from ..runtime.inputs import make_workload
+from ..runtime.journal import MemoryJournal, read_journal
+from ..runtime.outcome import FINAL, Measurement
+from ..runtime.records import EvaluationRecord
+from ..runtime.replay import dialect_of, restore_complete
+from ..runtime.worker import Worker
+from ..search.bound import Bounder
+from ..search.budget import Interrupt
+from ..search.estimate import Interval, SpaceEstimate, estimate_chen, estimate_knuth
+from ..search.first import first_candidates
+from ..search.ordering import NextChoice
+from ..space import cpsat
+from ..space.candidate import Candidate, Space
+from ..space.constraints import build_space
+from .run_row import RowOptions
+from .run_table import run_row
+from .tree_shape import estimate_below, orders, raise_bound, walk_levels
+
+# Student's t at 97.5 % for n - 1 degrees of freedom.
+_STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
+_TIE = 1e-9  # bounds this close (relatively) predict the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """The budgets of one making of the tables."""
+
+    seconds: float  # of each exploration, preparation included
+    sample: int  # random implementations measured besides
+    exact: int  # spaces that look smaller than this are counted exactly
+    texts: int  # spaces of at most so many implementations are written down whole
+    descents: int  # of Knuth's estimate; Chen's takes a fortieth of it
+    runs: int  # explorations of each kernel, for intervals
+    rounds: int  # of each comparison with the reference
+    depth: int  # at which nodes are counted
+    nodes: int  # most nodes of a level; beyond, the level before it is the last
+    enough: int  # nodes of the level at which orders are compared
+    random_orders: int
+    expansions: int  # of the comparison of bounds
+    seed: int = 1
+
+
+def whole_space(name: str, sizes: dict[str, int], seed: int) -> tuple[Subject, CpuDevice, Space]:
+    """A library sequence with its space on this machine."""
+    device = open_device("cpu")
+    assert isinstance(device, CpuDevice)
+    subject = library_subject(load(name), sizes, "f32", seed)
+    return subject, device, build_space(subject.problem, device.facts())
+
+
+def warm_up() -> None:
+    """Have everything compiled and loaded that the first use compiles and loads."""
+    _, device, space = whole_space("axpydot", {"n": 64}, 1)
+    for _, candidate in first_candidates(space):
+        Bounder(space).ns(candidate)
+        print_source(lower(candidate), dialect_of(device))
+
+
+def root_of(space: Space) -> Candidate:
+    """The root of a space that has implementations."""
+    root = space.root()
+    assert isinstance(root, Candidate)
+    return root
+
+
+# --- size of the space ---------------------------------------------------------------------------
+
+
+def size_of(space: Space, effort: Effort) -> dict[str, Any]:
+    """Number of implementations (decision vectors), exact where it is small; share of dead ends."""
+    root, rng = root_of(space), np.random.default_rng(effort.seed)
+    choose: Any = NextChoice(space)
+    knuth = estimate_knuth(root, next_choice=choose, rng=rng, n_descents=effort.descents)
+    chen_descents = max(5, effort.descents // 40)
+    chen = estimate_chen(root, next_choice=choose, rng=rng, n_descents=chen_descents)
+    best = min((knuth, chen), key=_relative_width)
+    found: dict[str, Any] = {
+        "method": best.method,
+        "implementations": asdict(best.n_leaves),
+        "dead_ends": asdict(knuth.dead_end_share),
+    }
+    if knuth.n_leaves.mean < effort.exact:
+        n, is_all = cpsat.count(space, root.domains, 2 * effort.exact)
+        if is_all:
+            found |= {"method": "exact", "implementations": asdict(Interval(n, n, n))}
+    return found
+
+
+def _relative_width(e: SpaceEstimate) -> float:
+    return (e.n_leaves.high - e.n_leaves.low) / max(e.n_leaves.mean, 1.0)
+
+
+# --- tables 4 and 5 of the fusion paper ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An implementation with its time and the bound, which is what we predict by."""
+
+    candidate: Candidate
+    time_ns: float
+    bound_ns: float
+
+
+def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, Any]:
+    """How good the prediction of the bound is, and how long everything takes."""
+    subject, device, _ = whole_space(name, sizes, effort.seed)
+    started_s = time.perf_counter()
+    space = build_space(subject.problem, device.facts())
+    bounder = Bounder(space)
+    firsts = [candidate for _, candidate in first_candidates(space)]
+    predicted = min(firsts, key=bounder.ns)
+    source = print_source(lower(predicted), dialect_of(device))
+    text_s = time.perf_counter() - started_s
+    device.build(source)
+    built_s = time.perf_counter() - started_s
+    searched_s, explored = _explored(subject, space, bounder, effort)
+    sampled = _sampled(subject, device, space, bounder, explored, effort)
+    size = size_of(space, effort)
+    return (
+        {"name": name, "sizes": sizes, "size": size}
+        | _ranks([*explored, *sampled])
+        | _shares(subject, device, explored, sampled, effort)
+        | {
+            "first_text_s": text_s,
+            "first_built_s": built_s,
+            "all_texts": _all_texts(space, device, size, effort),
+            "search_s": searched_s,
+        }
+    )
+
+
+def _explored(
+    subject: Subject, space: Space, bounder: Bounder, effort: Effort
+) -> tuple[float, list[Measured]]:
+    """Seconds of an exploration, and what it measured, in order."""
+    folder = Path(tempfile.mkdtemp(prefix="kernelscape-papers-"))
+    options = Options(time_limit_s=effort.seconds, seed=effort.seed, store=False)
+    try:
+        started_s = time.perf_counter()
+        explore_subject(subject, options, directory=folder)
+        elapsed_s = time.perf_counter() - started_s
+        records = read_journal(folder / JOURNAL)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    evaluations = [r for r in records if isinstance(r, EvaluationRecord)]
+    return elapsed_s, _measured(space, bounder, evaluations)
+
+
+def _measured(
+    space: Space, bounder: Bounder, records: Sequence[EvaluationRecord]
+) -> list[Measured]:
+    found = []
+    for r in records:
+        if r.time_ns is not None:
+            candidate = restore_complete(space, r.decisions)
+            found.append(Measured(candidate, r.time_ns, bounder.ns(candidate)))
+    return found
+
+
+def _sampled(
+    subject: Subject,
+    device: CpuDevice,
+    space: Space,
+    bounder: Bounder,
+    explored: Sequence[Measured],
+    effort: Effort,
+) -> list[Measured]:
+    """Random implementations, which nothing has chosen; slow ones are run once."""
+    rng = np.random.default_rng([effort.seed, 4])
+    drawn = (root_of(space).random_completion(rng) for _ in range(effort.sample))
+    known = {m.candidate.key for m in explored}
+    distinct = {c.key: c for c in drawn if isinstance(c, Candidate) and c.key not in known}
+    journal = MemoryJournal()
+    started_s = time.monotonic()
+    with Worker(device) as worker:
+        workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
+        worker.prepare(workload)
+        evaluate = Evaluator(
+            device,
+            worker,
+            journal,
+            at_s=lambda: time.monotonic() - started_s,
+            bound=bounder.ns,
+            interrupt=Interrupt(),
+            failed_folder=None,
+        )
+        evaluate.best_ns = min((m.time_ns for m in explored), default=None)
+        evaluate(list(distinct.values()))
+    records = [r for r in journal.records() if isinstance(r, EvaluationRecord)]
+    return _measured(space, bounder, records)
+
+
+def _ranks(measured: Sequence[Measured]) -> dict[str, Any]:
+    """The place of the best among all by predicted time: an interval, where predictions are equal."""
+    best = min(measured, key=lambda m: m.time_ns)
+    before = sum(m.bound_ns < best.bound_ns * (1 - _TIE) for m in measured)
+    upto = sum(m.bound_ns <= best.bound_ns * (1 + _TIE) for m in measured)
+    return {"measured": len(measured), "rank": [before + 1, upto]}
+
+
+def _shares(
+    subject: Subject,
+    device: CpuDevice,
+    explored: Sequence[Measured],
+    sampled: Sequence[Measured],
+    effort: Effort,
+) -> dict[str, Any]:
+    """Speed relative to the best: of the first by prediction (of equals, the one met first), of the
+    median random implementation and of the worst. Best and first are timed again in turn.
+    """
+    measured = [*explored, *sampled]
+    best = min(measured, key=lambda m: m.time_ns)
+    least_ns = min(m.bound_ns for m in measured)
+    first = next(m for m in measured if m.bound_ns <= least_ns * (1 + _TIE))
+    again = _timed_again(subject, device, [best.candidate, first.candidate], effort)
+    best_ns = min(again) if again else best.time_ns
+    first_ns = again[1] if again else first.time_ns
+    return {
+        "best_ns": best_ns,
+        "first_share": best_ns / first_ns,
+        "random_share": best.time_ns / median(m.time_ns for m in sampled) if sampled else None,
+        "worst_share": best.time_ns / max(m.time_ns for m in measured),
+    }
+
+
+def _timed_again(
+    subject: Subject, device: CpuDevice, candidates: Sequence[Candidate], effort: Effort
+) -> list[float]:
+    """ns of each, sample by sample in turn; [] where one no longer runs."""
+    built = [device.build(print_source(lower(c), dialect_of(device))) for c in candidates]
+    artifacts = [a for a in built if isinstance(a, Artifact)]
+    rng = np.random.default_rng(effort.seed)
+    with Worker(device) as worker:
+        worker.prepare(make_workload(subject.recording, subject.problem, subject.arguments, rng, 1))
+        found = worker.interleave(artifacts, FINAL)
+    times = [m.time_ns for m in found if isinstance(m, Measurement)]
+    return times if len(times) == len(candidates) else []
+
+
+def _all_texts(
+    space: Space, device: CpuDevice, size: dict[str, Any], effort: Effort
+) -> dict[str, Any]:
+    """Seconds to write down the text of every implementation; where they are too many, those of one
+    random implementation times their number.
+    """
+    dialect, root = dialect_of(device), root_of(space)
+    n = size["implementations"]["mean"]
+    started_s = time.perf_counter()
+    if size["method"] == "exact" and n <= effort.texts:
+        choose = NextChoice(space)
+        waiting, keys = [root], set()
+        n_seen = 0
+        while waiting:
+            at = waiting.pop()
+            if at.is_complete:
+                n_seen += 1
+                keys.add(print_source(lower(at), dialect).key)
+                continue
+            children = (child for _, child in at.expand(choose(at)))
+            waiting += [child for child in children if isinstance(child, Candidate)]
+        assert n_seen == n, f"the tree has {n_seen} leaves and the solver counts {n}"
+        seconds = time.perf_counter() - started_s
+        return {"seconds": seconds, "is_measured": True, "distinct": len(keys)}
+    rng, n_drawn = np.random.default_rng(effort.seed), 20
+    for _ in range(n_drawn):
+        made = root.random_completion(rng)
+        if isinstance(made, Candidate):
+            print_source(lower(made), dialect)
+    each_s = (time.perf_counter() - started_s) / n_drawn
+    return {"seconds": each_s * n, "is_measured": False, "distinct": None}
+
+
+# --- tables 2 and 3 of Telamon, and its section 5.5 ----------------------------------------------
+
+
+def telamon_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, Any]:
+    """Space, dead ends, and several explorations compared with NumPy, each in its own process."""
+    _, _, space = whole_space(name, sizes, effort.seed)
+    runs = [
+        run_row(name, sizes, RowOptions(effort.seconds, effort.rounds, effort.seed + k, False))
+        for k in range(effort.runs)
+    ]
+    found: dict[str, Any] = {"name": name, "sizes": sizes, "size": size_of(space, effort)}
+    failed = [r["why"] for r in runs if r["status"] != "ok"]
+    if failed:
+        return found | {"status": "failed", "why": failed[0]}
+    times = [r["best_ns"] for r in runs]
+    speed_ups = [r["over_numpy"] for r in runs]
+    return found | {
+        "status": "ok",
+        "runs": len(runs),
+        "best_ns": asdict(student(times)),
+        "best_deviation": max(abs(t / fmean(times) - 1) for t in times),
+        "reference_ns": fmean(r["numpy_ns"] for r in runs),
+        "speed_up": asdict(student(speed_ups)),
+        "evaluations": [r["evaluations"] for r in runs],
+    }
+
+
+def student(samples: Sequence[float]) -> Interval:
+    """The mean of a few samples with its 95 % interval (Student's t)."""
+    mean = fmean(samples)
+    if len(samples) < 2:
+        return Interval(mean, 0.0, float(np.finfo(float).max))
+    half = _STUDENT.get(len(samples), 1.96) * stdev(samples) / len(samples) ** 0.5
+    return Interval(mean, max(0.0, mean - half), mean + half)
+
+
+def pruning_row(
+    name: str, sizes: dict[str, int], cut_ns: float, size: dict[str, Any], effort: Effort
+) -> dict[str, Any]:
+    """Nodes at a depth and the size of the space, with and without the cut on the levels above."""
+    _, _, space = whole_space(name, sizes, effort.seed)
+    choose = NextChoice(space)
+    levels = walk_levels(space, choose, cut_ns, depth=effort.depth, limit=effort.nodes)
+    rng = np.random.default_rng(effort.seed)
+    left = estimate_below(levels.kept, choose, rng, max(5, effort.descents // 4))
+    return {
+        "name": name,
+        "sizes": sizes,
+        "cut_ns": cut_ns,
+        "depth": levels.depth,
+        "is_whole": levels.is_whole,
+        "nodes": levels.n_nodes[-1],
+        "kept": levels.n_kept[-1],
+        "size": size,
+        "size_with_cut": asdict(left),
+    }
+
+
+def order_rows(
+    name: str, sizes: dict[str, int], cut_ns: float, effort: Effort
+) -> list[dict[str, Any]]:
+    """What each decision order is worth: how much of its first levels the cut prunes, and how many
+    expansions of the node of least bound it takes until an implementation has the least.
+    """
+    _, _, space = whole_space(name, sizes, effort.seed)
+    rows = []
+    for order, choose in orders(space, effort.random_orders, effort.seed):
+        levels = walk_levels(space, choose, cut_ns, enough=effort.enough, limit=effort.nodes)
+        rise = raise_bound(space, choose, effort.expansions)
+        rows.append(
+            {
+                "name": name,
+                "sizes": sizes,
+                "order": order,
+                "cut_ns": cut_ns,
+                "depth": levels.depth,
+                "nodes": levels.n_nodes[-1],
+                "kept": levels.n_kept[-1],
+                "reduction": levels.reduction if sum(levels.n_kept) else None,
+                "bound_share": rise.bound_ns / cut_ns,
+                "expansions": rise.n_expansions,
+                "is_settled": rise.is_settled,
+            }
+        )
+    return rows

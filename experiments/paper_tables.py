@@ -1,0 +1,201 @@
+"""The tables of the BLAS-fusion paper and of Telamon, for our system.
+
+    python -m kernelscape.experiments.paper_tables [--quick] [--tables fusion telamon pruning orders]
+
+writes experiments/results/paper_tables.md and .json after every row; tables that are not named stay
+as they are in the results. The budgets are those of `FULL` (about 20 minutes on two cores), or of
+`QUICK` (tiny sizes: whether it works, not what is true).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..kernels.library import load
+from .conditions import RESULTS, stamp, write_results
+from .paper_rows import Effort, fusion_row, order_rows, pruning_row, telamon_row, warm_up
+from .paper_text import report
+
+TABLES = ("fusion", "telamon", "pruning", "orders")
+FULL = Effort(
+    seconds=20.0,
+    sample=32,
+    exact=700_000,
+    texts=2_000,
+    descents=3_000,
+    runs=3,
+    rounds=5,
+    depth=10,
+    nodes=800_000,
+    enough=100_000,
+    random_orders=3,
+    expansions=20_000,
+)
+QUICK = Effort(
+    seconds=1.0,
+    sample=4,
+    exact=1_000,
+    texts=500,
+    descents=40,
+    runs=2,
+    rounds=2,
+    depth=3,
+    nodes=2_000,
+    enough=100,
+    random_orders=1,
+    expansions=20,
+)
+_FUSION = (
+    *("axpydot", "atax", "bicgk", "sgemv", "sgemvt", "sscal"),
+    *("gemver", "gesummv", "madd", "vadd", "waxpby"),
+)
+_CUBE = {"m": 1024, "n": 1024, "k": 1024}
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the tables are made of: (sequence, sizes) of each."""
+
+    fusion: tuple[tuple[str, dict[str, int]], ...]
+    telamon: tuple[tuple[str, dict[str, int]], ...]
+    orders: tuple[tuple[str, dict[str, int]], ...]
+
+
+FULL_WORK = Work(
+    fusion=tuple((name, dict(load(name).sizes)) for name in _FUSION),
+    telamon=(
+        ("axpy", {"n": 1 << 24}),
+        ("matmul", {"m": 256, "n": 256, "k": 32}),
+        ("matmul", _CUBE),
+        ("matmul_strided", _CUBE),
+    ),
+    orders=(("matmul", _CUBE), ("bicgk", {"m": 4096, "n": 4096})),
+)
+QUICK_WORK = Work(
+    fusion=(("sscal", {"n": 1000}), ("axpydot", {"n": 1000})),
+    telamon=(("matmul", {"m": 16, "n": 16, "k": 8}),),
+    orders=(("matmul", {"m": 16, "n": 16, "k": 8}),),
+)
+
+
+def make(
+    work: Work,
+    effort: Effort,
+    tables: Sequence[str],
+    rows: Rows,
+    tell: Callable[[str], None],
+) -> Iterator[Rows]:
+    """The tables, row by row, beginning with `rows` of an earlier making."""
+    for name, sizes in work.fusion if "fusion" in tables else ():
+        tell(f"fusion {name}")
+        _put(rows, "fusion", fusion_row(name, sizes, effort))
+        yield rows
+    for name, sizes in work.telamon if "telamon" in tables else ():
+        tell(f"telamon {name} {sizes}")
+        _put(rows, "telamon", telamon_row(name, sizes, effort))
+        yield rows
+    for name, sizes in work.telamon if "pruning" in tables else ():
+        known = _known(rows, name, sizes)
+        if known is None:
+            tell(f"pruning {name} {sizes}: left out, its best time is not known")
+            continue
+        tell(f"pruning {name} {sizes}")
+        _put(rows, "pruning", pruning_row(name, sizes, *known, effort))
+        yield rows
+    for name, sizes in work.orders if "orders" in tables else ():
+        known = _known(rows, name, sizes)
+        if known is None:
+            tell(f"orders {name}: left out, its best time is not known")
+            continue
+        tell(f"orders {name}")
+        for row in order_rows(name, sizes, known[0], effort):
+            _put(rows, "orders", row)
+        yield rows
+
+
+def _put(rows: Rows, kind: str, row: dict[str, Any]) -> None:
+    """Replace the row of the same name, or add it."""
+
+    def key(r: dict[str, Any]) -> tuple[Any, ...]:
+        return r["name"], tuple(r["sizes"].items()), r.get("order")
+
+    kept = rows.setdefault(kind, [])
+    for at, other in enumerate(kept):
+        if key(other) == key(row):
+            kept[at] = row
+            return
+    kept.append(row)
+
+
+def _known(rows: Rows, name: str, sizes: dict[str, int]) -> tuple[float, dict[str, Any]] | None:
+    """The best time (the mean over explorations, or that of the fusion table) and the size of the
+    space, from the tables that are there.
+    """
+    for r in rows.get("telamon", []):
+        if r["name"] == name and r["sizes"] == sizes and r["status"] == "ok":
+            return float(r["best_ns"]["mean"]), r["size"]
+    for r in rows.get("fusion", []):
+        if r["name"] == name and r["sizes"] == sizes:
+            return float(r["best_ns"]), r["size"]
+    return None
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def run(is_quick: bool, tables: Sequence[str], seed: int, folder: Path | None) -> Rows:
+    """Make the tables and write them after every row."""
+    from ..runtime.cpu.device import CpuDevice
+    from ..runtime.device import open_device
+
+    device = open_device("cpu")
+    assert isinstance(device, CpuDevice)
+    work, effort = (QUICK_WORK, QUICK) if is_quick else (FULL_WORK, FULL)
+    effort = replace(effort, seed=seed)
+    stored = (folder or RESULTS) / "paper_tables.json"
+    kept = json.loads(stored.read_text())["tables"] if stored.exists() else {}
+    kept = {kind: made for kind, made in kept.items() if kind not in tables}
+    taken = stamp(device)
+    started_s = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - started_s:>6.0f} s  {line}", file=sys.stderr, flush=True)
+
+    warm_up()
+    rows: Rows = {kind: made["rows"] for kind, made in kept.items()}
+    for found in make(work, effort, tables, rows, tell):
+        now = {"stamp": taken, "effort": asdict(effort)}
+        made = {kind: kept.get(kind, now) | {"rows": found[kind]} for kind in found}
+        write_results("paper_tables", report(made, taken), {"tables": made}, folder)
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes and budgets; needs --results"
+    )
+    parser.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    if given.quick and given.results is None:
+        parser.error("--quick results mean nothing: name another folder with --results")
+    run(given.quick, given.tables, given.seed, given.results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

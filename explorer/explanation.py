@@ -1,0 +1,275 @@
+"""Why a run ended where it did: the best implementation against its bound and against the default,
+what was pruned by what, and which values no measured implementation had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..codegen.describe import Starts, Words, count_starts, describe
+from ..runtime.conditions import take_conditions
+from ..runtime.device import open_device
+from ..runtime.folder import BEST, HEADER, JOURNAL
+from ..runtime.journal import read_journal
+from ..runtime.records import (
+    BestFile,
+    EvaluationRecord,
+    NoteRecord,
+    Record,
+    RecordError,
+    TallyRecord,
+    load_best,
+    load_header,
+)
+from ..runtime.replay import StaleError, rebuild_problem, restore_complete
+from ..search.bound import Bound, Bounder
+from ..search.explain import Use, explain_phases, rate_texts, uses
+from ..search.first import DEFAULT, complete_style
+from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.constraints import build_space
+
+_SLACK = 1e-3  # a time so little below the bound is noise of the clock
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the time of one implementation must go. `time_ns` is measured, None where it is not
+    known; `bound_ns` and the `uses`, largest first, are lower bounds.
+    """
+
+    time_ns: float | None
+    bound_ns: float
+    limiting: str
+    uses: tuple[Use, ...]
+    phases: tuple[str, ...]
+    starts: Starts
+    words: Words
+
+    @property
+    def unexplained_ns(self) -> float | None:
+        """The part of the measured time that the bound does not explain."""
+        return None if self.time_ns is None else max(0.0, self.time_ns - self.bound_ns)
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What a run did not look at, and what it looked at in vain. `tallies` is None where the journal
+    is of a version that kept no counts, else names of search.events.Tally with their sums.
+    """
+
+    n_evaluations: int
+    n_stopped_early: int
+    failures: tuple[tuple[str, int], ...]
+    n_sessions: int
+    tallies: dict[str, int] | None
+    refused: tuple[tuple[str, int], ...]  # values by the constraint that forbade them, most first
+
+
+@dataclass(frozen=True)
+class Untried:
+    """Values of one choice that no measured implementation had. Nothing with one of `beaten` can
+    beat the best: their bounds are not below its time. `open_values` might.
+    """
+
+    choice: str
+    kind: str
+    tried: tuple[str, ...]
+    beaten: tuple[str, ...]
+    open_values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that is known about a stored best. `pruned` and `untried` need the run's journal:
+    for a best.json by itself they are None. `default` is None where no unfused default exists.
+    """
+
+    file: BestFile
+    formula: str
+    rates: dict[str, str]
+    best: Account
+    default: Account | None
+    changed: tuple[tuple[str, str, str], ...]  # choice, value of the default, value of the best
+    pruned: Pruned | None
+    untried: tuple[Untried, ...] | None
+    notes: tuple[str, ...]
+
+
+def explain_run(path: str | Path) -> Explanation:
+    """Explain a run directory or a best.json with the facts of this machine.
+
+    Raises RecordError where there is no such run or its files are damaged, DeviceError, and
+    StaleError where it was measured on another machine or its decisions no longer mean anything.
+    """
+    place = Path(path)
+    file, records = _load(place)
+    here = take_conditions().machine
+    if file.conditions.machine != here:
+        raise StaleError(
+            f"{place} was measured on {file.conditions.machine} and this machine is {here}: its"
+            " times can only be explained there"
+        )
+    _, problem = rebuild_problem(file.stored, file.problem_key)
+    target = open_device(file.target).facts()
+    space = build_space(problem, target)
+    notes = []
+    if not target.calibrated:
+        notes.append("rates are guessed from a data sheet: run explore calibrate")
+    if space.key != file.space_key:
+        notes.append("the space has changed since, so counts and bounds are of another one")
+    best = restore_complete(space, file.decisions)
+    bounder = Bounder(space)
+    scale = _scale(file, records, bounder.ns(best))
+    if scale < 1:
+        notes.append(
+            f"bounds are {scale:.0%} of what the calibrated rates give: memory was faster when this"
+            " was measured, or has been calibrated since"
+        )
+    is_doubtful = _is_doubtful(records, file.time_ns, bounder.ns(best) * scale)
+    if is_doubtful:
+        notes.append(
+            "an implementation was faster than its bound, so nothing that follows from bounds is sure"
+        )
+    root = space.root()
+    assert isinstance(root, Candidate)  # the best is in it
+    cut_ns = math.inf if is_doubtful else file.time_ns
+    default = complete_style(root, DEFAULT)
+    return Explanation(
+        file=file,
+        formula=problem.formula,
+        rates=rate_texts(space),
+        best=_account(best, bounder, scale, file.time_ns),
+        default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
+        changed=() if default is None else _changed(space, default, best),
+        pruned=None if records is None else _pruned(records),
+        untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
+        notes=tuple(notes),
+    )
+
+
+def _load(place: Path) -> tuple[BestFile, tuple[Record, ...] | None]:
+    if not place.is_dir():
+        return load_best(place), None
+    if not (place / HEADER).exists():
+        raise RecordError(f"{place} holds no run: it has no {HEADER}")
+    if not (place / BEST).exists():
+        load_header(place / HEADER)
+        raise RecordError(f"the run in {place} has found nothing yet: it has no {BEST}")
+    return load_best(place / BEST), read_journal(place / JOURNAL)
+
+
+def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) -> float:
+    """By what the bounds of today are to be multiplied to be those that the session believed."""
+    claimed = [
+        r.bound_ns
+        for r in records or ()
+        if isinstance(r, EvaluationRecord) and r.source_key == file.source_key
+    ]
+    return min([1.0, *(ns / bound_ns for ns in claimed if bound_ns > 0)])
+
+
+def _is_doubtful(records: Sequence[Record] | None, time_ns: float, bound_ns: float) -> bool:
+    """Whether the search, or the result now, has met a time below its bound."""
+    alarmed = any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in records or ())
+    return alarmed or time_ns < bound_ns * (1 - _SLACK)
+
+
+# --- accounts ------------------------------------------------------------------------------------
+
+
+def _account(
+    candidate: Candidate, bounder: Bounder, scale: float, time_ns: float | None
+) -> Account:
+    bound = bounder.bound(candidate)
+    scaled = tuple(
+        Use(use.resource, use.ns * scale, use.amount, use.unit) for use in uses(bounder, bound)
+    )
+    return Account(
+        time_ns=time_ns,
+        bound_ns=bound.ns * scale,
+        limiting=bound.limiting,
+        uses=scaled,
+        phases=_phases(bound, bounder.space),
+        starts=count_starts(candidate),
+        words=describe(candidate),
+    )
+
+
+def _phases(bound: Bound, space: Space) -> tuple[str, ...]:
+    return tuple(explain_phases(bound, space))
+
+
+def _changed(space: Space, default: Candidate, best: Candidate) -> tuple[tuple[str, str, str], ...]:
+    rows = []
+    for v in map(int, space.searchable):
+        before, after = default.value(v), best.value(v)
+        if before != after:
+            choice = space.choices[v]
+            rows.append((choice.name, choice.values[before], choice.values[after]))
+    return tuple(rows)
+
+
+# --- what the journal says -----------------------------------------------------------------------
+
+
+def _pruned(records: Sequence[Record]) -> Pruned:
+    evaluations = [r for r in records if isinstance(r, EvaluationRecord)]
+    last = _last_tallies(records)
+    counts: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for tally in last:
+        counts.update(tally.counts)
+        refused.update(tally.refused)
+    failures = Counter(r.status for r in evaluations if r.status != "ok")
+    return Pruned(
+        n_evaluations=len(evaluations),
+        n_stopped_early=sum(r.stopped_early for r in evaluations),
+        failures=tuple(failures.most_common()),
+        n_sessions=sum(isinstance(r, NoteRecord) and r.kind == "session" for r in records),
+        tallies=dict(counts) if last else None,
+        refused=tuple(refused.most_common()),
+    )
+
+
+def _last_tallies(records: Sequence[Record]) -> list[TallyRecord]:
+    """The last tally of every session: each counts from its session's beginning."""
+    last: dict[int, TallyRecord] = {}
+    session = 0
+    for r in records:
+        if isinstance(r, NoteRecord) and r.kind == "session":
+            session += 1
+        elif isinstance(r, TallyRecord):
+            last[session] = r
+    return list(last.values())
+
+
+def _untried(
+    root: Candidate, records: Sequence[Record], bounder: Bounder, cut_ns: float
+) -> tuple[Untried, ...]:
+    """Every choice with values that were possible and never measured; what has no bound below the cut
+    cannot beat the best.
+    """
+    tried: dict[str, set[str]] = {}
+    for r in records:
+        for name, value in r.decisions if isinstance(r, EvaluationRecord) else ():
+            tried.setdefault(name, set()).add(value)
+    found = []
+    for v in map(int, root.open_choices()):
+        choice = root.space.choices[v]
+        seen = tried.get(choice.name, set())
+        beaten: list[str] = []
+        left: list[str] = []
+        for at, child in root.expand(v):
+            name = choice.values[at]
+            if name in seen or isinstance(child, DeadEnd):
+                continue
+            is_beaten = bounder.ns(child) >= cut_ns
+            (beaten if is_beaten else left).append(name)
+        if beaten or left:
+            in_order = tuple(x for x in choice.values if x in seen)
+            found.append(Untried(choice.name, choice.kind, in_order, tuple(beaten), tuple(left)))
+    return tuple(found)

@@ -1,0 +1,324 @@
+"""`explore explain`: what it says of a run is what happened, and errors are one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernelscape.cli import commands as cli
+from kernelscape.codegen.describe import count_starts, describe
+from kernelscape.codegen.lower import lower, print_source
+from kernelscape.explorer.entry import library_subject, resume
+from kernelscape.explorer.explanation import Explanation, explain_run
+from kernelscape.kernels.library import load
+from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.device import open_device
+from kernelscape.runtime.journal import read_journal
+from kernelscape.runtime.records import EvaluationRecord, TallyRecord
+from kernelscape.search.bound import Bounder
+from kernelscape.search.first import DEFAULT, Style, complete_style
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.constraints import build_space
+
+N_EVALUATIONS = 24
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on the fake device."""
+    return make_run(tmp_path_factory.mktemp("explain"), "bicgk", 96, N_EVALUATIONS)
+
+
+def make_run(folder: Path, name: str, n: int, n_evaluations: int) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        options = ("--target", "fake", "--max-evals", str(n_evaluations), "-q")
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["run", name, "--size", f"n={n}", "-o", str(folder / "run"), *options])
+    assert ended.value.code == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    """The same run, to be damaged."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for file in run.iterdir():
+        if file.is_file():
+            (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+@pytest.fixture
+def explore(capfd: pytest.CaptureFixture[str]):
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def found(run: Path) -> Explanation:
+    return explain_run(run)
+
+
+def evaluations(run: Path) -> list[EvaluationRecord]:
+    return [r for r in read_journal(run / "journal.jsonl") if isinstance(r, EvaluationRecord)]
+
+
+# --- what it says --------------------------------------------------------------------------------
+
+
+def test_text_has_its_sections_and_json_is_one_object(explore, run: Path) -> None:
+    code, out, err = explore("explain", run)
+    assert (code, err) == (0, "")
+    for part in (
+        "Where the time goes",
+        "Why the best differs from the default",
+        "What was pruned, and by what",
+        "What was never tried",
+    ):
+        assert f"\n{part}\n" in out
+    assert "times as fast" in out
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
+    code, whole, _ = explore("explain", run, "-v")
+    assert len(whole.splitlines()) > len(out.splitlines())
+    code, out, err = explore("explain", run, "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    fields = json.loads(out)
+    assert fields["event"] == "explanation"
+    assert fields["best"]["binding"] in {t["resource"] for t in fields["best"]["terms"]}
+    assert fields["pruned"]["evaluations"] == N_EVALUATIONS
+
+
+def test_accounts_add_up(found: Explanation, run: Path) -> None:
+    times = [r.time_ns for r in evaluations(run) if r.time_ns is not None]
+    assert found.best.time_ns == pytest.approx(min(times))
+    assert found.default is not None
+    assert found.default.time_ns == found.file.baseline_ns
+    for account in (found.best, found.default):
+        assert account.time_ns is not None
+        assert account.unexplained_ns is not None
+        assert account.bound_ns + account.unexplained_ns == pytest.approx(account.time_ns)
+        assert account.uses[0].resource == account.limiting
+        assert [u.ns for u in account.uses] == sorted((u.ns for u in account.uses), reverse=True)
+        assert account.uses[0].ns <= account.bound_ns * (1 + 1e-9)
+        assert all(u.amount > 0 for u in account.uses if u.unit)
+    flops = {u.amount for a in (found.best, found.default) for u in a.uses if u.unit == "flop"}
+    assert flops == {4.0 * 96 * 96 - 2 * 96}  # the first addition of each sum is an assignment
+
+
+def test_changed_decisions_lead_from_the_default_to_the_best(found: Explanation) -> None:
+    best = dict(found.file.decisions)
+    assert found.changed
+    assert all(best[name] == after != before for name, before, after in found.changed)
+
+
+def test_tally_is_that_of_the_search(found: Explanation, run: Path) -> None:
+    tallies = [r for r in read_journal(run / "journal.jsonl") if isinstance(r, TallyRecord)]
+    assert found.pruned is not None
+    assert found.pruned.tallies == tallies[-1].counts
+    assert found.pruned.tallies["evaluations"] == N_EVALUATIONS
+    assert dict(found.pruned.refused) == tallies[-1].refused
+
+
+def test_sessions_are_summed(copy: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    before = explain_run(copy).pruned
+    resume(copy, max_evals=3)
+    after = explain_run(copy).pruned
+    assert before is not None
+    assert after is not None
+    assert (before.n_sessions, after.n_sessions) == (1, 2)
+    assert after.tallies is not None
+    assert after.tallies["evaluations"] == N_EVALUATIONS + 3 == after.n_evaluations
+
+
+def test_untried_values_were_possible_and_in_no_measured_implementation(
+    found: Explanation, run: Path
+) -> None:
+    root = space("bicgk", m=96, n=96).root()
+    assert isinstance(root, Candidate)
+    tried = {decision for r in evaluations(run) for decision in r.decisions}
+    choices = {root.space.choices[int(v)].name: int(v) for v in root.open_choices()}
+    assert found.untried
+    listed = {u.choice: u for u in found.untried}
+    for name, v in choices.items():
+        possible = {root.space.choices[v].values[x] for x in root.values(v)}
+        seen = {value for value in possible if (name, value) in tried}
+        if seen == possible:
+            assert name not in listed
+            continue
+        u = listed[name]
+        assert set(u.tried) == seen
+        assert {*u.beaten, *u.open_values} == possible - seen
+
+
+def test_beaten_values_have_no_implementation_with_a_bound_below_the_best(
+    tmp_path: Path,
+) -> None:
+    # The times of the fake device mean nothing: give the best one that its bound allows.
+    folder = make_run(tmp_path, "sscal", 1 << 18, 2)
+    content = json.loads((folder / "best.json").read_text())
+    time_ns = explain_run(folder).best.bound_ns * 1.05
+    content |= {"time_ns": time_ns, "bound_ns": 0.0, "gap": 1.0}
+    (folder / "best.json").write_text(json.dumps(content))
+    journal = folder / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(line for line in lines if '"kind":"alarm"' not in line))
+    untried = explain_run(folder).untried
+    assert untried
+    assert any(u.beaten for u in untried)
+    s = space("sscal", n=1 << 18)
+    root, bounder, rng = root_of(s), Bounder(s), np.random.default_rng(5)
+    beaten = {(u.choice, value) for u in untried for value in u.beaten}
+    for _ in range(300):
+        made = root.random_completion(rng)
+        if isinstance(made, Candidate) and beaten & set(made.decisions()):
+            assert bounder.ns(made) >= time_ns
+
+
+def test_a_time_below_its_bound_takes_all_claims_back(explore, tmp_path: Path) -> None:
+    # The times of the fake device are those of small sequences: this one cannot be so fast.
+    folder = make_run(tmp_path, "gemver", 1024, 4)
+    found = explain_run(folder)
+    assert found.best.time_ns is not None
+    assert found.best.time_ns < found.best.bound_ns
+    assert found.untried
+    assert not any(u.beaten for u in found.untried)
+    code, out, _ = explore("explain", folder)
+    assert code == 0
+    assert "note: an implementation was faster than its bound" in out
+
+
+def test_older_journals_are_read(explore, copy: Path) -> None:
+    journal = copy / "journal.jsonl"
+    lines = [x for x in journal.read_text().splitlines() if '"event":"tally"' not in x]
+    journal.write_text("\n".join(lines).replace(',"stopped_early":false', "") + "\n")
+    code, out, _ = explore("explain", copy)
+    assert code == 0
+    assert "kept no counts" in out
+
+
+def test_a_best_file_alone_explains_the_time_only(explore, run: Path) -> None:
+    code, out, _ = explore("explain", run / "best.json")
+    assert code == 0
+    assert "Why the best differs" in out
+    assert out.count("give the directory of the run") == 2
+
+
+def test_torn_journal_still_explains(explore, copy: Path) -> None:
+    journal = copy / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-9])
+    assert explore("explain", copy)[0] == 0
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def tear_best(folder: Path) -> None:
+    content = (folder / "best.json").read_bytes()
+    (folder / "best.json").write_bytes(content[:200])
+
+
+def tear_journal(folder: Path) -> None:
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_text("".join([lines[0][:20] + "\n", *lines[1:]]))
+
+
+def move_machine(folder: Path) -> None:
+    content = json.loads((folder / "best.json").read_text())
+    content["conditions"]["machine"] = "another-machine"
+    (folder / "best.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "sentence"),
+    [
+        (tear_best, 2, "is torn"),
+        (tear_journal, 2, "line 1 is no record"),
+        (lambda folder: (folder / "best.json").unlink(), 2, "has found nothing yet"),
+        (lambda folder: (folder / "run.json").unlink(), 2, "holds no run"),
+        (lambda folder: (folder / "journal.jsonl").unlink(), 2, "journal.jsonl cannot be read"),
+        (move_machine, 7, "was measured on another-machine"),
+    ],
+)
+def test_errors_are_one_sentence(explore, copy: Path, damage, code: int, sentence: str) -> None:
+    damage(copy)
+    got, out, err = explore("explain", copy)
+    assert (got, out, err.count("\n")) == (code, "", 1)
+    assert sentence in err
+
+
+def test_nowhere_is_one_sentence(explore, tmp_path: Path) -> None:
+    code, out, err = explore("explain", tmp_path / "nowhere")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "cannot be read" in err
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def space(name: str, **sizes: int) -> Space:
+    subject = library_subject(load(name), sizes, "f32", 1)
+    return build_space(subject.problem, open_device("fake").facts())
+
+
+def root_of(s: Space) -> Candidate:
+    root = s.root()
+    assert isinstance(root, Candidate)
+    return root
+
+
+PANEL = Style(rows=8, vectors=2, panel=128, stream=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "style"),
+    [
+        ("gemver", {"m": 512, "n": 512}, DEFAULT),
+        ("gemver", {"m": 512, "n": 512}, PANEL),
+        ("axpydot", {"n": 4096}, PANEL),
+        ("matmul", {"m": 256, "n": 256, "k": 256}, Style(rows=6, vectors=2, block=64, copy=True)),
+    ],
+)
+def test_words_of_styles(golden, name: str, sizes: dict[str, int], style: Style) -> None:
+    made = complete_style(root_of(space(name, **sizes)), style)
+    assert made is not None
+    lines = [f"{topic}\n" + "".join(f"  {p}\n" for p in ps) for topic, ps in describe(made).items()]
+    kind = "default" if style == DEFAULT else "style"
+    golden("".join(lines) + f"{count_starts(made)}\n", f"words_{name}_{kind}.txt")
+
+
+@pytest.mark.parametrize("name", ["gemver", "atax", "axpydot"])
+def test_equal_words_mean_equal_text(name: str) -> None:
+    sizes = {"n": 96} if name == "axpydot" else {"m": 96, "n": 96}
+    root, rng = root_of(space(name, **sizes)), np.random.default_rng(3)
+    texts: dict[str, str] = {}
+    for _ in range(60):
+        made = root.random_completion(rng)
+        if not isinstance(made, Candidate):
+            continue
+        source = print_source(lower(made), C_OPENMP)
+        starts = count_starts(made)
+        assert starts.n_teams == source.text.count("#pragma omp parallel")
+        assert starts.n_barriers >= source.text.count("#pragma omp barrier")
+        words = json.dumps(describe(made))
+        assert texts.setdefault(words, source.key) == source.key
+    assert len(texts) > 20
+
+
+def test_barriers_are_counted_as_often_as_threads_meet() -> None:
+    made = complete_style(root_of(space("gemver", m=512, n=512)), PANEL)
+    assert made is not None
+    starts = count_starts(made)
+    assert starts.n_launches == 1
+    assert math.ceil(512 / 128) <= starts.n_barriers
