@@ -135,8 +135,16 @@ def _tile(p: LoopPlan) -> Iterator[str]:
 
 def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     tasks, where = plan.tasks, candidate.space.variables.mem_space
+    for t in tasks:
+        if t.prefetch_iterations:
+            yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
     for f in plan.flows:
         value = candidate.value(where[f])
+        if f.is_read:
+            if value == ch.SHARED:
+                readers = tasks[f.producer].task.name, tasks[f.consumer].task.name
+                yield f"{readers[0]} keeps what it reads of {f.array} for {readers[1]}"
+            continue
         yield (
             f"{f.array} goes from {tasks[f.producer].task.name} to {tasks[f.consumer].task.name}"
             f" {_WHERE[value]}"

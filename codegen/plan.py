@@ -11,7 +11,7 @@ import numpy as np
 
 from ..kernels.tasks import Loop, Problem, Task
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, Prefetch
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch
 from ..space.candidate import Candidate
 from ..space.order import Node, forest
 
@@ -107,11 +107,8 @@ def read_plan(candidate: Candidate) -> Plan:
     """The plan of a complete candidate; an incomplete one is a bug of the caller."""
     assert candidate.is_complete, "only a complete candidate can be lowered"
     space = candidate.space
-    backbone: Backbone = space.backbone
     tasks = tuple(_task_plan(candidate, t) for t in range(len(space.problem.tasks)))
-    return Plan(
-        space.problem, tasks, (*backbone.flows, *backbone.rereads), _launches(candidate, tasks)
-    )
+    return Plan(space.problem, tasks, tuple(space.variables.mem_space), _launches(candidate, tasks))
 
 
 def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
