@@ -137,7 +137,9 @@ class Channel:
         # Unbound, a team that has slept costs 7.9 ms to wake (both threads land on one core);
         # bound 0.05 ms. The wait policy stays libgomp's own: passive costs 35 us a region even
         # between close calls, active burns the cores that the compilers of the next batch need.
-        return kept | {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": str(available_cores())}
+        # clang's libomp would spin for 200 ms after each region; libgomp gives up after about 1 ms.
+        bound = {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": str(available_cores())}
+        return kept | bound | {"KMP_BLOCKTIME": "1"}
 
     def _receive(self, deadline_s: float) -> Answer:
         end = time.monotonic() + deadline_s
