@@ -18,7 +18,7 @@ _jit = numba.njit(parallel=True, fastmath=True)
 
 
 @_jit
-def _atax(a, x, y, zero):  # type: ignore[no-untyped-def]
+def _atax(a, x, y, zero):
     m, n = a.shape
     team = numba.get_num_threads()
     parts = np.zeros((team, n), a.dtype)
@@ -34,7 +34,7 @@ def _atax(a, x, y, zero):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(fastmath=True)
-def _add_parts(parts, y):  # type: ignore[no-untyped-def]
+def _add_parts(parts, y):
     y[:] = parts[0]
     for t in range(1, len(parts)):
         for j in range(len(y)):
@@ -42,13 +42,13 @@ def _add_parts(parts, y):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _axpy(x, y, z, alpha):  # type: ignore[no-untyped-def]
+def _axpy(x, y, z, alpha):
     for i in prange(len(z)):
         z[i] = alpha * x[i] + y[i]
 
 
 @_jit
-def _axpydot(w, v, u, z, r, alpha, zero):  # type: ignore[no-untyped-def]
+def _axpydot(w, v, u, z, r, alpha, zero):
     acc = zero
     for i in prange(len(z)):
         t = w[i] - alpha * v[i]
@@ -58,7 +58,7 @@ def _axpydot(w, v, u, z, r, alpha, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _bicgk(a, p, r, q, s, zero):  # type: ignore[no-untyped-def]
+def _bicgk(a, p, r, q, s, zero):
     m, n = a.shape
     team = numba.get_num_threads()
     parts = np.zeros((team, n), a.dtype)
@@ -76,7 +76,7 @@ def _bicgk(a, p, r, q, s, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _gemver(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, zero):  # type: ignore[no-untyped-def]
+def _gemver(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, zero):
     m, n = a.shape
     team = numba.get_num_threads()
     parts = np.zeros((team, n), a.dtype)
@@ -99,7 +99,7 @@ def _gemver(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, zero):  # type: ignor
 
 
 @_jit
-def _gesummv(a, b, x, y, alpha, beta, zero):  # type: ignore[no-untyped-def]
+def _gesummv(a, b, x, y, alpha, beta, zero):
     m, n = a.shape
     for i in prange(m):
         s, t = zero, zero
@@ -110,14 +110,14 @@ def _gesummv(a, b, x, y, alpha, beta, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _madd(a, b, c):  # type: ignore[no-untyped-def]
+def _madd(a, b, c):
     for i in prange(a.shape[0]):
         for j in range(a.shape[1]):
             c[i, j] = a[i, j] + b[i, j]
 
 
 @_jit
-def _matmul(a, b, c, zero):  # type: ignore[no-untyped-def]
+def _matmul(a, b, c, zero):
     m, n = c.shape
     for i in prange(m):
         row = c[i]
@@ -129,7 +129,7 @@ def _matmul(a, b, c, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _matmul_strided(a, b, c, zero):  # type: ignore[no-untyped-def]
+def _matmul_strided(a, b, c, zero):
     m, n = c.shape
     for i in prange(m):
         row = c[i]
@@ -141,7 +141,7 @@ def _matmul_strided(a, b, c, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _sgemv(a, x, y, z, alpha, beta, zero):  # type: ignore[no-untyped-def]
+def _sgemv(a, x, y, z, alpha, beta, zero):
     m, n = a.shape
     for i in prange(m):
         acc = zero
@@ -151,7 +151,7 @@ def _sgemv(a, x, y, z, alpha, beta, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _sgemvt(a, y, z, x, w, alpha, beta, zero):  # type: ignore[no-untyped-def]
+def _sgemvt(a, y, z, x, w, alpha, beta, zero):
     m, n = a.shape
     team = numba.get_num_threads()
     parts = np.zeros((team, n), a.dtype)
@@ -172,19 +172,19 @@ def _sgemvt(a, y, z, x, w, alpha, beta, zero):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _sscal(x, alpha):  # type: ignore[no-untyped-def]
+def _sscal(x, alpha):
     for i in prange(len(x)):
         x[i] *= alpha
 
 
 @_jit
-def _vadd(w, y, z, x):  # type: ignore[no-untyped-def]
+def _vadd(w, y, z, x):
     for i in prange(len(x)):
         x[i] = w[i] + y[i] + z[i]
 
 
 @_jit
-def _waxpby(x, y, w, alpha, beta):  # type: ignore[no-untyped-def]
+def _waxpby(x, y, w, alpha, beta):
     for i in prange(len(w)):
         w[i] = alpha * x[i] + beta * y[i]
 

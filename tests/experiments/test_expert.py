@@ -60,6 +60,7 @@ def fault(name, sizes, dtype, folder, *, variant="", compiler="gcc"):
     return checking.check(built, [inputs], Way(repeats=6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", names())
@@ -69,6 +70,7 @@ def test_an_expert_program_is_right_at_any_shape(name, dtype, compiler, tmp_path
         assert not found, (sizes, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "variant"), [(name, v) for name in names() for v in VARIANTS[name]]
 )
