@@ -51,16 +51,15 @@ INLINE void tile(REAL *c, operands o, long depth, int rows, long columns, int is
       t[r][1] += a * b1;
     }
   }
-  UNROLL for (int r = 0; r < TILE; r++) {
-    if (r >= rows) break;
-    REAL *at = c + (long)r * N;
-    if (adds) {
-      t[r][0] += get(at, columns);
-      t[r][1] += get(at + LANES, columns - LANES);
+  UNROLL for (int r = 0; r < TILE; r++) if (r < rows) {
+      REAL *at = c + (long)r * N;
+      if (adds) {
+        t[r][0] += get(at, columns);
+        t[r][1] += get(at + LANES, columns - LANES);
+      }
+      put(at, t[r][0], columns);
+      put(at + LANES, t[r][1], columns - LANES);
     }
-    put(at, t[r][0], columns);
-    put(at + LANES, t[r][1], columns - LANES);
-  }
 }
 
 /* Whole tiles apart from those at the edges: their extents are constants. */
@@ -83,11 +82,16 @@ static void unpacked(const REAL *a, const REAL *b, REAL *c) {
   }
 }
 
-/* Tiles of rows of A, each row-fastest. */
+/* Tiles of rows of A, the numbers of a column side by side. */
+INLINE void pack_rows(REAL *to, const REAL *a, long depth, int rows) {
+  for (long k = 0; k < depth; k++) UNROLL
+    for (int r = 0; r < TILE; r++) to[k * TILE + r] = r < rows ? a[((long)r * K + k) * STRIDE] : 0;
+}
+
 static void pack_a(REAL *to, const REAL *a, long rows, long depth) {
-  for (long i = 0; i < rows; i += TILE, to += TILE * depth)
-    for (int r = 0; r < TILE; r++)
-      for (long k = 0; k < depth; k++) to[k * TILE + r] = i + r < rows ? a[((i + r) * K + k) * STRIDE] : 0;
+  long i = 0;
+  for (; i + TILE <= rows; i += TILE) pack_rows(to + i * depth, a + i * K * STRIDE, depth, TILE);
+  if (i < rows) pack_rows(to + i * depth, a + i * K * STRIDE, depth, (int)(rows - i));
 }
 
 /* Panels of two vectors of columns of B, shared out to the threads. */

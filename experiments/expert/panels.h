@@ -12,9 +12,9 @@
 #ifndef AHEAD
 #define AHEAD 12 /* rows */
 #endif
-/* Smaller matrices stay in the second cache: two passes are best there. */
+/* What panels spare is a second reading from memory: a matrix that stays in the caches is read twice. */
 #ifndef PANELS
-#define PANELS ((long)M * N * (long)sizeof(REAL) > (512L << 10))
+#define PANELS ((long)M * N * (long)sizeof(REAL) > LAST_CACHE)
 #endif
 
 #define PANEL (WIDTH * LANES)
