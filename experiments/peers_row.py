@@ -40,6 +40,7 @@ from .expert import VARIANTS, expert_source
 from .run_row import spread
 
 COMPILERS = ("gcc", "clang")
+_LIBRARY_S = 180.0  # for the first call, which compiles
 _LIBRARY_BYTES = (
     16 << 30
 )  # of private memory: compilers inside libraries reserve much and use little
@@ -232,7 +233,10 @@ def _compare(
                 continue
             environment = library.environment(available_cores())
             settings = WorkerOptions(
-                bind_threads=False, environment=environment, memory_bytes=_LIBRARY_BYTES
+                bind_threads=False,
+                environment=environment,
+                memory_bytes=_LIBRARY_BYTES,
+                run_timeout_s=_LIBRARY_S,
             )
             worker = stack.enter_context(Worker(device, settings))
             assert isinstance(worker, Worker)
