@@ -165,12 +165,14 @@ def with_delays(text: str) -> str:
     return text[:at] + _HOLD_BACK + text[at:] if _LATE in text else text
 
 
-def build(source: Source, stem: Path, more_flags: tuple[str, ...] = ()) -> Build:
+def build(
+    source: Source, stem: Path, more_flags: tuple[str, ...] = (), compiler: str = "gcc"
+) -> Build:
     """Compiles one text to `stem`.so; warnings are part of the log."""
     file, library = stem.with_suffix(".c"), stem.with_suffix(".so")
     file.write_text(with_delays(source.text))
     flags = (*FLAGS, *WARNINGS, *source.flags, *more_flags)
-    command = ["gcc", *flags, "-o", str(library), str(file), "-lm"]
+    command = [compiler, *flags, "-o", str(library), str(file), "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -179,11 +181,18 @@ def build(source: Source, stem: Path, more_flags: tuple[str, ...] = ()) -> Build
 
 
 def build_all(
-    sources: Sequence[Source], folder: Path, stem: str, n_threads: int = 2
+    sources: Sequence[Source],
+    folder: Path,
+    stem: str,
+    n_threads: int = 2,
+    compiler: str = "gcc",
 ) -> list[Build]:
     """Compiles several texts at a time."""
     with ThreadPoolExecutor(n_threads) as pool:
-        jobs = [pool.submit(build, s, folder / f"{stem}_{k}") for k, s in enumerate(sources)]
+        jobs = [
+            pool.submit(build, s, folder / f"{stem}_{k}", compiler=compiler)
+            for k, s in enumerate(sources)
+        ]
         return [job.result() for job in jobs]
 
 

@@ -88,14 +88,20 @@ def parse_row(text: str) -> list[tuple[str, dict[str, int]]]:
 
 
 def run_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, Any]:
-    """The row, made in a child with an empty folder of builds: what an earlier search compiled must
-    not count as this one's speed. A row that fails says why.
+    """The row, made in a child. A row that fails says why."""
+    asked = {"name": name, "sizes": sizes, "options": asdict(options)}
+    made = in_fresh_process("run_table", asked, 4 * options.seconds + _ROW_MARGIN_S)
+    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+
+
+def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
+    """What `python -m MODULE --child ASKED` of this folder prints last, or why it printed nothing.
+
+    The child has an empty folder of builds (what an earlier search compiled must not count as this
+    one's speed) and no setting of OpenBLAS.
     """
-    command = [sys.executable, "-m", f"{__package__}.run_table", "--child"]
-    command += [json.dumps({"name": name, "sizes": sizes, "options": asdict(options)})]
+    command = [sys.executable, "-m", f"{__package__}.{module}", "--child", json.dumps(asked)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    limit_s = 4 * options.seconds + _ROW_MARGIN_S
-    failed = {"status": "failed", "name": name, "sizes": sizes, "options": asdict(options)}
     targets = cache_folder() / "targets"
     with tempfile.TemporaryDirectory(prefix="kernelscape-table-") as scratch:
         fresh = Path(scratch) / "kernelscape" / "targets"
@@ -108,27 +114,27 @@ def run_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, 
                 command, env=environment, capture_output=True, text=True, timeout=limit_s
             )
         except subprocess.TimeoutExpired:
-            return failed | {"why": f"no end within {limit_s:.0f} s"}
+            return f"no end within {limit_s:.0f} s"
         if fresh.exists():
             shutil.copytree(fresh, targets, dirs_exist_ok=True)  # calibrations add up
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no word"]
-        return failed | {"why": f"exit {done.returncode}: {lines[-1]}"}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+        return f"exit {done.returncode}: {lines[-1]}"
+    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return made
 
 
 def problems(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The checks of the table; one sentence for each that fails."""
-    found = [f"{_title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
+    found = [f"{title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     for r in (r for r in rows if r["status"] == "ok"):
         if r["below_bound"] or r["alarms"]:
-            found.append(f"{_title(r)}: {r['below_bound']} measurements below their bound")
+            found.append(f"{title(r)}: {r['below_bound']} measurements below their bound")
         if r["name"] in CHECKED and r["level"] == "memory":
             if r["over_numpy"] < SPEED_UP:
-                found.append(f"{_title(r)}: {r['over_numpy']:.2f} x NumPy")
+                found.append(f"{title(r)}: {r['over_numpy']:.2f} x NumPy")
             if r["roof_share"] < ROOF_SHARE:
-                found.append(f"{_title(r)}: {r['roof_share']:.0%} of the roofline")
+                found.append(f"{title(r)}: {r['roof_share']:.0%} of the roofline")
     return found
 
 
@@ -164,21 +170,21 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
 
 def _cells(r: dict[str, Any]) -> list[str]:
     if r["status"] != "ok":
-        return [_title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
+        return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
     spent_s, search_s = r["spent_s"], max(r["search_s"], 1e-9)
     return [
-        _title(r),
-        _time(r["best_ns"]),
+        title(r),
+        time_text(r["best_ns"]),
         f"{100 * r['best_spread']:.1f}",
-        _time(r["default_ns"]),
-        _time(r["numpy_ns"]),
+        time_text(r["default_ns"]),
+        time_text(r["numpy_ns"]),
         f"{r['over_default']:.2f} ± {100 * r['over_default_spread']:.0f} %",
         f"{r['over_numpy']:.2f} ± {100 * r['over_numpy_spread']:.0f} %",
         f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
         "peak" if r["is_computed"] else r["level"],
         f"{r['roof_share']:.0%} ± {100 * r['roof_share_spread']:.0f} %",
-        "–" if r["bound_ns"] is None else _time(r["bound_ns"]),
+        "–" if r["bound_ns"] is None else time_text(r["bound_ns"]),
         "–" if r["gap"] is None else f"{r['gap']:.0%}",
         f"{r['options']['seconds']:g}",
         str(r["evaluations"]),
@@ -191,7 +197,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
     ]
 
 
-def _title(r: dict[str, Any]) -> str:
+def title(r: dict[str, Any]) -> str:
     extents = list(r["sizes"].values())
     if len(extents) == 1:
         power = extents[0].bit_length() - 1
@@ -201,7 +207,7 @@ def _title(r: dict[str, Any]) -> str:
     return f"{r['name']} " + "x".join(map(str, extents))
 
 
-def _time(ns: float) -> str:
+def time_text(ns: float) -> str:
     for unit, factor in (("ms", 1e6), ("us", 1e3)):
         if ns >= factor:
             return f"{ns / factor:.3g} {unit}" if ns < 100 * factor else f"{ns / factor:.0f} {unit}"
@@ -225,8 +231,8 @@ def make_table(
             continue
         started_s = time.monotonic()
         row = rows[key] = run_row(name, sizes, options)
-        said = row.get("why") or f"{_time(row['best_ns'])}, {row['over_numpy']:.2f} x NumPy"
-        print(f"{_title(row)}: {said} ({time.monotonic() - started_s:.0f} s)", flush=True)
+        said = row.get("why") or f"{time_text(row['best_ns'])}, {row['over_numpy']:.2f} x NumPy"
+        print(f"{title(row)}: {said} ({time.monotonic() - started_s:.0f} s)", flush=True)
         keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
         ordered = [rows[k] for k in keys]
         write_results("run_table", report(ordered), {"rows": ordered}, folder)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import LibrarySequence, names
-from ..runtime.cpu.compiler import find_compiler
-from ..runtime.device import AbstractDevice, open_device
+from ..runtime.cpu.compiler import compiler_named, find_compiler
+from ..runtime.device import AbstractDevice, DeviceOptions, open_device
 from ..runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
 from ..runtime.measure import Sampler, measure
 from ..runtime.outcome import FINAL, Failure, Measurement
@@ -251,10 +251,13 @@ def resume(
 
 
 def load(path: str | Path) -> Best:
-    """The best implementation of a run directory or a best.json. Raises RecordError."""
+    """The best implementation of a run directory or a best.json, with the compiler that built it
+    where that is still here. Raises RecordError.
+    """
     place = Path(path)
     best = load_best(place / BEST if place.is_dir() else place)
-    return Best(best, open_device(best.target))
+    compiler = compiler_named(best.conditions.compiler)
+    return Best(best, open_device(best.target, DeviceOptions(compiler=compiler)))
 
 
 def replay(path: str | Path) -> Tuned:
@@ -301,7 +304,8 @@ def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(source.text)
     library = file.with_suffix(".so")
-    command = find_compiler(None).command_line(file, library, source.flags)
+    compiler = find_compiler(compiler_named(best.file.conditions.compiler))
+    command = compiler.command_line(file, library, source.flags)
     return file, command, source.entry
 
 

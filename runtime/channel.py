@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +65,19 @@ class Channel:
     """
 
     def __init__(
-        self, device: str, harness: Path | None, scratch: Path, *, bind_threads: bool
+        self,
+        device: str,
+        harness: Path | None,
+        scratch: Path,
+        *,
+        bind_threads: bool,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         path = None if harness is None else os.fspath(harness)
         self._options = ChildOptions(device, path, available_cores())
         self._scratch = scratch
         self._bind_threads = bind_threads
+        self._given = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
         self._request_fd = self._reply_fd = -1
 
@@ -133,11 +141,13 @@ class Channel:
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(_REMOVED_PREFIXES)}
         if not self._bind_threads:
-            return kept
+            return kept | self._given
         # Unbound, a team that has slept costs 7.9 ms to wake (both threads land on one core);
         # bound 0.05 ms. The wait policy stays libgomp's own: passive costs 35 us a region even
         # between close calls, active burns the cores that the compilers of the next batch need.
-        return kept | {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": str(available_cores())}
+        # clang's libomp would spin for 200 ms after each region; libgomp gives up after about 1 ms.
+        bound = {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": str(available_cores())}
+        return kept | bound | {"KMP_BLOCKTIME": "1"} | self._given
 
     def _receive(self, deadline_s: float) -> Answer:
         end = time.monotonic() + deadline_s

@@ -89,6 +89,7 @@ class WorkerOptions:
     run_timeout_s: float | None = None  # None: from the cut, see `Worker.deadline_s`
     memory_bytes: int | None = None  # beyond the arrays; None: 512 MiB + twice the arrays
     bind_threads: bool = True  # off only to time other people's libraries
+    environment: tuple[tuple[str, str], ...] = ()  # variables of the child, over all others
 
 
 class WorkerError(Exception):
@@ -152,7 +153,11 @@ class Worker(AbstractWorker):
         self.n_restarts = 0
         harness = device.build_harness() if self._options.bind_threads else None
         self._channel = Channel(
-            device.name, harness, self._scratch, bind_threads=self._options.bind_threads
+            device.name,
+            harness,
+            self._scratch,
+            bind_threads=self._options.bind_threads,
+            environment=dict(self._options.environment),
         )
 
     def prepare(self, workload: Workload) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.entry import (
+    explore_subject,
+    library_subject,
+    replay_again,
+    resume,
+    write_source,
+)
 from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.journal import FileJournal, read_journal
+from kernelscape.runtime.outcome import Failure
 from kernelscape.runtime.records import EvaluationRecord, RecordError
 from kernelscape.runtime.replay import StaleError
 from kernelscape.search import events as ev
@@ -233,3 +241,17 @@ def test_torn_best_files_get_a_sentence(tmp_path: Path, share: float) -> None:
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(RecordError, match="torn"):
         ks.load(path)
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+def test_what_clang_built_is_replayed_with_clang(tmp_path):
+    subject = library_subject(load_library("axpydot"), {"n": 1000}, "f32", 1)
+    options = Options(max_evals=3, compiler="clang", store=False)
+    run = explore_subject(subject, options, directory=tmp_path / "run")
+    assert run.best is not None
+    assert "clang" in run.best.file.conditions.compiler
+    assert run.best.device.compiler.version == run.best.file.conditions.compiler
+    again = replay_again(tmp_path / "run")
+    assert not isinstance(again.outcome, Failure), again.outcome
+    _, command, _ = write_source(tmp_path / "run", tmp_path / "written")
+    assert "clang" in command.split()[0]

@@ -23,6 +23,7 @@ _COMMON: tuple[str, ...] = (
     "-O2",
     # What is to be in vectors is written in vectors. The rest stays scalar, which the bound relies on.
     "-fno-tree-vectorize",
+    "-fno-tree-slp-vectorize",  # for clang; gcc's -fno-tree-vectorize covers straight-line code too
     "-fopenmp",
     "-ffp-contract=fast",
     "-fno-math-errno",
@@ -65,6 +66,9 @@ class Compiler:
         return shlex.join(self.command(source, output, extra))
 
 
+_NAMES = ("gcc", "clang", "cc")
+
+
 def find_compiler(wanted: str | None = None) -> Compiler:
     """The compiler named or pathed `wanted`, else the first of gcc, clang, cc that builds with
     OpenMP.
@@ -72,7 +76,7 @@ def find_compiler(wanted: str | None = None) -> Compiler:
     Raises DeviceError with a sentence that says what was tried and what to install.
     """
     tried = []
-    for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
+    for name in (wanted,) if wanted else _NAMES:
         path = shutil.which(name)
         if path is None:
             tried.append(f"{name}: not found")
@@ -88,11 +92,28 @@ def find_compiler(wanted: str | None = None) -> Compiler:
     )
 
 
+def compiler_named(version: str) -> str | None:
+    """The command whose `Compiler.version` is this one; None where there is none, or it is the one
+    that is taken anyway.
+    """
+    for name in _NAMES:
+        path = shutil.which(name)
+        if path is not None and _version(path) == version:
+            return None if name == _NAMES[0] else name
+    return None
+
+
+def _version(path: str) -> str | None:
+    try:
+        return _output([path, "--version"]).splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+
+
 def _try(path: str) -> Compiler | str:
     """A usable compiler, or why it is not one."""
-    try:
-        version = _output([path, "--version"]).splitlines()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
+    version = _version(path)
+    if version is None:
         return "cannot be run"
     flags, meaning = _COMMON, ""
     for native in ("-march=native", "-mcpu=native"):

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 from kernelscape.codegen.source import Source
-from kernelscape.runtime.cpu.compiler import find_compiler, run_compiler
+from kernelscape.runtime.channel import Channel, available_cores
+from kernelscape.runtime.cpu.compiler import compiler_named, find_compiler, run_compiler
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol
@@ -144,3 +145,26 @@ def test_fake_device_follows_its_script():
     assert isinstance(outcome, Failure)
     assert outcome.kind == "crash"
     assert worker.n_evaluations == 2
+
+
+def test_a_compiler_is_found_again_by_what_it_says_of_itself(tmp_path, monkeypatch):
+    for name in ("gcc", "clang"):
+        fake = tmp_path / name
+        fake.write_text(f"#!/bin/sh\necho {name} 99.1\n")
+        fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compiler_named("clang 99.1") == "clang"
+    assert compiler_named("gcc 99.1") is None  # it is taken anyway
+    assert compiler_named("icc 7") is None
+
+
+def test_settings_of_a_child_are_those_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    given = {"OPENBLAS_NUM_THREADS": "2"}
+    for bind, threads in ((True, str(available_cores())), (False, None)):
+        channel = Channel("cpu", None, tmp_path, bind_threads=bind, environment=given)
+        environment = channel._environment()
+        assert environment.get("OMP_NUM_THREADS") == threads
+        assert environment["OPENBLAS_NUM_THREADS"] == "2"
+        assert "OPENBLAS_CORETYPE" not in environment

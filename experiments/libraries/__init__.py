@@ -1,0 +1,5 @@
+"""The sequences as users of other libraries write them, for comparison: one module a library.
+
+Every function takes the arguments of the library sequence of its name (kernels/library/) in the same order, and returns its
+outputs.
+"""

@@ -1,0 +1,249 @@
+"""Is what the search finds level with expert C, and ahead of every library? One table, at the sizes of the bars.
+
+    python -m kernelscape.experiments.peers [--seconds 60] [--only bicgk gemver:n=4096:f64] [--again] [--quick]
+
+Rows that are in the results already are kept unless --again is given, so that the table can be made in pieces; --quick makes small
+rows with short searches, to see that everything works, and writes to a folder of its own unless one is given. Writes
+experiments/results/peers.md and .json after every row. The exit status is 1 when a bar is missed. Libraries that are not installed
+are left out: pip install '.[peers]' has them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..kernels.library import load
+from .conditions import RESULTS, stamp_text, table, write_results
+from .expert import names
+from .peers_bars import SEQUENCES, UNFUSED, fusion_gain, missed_bars, verdict
+from .peers_row import COMPILERS, LIBRARIES, PeerOptions, make_row
+from .run_table import in_fresh_process, time_text, title
+
+Row = tuple[str, dict[str, int], str]
+_ROW_MARGIN_S = 900.0  # libraries compile, and arrays of the largest size are copied to every child
+
+_PRODUCTS = {
+    "matmul": ((256, 256, 32), (1024,) * 3, (2048,) * 3, (1000, 999, 1001)),
+    "matmul_strided": ((1024,) * 3,),
+}
+_VECTORS = (2**26, 2**20, 2**15, 1009 * 1013)
+_MATRICES = ((8192, 8192), (4096, 4096), (1024, 1024), (256, 256), (1009, 4093))
+_SUMS_OF_MATRICES = ((8192, 8192), (1024, 1024), (256, 256), (1009, 1013))
+_F64 = {"vector": (2**25,), "matrix": ((4096, 4096),), "product": ((1024,) * 3,)}
+_QUICK = ("axpydot:n=2^15", "gemver:n=256", "sgemvt:n=256:f64", "matmul:m=256,n=256,k=32")
+
+PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
+calibration, a search of our own with gcc (the budget is in the row), then the best it found, built
+with each compiler, beside the expert's C. Of the expert's program all variants are verified and timed
+in turn, and the fastest of each compiler competes. Then rounds of {a probe of memory; for each
+compiler ours and the expert's, sample by sample in turn; each library in a child of its own}, which
+begin with another competitor each time. Arrays are on huge pages, touched and warm; calls follow one
+another; every child has as many threads as this process has cores, and teams of OpenMP are bound.
+Columns are times divided by the expert's of the same round (1.00 is equal, more is slower), medians
+over rounds; ± is half the inter-quartile range of ours. "Expert" is the faster of its compilers.
+JAX makes new arrays for results, which is part of its time; torch.compile copies into the given ones.
+A dash: not installed here, or it failed."""
+
+
+def all_rows() -> list[Row]:
+    """(sequence, sizes, dtype) of the whole table, small sizes first: a mistake shows early."""
+    rows: list[Row] = []
+    for name in names():
+        for dtype in ("f32", "f64"):
+            rows += [(name, sizes, dtype) for sizes in _sizes(name, dtype)]
+    return sorted(rows, key=lambda row: _volume(row[1].values()))
+
+
+def _sizes(name: str, dtype: str) -> list[dict[str, int]]:
+    keys = tuple(load(name).sizes)
+    is_single = dtype == "f64"
+    extents: Iterable[tuple[int, ...]]
+    if name in _PRODUCTS:
+        extents = _F64["product"] if is_single else _PRODUCTS[name]
+        return [dict(zip(("m", "n", "k"), e, strict=True)) for e in extents]
+    if keys == ("n",):
+        return [{"n": n} for n in (_F64["vector"] if is_single else _VECTORS)]
+    extents = _SUMS_OF_MATRICES if name == "madd" else _MATRICES
+    extents = _F64["matrix"] if is_single else extents
+    return [dict(zip(keys, e, strict=True)) for e in extents]
+
+
+def _volume(extents: Iterable[int]) -> int:
+    return int(np.prod(list(extents)))
+
+
+def row_key(row: Row) -> str:
+    """A row's name, as `--only` takes it."""
+    name, sizes, dtype = row
+    return f"{name}:" + ",".join(f"{k}={v}" for k, v in sizes.items()) + f":{dtype}"
+
+
+def parse_row(text: str) -> list[Row]:
+    """The rows that NAME, NAME:n=2^20,... or NAME:n=...:f64 stands for. Raises ValueError."""
+    name, *rest = text.lower().split(":")
+    if name not in names():
+        raise ValueError(f"no expert program for {name!r}: there are {', '.join(names())}")
+    if not rest:
+        return [row for row in all_rows() if row[0] == name]
+    dtype = rest[1] if len(rest) > 1 else "f32"
+    if dtype not in ("f32", "f64"):
+        raise ValueError(f"{dtype!r} is not f32 or f64")
+    sizes = {}
+    for part in rest[0].split(","):
+        key, _, number = part.partition("=")
+        base, _, power = number.partition("^")
+        sizes[key] = int(base) ** int(power) if power else int(base)
+    return [(name, load(name).complete(sizes), dtype)]
+
+
+def run_row(row: Row, options: PeerOptions) -> dict[str, Any]:
+    """The row, made in a child. A row that fails says why."""
+    name, sizes, dtype = row
+    asked = {"name": name, "sizes": sizes, "dtype": dtype, "options": asdict(options)}
+    made = in_fresh_process("peers", asked, 3 * options.seconds + _ROW_MARGIN_S)
+    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+
+
+def report(rows: Sequence[dict[str, Any]]) -> str:
+    """The table as Markdown."""
+    ok = [r for r in rows if r["status"] == "ok"]
+    clang = COMPILERS[1]
+    heads = ["sequence", "type", "in", "expert", "by", "ours", "± %", f"ours {clang}"]
+    heads += ["expert gcc", f"expert {clang}", *(x.heading for x in LIBRARIES)]
+    heads += ["memory GB/s", "evaluations", "budget s", "bar"]
+    missed = missed_bars(rows)
+    parts = ["# Against expert C and other libraries", ""]
+    if ok:
+        parts += [stamp_text(ok[-1]["stamp"]), *_versions(ok[-1])]
+    parts += ["", PROTOCOL, "", table(heads, [_cells(r, ok) for r in ok]), "", *_means(ok)]
+    failed = [f"- {title(r)} {r['dtype']} failed: {r['why']}" for r in rows if r["status"] != "ok"]
+    absent = {key: why for r in ok for key, why in r["absent"].items()}
+    gaps = [f"- not compared: {key}, {why}" for key, why in sorted(absent.items())]
+    verdicts = [f"- missed: {line}" for line in missed] or (["All bars are met."] if ok else [])
+    return "\n".join([*parts, "", *gaps, *failed, *verdicts, ""])
+
+
+def _versions(row: dict[str, Any]) -> list[str]:
+    libraries = ", ".join(f"{name} {v}" for name, v in sorted(row["versions"].items()))
+    return [f"- compared: {libraries}; " + "; ".join(row["compilers"].values())]
+
+
+def _cells(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
+    ratio, compiler = r["ratio"], r["expert"].partition(" ")[2]
+    ours = f"ours {r['search']['compiler']}"
+    variant = r["variants"][compiler].replace("-D", "")
+    columns = [f"ours {COMPILERS[1]}", *(f"expert {c}" for c in COMPILERS)]
+    columns += [x.key for x in LIBRARIES]
+    return [
+        title(r),
+        r["dtype"],
+        r["level"],
+        time_text(r["median_ns"][r["expert"]]),
+        compiler + (f", {variant}" if variant else ""),
+        f"{ratio[ours]:.2f}",
+        f"{100 * r['ratio_spread'][ours]:.1f}",
+        *(f"{ratio[key]:.2f}" if key in ratio else "–" for key in columns),
+        f"{np.median(r['memory']):.0f}",
+        str(r["search"]["evaluations"]),
+        f"{r['options']['seconds']:g}",
+        verdict(r, rows),
+    ]
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Geometric means of the columns by where the data are, and of the speed-up over unfused calls."""
+    keys = ["ours gcc", "ours clang", *(x.key for x in LIBRARIES)]
+    body = []
+    for level in dict.fromkeys(r["level"] for r in rows):
+        chosen = [r for r in rows if r["level"] == level and r["name"] in SEQUENCES]
+        means = [_mean([r["ratio"][k] for r in chosen if k in r["ratio"]]) for k in keys]
+        body.append([level, str(len(chosen)), *(f"{m:.2f}" if m else "–" for m in means)])
+    lines = ["Geometric means of the 11 sequences, time over the expert's:", ""]
+    lines += [table(["in", "rows", *keys], body)] if body else []
+    gain = fusion_gain(rows)
+    if gain is not None:
+        what = f"{gain:.2f} ({', '.join(UNFUSED)})"
+        lines += ["", f"Speed-up over the best unfused library calls, beyond the caches: {what}."]
+    return lines
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values)))) if values else 0.0
+
+
+def make_table(
+    wanted: Sequence[Row], options: PeerOptions, again: bool, folder: Path | None
+) -> list[dict[str, Any]]:
+    """Make the rows that are missing, writing after each; all rows of the results."""
+    place = (folder or RESULTS) / "peers.json"
+    stored = json.loads(place.read_text())["rows"] if place.exists() else []
+    rows = {row_key((r["name"], r["sizes"], r["dtype"])): r for r in stored}
+    order = [row_key(row) for row in all_rows()]
+    for row in wanted:
+        key = row_key(row)
+        if not again and rows.get(key, {}).get("status") == "ok":
+            continue
+        started_s = time.monotonic()
+        made = rows[key] = run_row(row, options)
+        said = made.get("why") or f"{verdict(made, [made])}, expert {made['expert']}"
+        print(f"{key}: {said} ({time.monotonic() - started_s:.0f} s)", flush=True)
+        keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
+        ordered = [rows[k] for k in keys]
+        write_results("peers", report(ordered), {"rows": ordered}, folder)
+    return list(rows.values())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", default=(), help="NAME or NAME:n=2^20,...[:f64]")
+    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser.add_argument("--quick", action="store_true", help="small rows, short searches")
+    parser.add_argument("--seconds", type=float, help="of each search (60; 3 when quick)")
+    parser.add_argument("--rounds", type=int, help="of the comparison (7; 2 when quick)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-calibrate", action="store_true")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.child:
+        asked = json.loads(given.child)
+        options = PeerOptions(**asked["options"])
+        print(json.dumps(make_row(asked["name"], asked["sizes"], asked["dtype"], options)))
+        return 0
+    options = PeerOptions(
+        seconds=given.seconds or (3.0 if given.quick else 60.0),
+        rounds=given.rounds or (2 if given.quick else 7),
+        seed=given.seed,
+        budget_ms=20.0 if given.quick else 150.0,
+        calibrate=not (given.no_calibrate or given.quick),
+    )
+    folder = given.results
+    if given.quick and folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
+    try:
+        texts = given.only or (_QUICK if given.quick else ())
+        wanted = [row for text in texts for row in parse_row(text)] or all_rows()
+    except ValueError as e:
+        parser.error(str(e))
+    rows = make_table(wanted, options, given.again, folder)
+    missed = missed_bars(rows)
+    print(f"written to {folder or RESULTS}")
+    print("\n".join(f"missed: {line}" for line in missed) or "all bars are met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The bars of the comparison with peers: what share of the expert's speed, and of which libraries', a row must reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+ELEMENTWISE = ("axpydot", "sscal", "vadd", "waxpby", "madd", "axpy")
+SEQUENCES = (
+    *("atax", "axpydot", "bicgk", "gemver", "gesummv", "madd"),
+    *("sgemv", "sgemvt", "sscal", "vadd", "waxpby"),
+)
+UNFUSED = ("axpydot", "atax", "bicgk", "gemver", "vadd", "waxpby")  # where fusion spares traffic
+FUSION_GAIN = 2.0
+_PRODUCT_OF_EXPERT, _STRIDED_OF_UNSTRIDED = 0.95, 0.90
+_NOISE = 0.02  # "never slower" within what two equal programs differ by
+_UNFUSED_CALLS = ("numpy", "numpy_out")
+
+
+def share_of_expert(r: dict[str, Any]) -> float:
+    """The least share of the expert's speed that the row must reach."""
+    if r["name"].startswith("matmul"):
+        return _PRODUCT_OF_EXPERT
+    in_memory = r["level"] == "memory"
+    if r["name"] in ELEMENTWISE:
+        return 0.97 if in_memory else 0.92
+    return 0.95 if in_memory else 0.90
+
+
+def share_of_blas(r: dict[str, Any]) -> float:
+    """The least share of the speed of OpenBLAS through NumPy, for products."""
+    volume = int(np.prod(list(r["sizes"].values())))
+    if volume <= 256 * 256 * 32:
+        return 1.0
+    return 0.85 if volume >= 2048**3 else 0.90
+
+
+def problems(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What one row misses; `rows` has the unstrided products that strided ones are compared with."""
+    ratio = r["ratio"]
+    ours = ratio[f"ours {r['search']['compiler']}"]
+    found = []
+    if 1 / ours < share_of_expert(r):
+        found.append(f"{1 / ours:.2f} of the expert, not {share_of_expert(r):.2f}")
+    others = {k: v for k, v in ratio.items() if not k.startswith(("ours", "expert"))}
+    if r["name"].startswith("matmul"):
+        blas = min((others[k] for k in _UNFUSED_CALLS if k in others), default=None)
+        if r["name"] == "matmul" and blas is not None and blas / ours < share_of_blas(r):
+            found.append(f"{blas / ours:.2f} of NumPy, not {share_of_blas(r):.2f}")
+        return found + _strided(r, ours, rows)
+    slower = sorted(k for k, v in others.items() if ours > v * (1 + _NOISE))
+    return found + [f"slower than {k} ({others[k] / ours:.2f})" for k in slower]
+
+
+def _strided(r: dict[str, Any], ours: float, rows: Sequence[dict[str, Any]]) -> list[str]:
+    if r["name"] != "matmul_strided":
+        return []
+    column = f"ours {r['search']['compiler']}"
+    for other in rows:
+        same = other["sizes"] == r["sizes"] and other["dtype"] == r["dtype"]
+        if other["name"] == "matmul" and same and column in other["median_ns"]:
+            share = other["median_ns"][column] / r["median_ns"][column]
+            if share < _STRIDED_OF_UNSTRIDED:
+                return [f"{share:.2f} of the unstrided product, not {_STRIDED_OF_UNSTRIDED:.2f}"]
+    return []
+
+
+def verdict(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
+    """ "met", or what is missed."""
+    return "; ".join(problems(r, rows)) or "met"
+
+
+def fusion_gain(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Geometric mean of the speed-up over the best unfused library calls where fusion spares traffic, beyond the caches; None
+    without such rows.
+    """
+    gains = []
+    for r in rows:
+        calls = [r["ratio"][k] for k in _UNFUSED_CALLS if k in r["ratio"]]
+        if r["name"] in UNFUSED and r["level"] == "memory" and calls:
+            gains.append(min(calls) / r["ratio"][f"ours {r['search']['compiler']}"])
+    return float(np.exp(np.mean(np.log(gains)))) if gains else None
+
+
+def missed_bars(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """All that the table misses, one sentence each."""
+    found = []
+    for r in rows:
+        where = f"{r['name']} {'x'.join(map(str, r['sizes'].values()))} {r['dtype']}"
+        if r["status"] != "ok":
+            found.append(f"{where} failed: {r['why']}")
+            continue
+        found += [
+            f"{where}: {what}" for what in problems(r, [x for x in rows if x["status"] == "ok"])
+        ]
+    gain = fusion_gain([r for r in rows if r["status"] == "ok"])
+    if gain is not None and gain < FUSION_GAIN:
+        found.append(f"fusion gains {gain:.2f} times beyond the caches, not {FUSION_GAIN:g}")
+    return found

@@ -1,0 +1,324 @@
+"""One row of the comparison with peers: what a search finds, expert C and other libraries, in turn at the same moments.
+
+Run by peers in a process of its own. Everything timed runs in children that are fresh for the row: one for each compiler (two
+OpenMP libraries in one process would hold each other's cores), where ours and the expert's alternate sample by sample, and one for
+each library, so that no library's threads inherit the binding of another's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ..codegen.source import Source
+from ..explorer.entry import explore_subject, library_subject
+from ..explorer.subject import Options, Subject
+from ..kernels.library import load
+from ..runtime.build import Artifact
+from ..runtime.channel import available_cores
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.probe import calibrate
+from ..runtime.device import DeviceError, DeviceOptions, open_device
+from ..runtime.folder import BEST
+from ..runtime.inputs import make_workload
+from ..runtime.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.records import load_best
+from ..runtime.replay import dialect_of, rebuild
+from ..runtime.worker import Worker, WorkerOptions, Workload
+from .conditions import stamp
+from .expert import VARIANTS, expert_source
+from .run_row import spread
+
+COMPILERS = ("gcc", "clang")
+_LIBRARY_S = 180.0  # for the first call, which compiles
+_LIBRARY_BYTES = (
+    16 << 30
+)  # of private memory: compilers inside libraries reserve much and use little
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    """How one row is made."""
+
+    seconds: float = 60.0  # of the search
+    rounds: int = 7
+    seed: int = 1
+    budget_ms: float = 150.0  # of timed work for each competitor in each round
+    calibrate: bool = True
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library to compare with: the package that must be there, and the module of ours that uses it (None: the reference of the
+    library sequence). `is_bound` says whether its threads are OpenMP's and are bound to cores.
+    """
+
+    key: str
+    heading: str
+    package: str
+    module: str | None
+    is_bound: bool
+
+    def environment(self, n_threads: int) -> tuple[tuple[str, str], ...]:
+        """Every setting that decides how its threads run."""
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        bound = (("OMP_PROC_BIND", "true"), ("NUMBA_THREADING_LAYER", "omp"))
+        return (*((name, str(n_threads)) for name in names), *(bound if self.is_bound else ()))
+
+
+LIBRARIES = (
+    Library("numpy", "NumPy", "numpy", None, False),
+    Library("numpy_out", "NumPy out=", "numpy", "numpy_out", False),
+    Library("numba", "numba fused", "numba", "numba_fused", True),
+    Library("torch", "torch.compile", "torch", "torch_compiled", True),
+    Library("jax", "jax.jit", "jax", "jax_jit", False),
+)
+
+Times = dict[str, list[float]]
+"""Nanoseconds of each round, by competitor: "ours gcc", "expert clang", "numpy", ..."""
+
+
+def make_row(name: str, sizes: dict[str, int], dtype: str, options: PeerOptions) -> dict[str, Any]:
+    """The row as JSON values. Raises RuntimeError where nothing was found or an expert program fails."""
+    devices = usable_devices()
+    first = next(iter(devices.values()))
+    if options.calibrate:
+        calibrate(first)
+    subject = library_subject(load(name), sizes, dtype, options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
+    try:
+        found, ours = _search(subject, devices, options, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    rng = np.random.default_rng(options.seed)
+    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
+    chosen = {
+        key: _choose(device, subject, workload, ours, replace(protocol, budget_ns=3e7))
+        for key, device in devices.items()
+    }
+    times, absent, memory = _compare(subject, devices, workload, chosen, protocol, options.rounds)
+    footprint = sum(a.size_bytes for a in subject.problem.arrays if a.role != "temp")
+    target = first.facts()
+    level = next((x.name for x in target.levels if footprint <= x.capacity_bytes), "memory")
+    return {
+        "status": "ok",
+        "name": name,
+        "sizes": sizes,
+        "dtype": dtype,
+        "options": vars(options),
+        "search": found,
+        "variants": {key: c.variant for key, c in chosen.items()},
+        "variants_ns": {key: c.times_ns for key, c in chosen.items()},
+        "compilers": {key: d.compiler.version for key, d in devices.items()},
+        "versions": {x.package: version(x.package) for x in LIBRARIES if x.key not in absent},
+        "level": level,
+        "rounds_ns": times,
+        "absent": absent,
+        "memory": memory,
+        "stamp": stamp(first, median(memory)),
+        **summary(times),
+    }
+
+
+def usable_devices() -> dict[str, CpuDevice]:
+    """The CPU with each compiler that works here, by the compiler's name. Raises DeviceError without any."""
+    devices: dict[str, CpuDevice] = {}
+    for compiler in COMPILERS:
+        device = open_device("cpu", DeviceOptions(compiler=compiler))
+        assert isinstance(device, CpuDevice)
+        try:
+            _ = device.compiler
+        except DeviceError:
+            continue
+        devices[compiler] = device
+    if not devices:
+        raise DeviceError("none of " + ", ".join(COMPILERS) + " works here: apt install gcc")
+    return devices
+
+
+def _search(
+    subject: Subject, devices: dict[str, CpuDevice], options: PeerOptions, folder: Path
+) -> tuple[dict[str, Any], Source]:
+    """Explore with the first compiler; what came out of it, and the source of the best."""
+    compiler, device = next(iter(devices.items()))
+    explored = Options(
+        time_limit_s=options.seconds, seed=options.seed, store=False, compiler=compiler
+    )
+    run = explore_subject(subject, explored, directory=folder)
+    if run.best is None:
+        raise RuntimeError(f"no implementation was found: {run.ended.status}")
+    best = rebuild(load_best(folder / BEST), device.facts(), dialect_of(device))
+    ended = run.ended
+    facts = {
+        "compiler": compiler,
+        "status": ended.status,
+        "best_ns": ended.best_ns,
+        "bound_ns": ended.bound_ns,
+        "evaluations": ended.evaluations,
+        "elapsed_s": ended.elapsed_s,
+        "decisions": load_best(folder / BEST).decisions,
+    }
+    return facts, best.source
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Ours and the fastest of the expert's variants, built with one compiler."""
+
+    ours: Artifact
+    expert: Artifact
+    variant: str
+    times_ns: dict[str, float]  # by variant
+
+
+def _choose(
+    device: CpuDevice, subject: Subject, workload: Workload, ours: Source, protocol: Protocol
+) -> _Chosen:
+    """Build and verify both; of the expert's variants the one that is fastest here, timed in turn."""
+    name, sizes = subject.sequence, subject.sizes
+    sources = {
+        v: expert_source(subject.recording, sizes, v, available_cores())
+        for v in ("", *VARIANTS[name])
+    }
+    variants = list(sources)
+    built = [_built(device, s) for s in (ours, *sources.values())]
+    with Worker(device) as worker:
+        worker.prepare(workload)
+        for artifact in built:
+            _time(worker.evaluate(artifact, replace(protocol, max_samples=3)))
+        timed = [_time(x) for x in worker.interleave(built[1:], protocol)]
+    times_ns = dict(zip(variants, timed, strict=True))
+    variant = min(times_ns, key=lambda v: times_ns[v])
+    return _Chosen(built[0], built[1 + variants.index(variant)], variant, times_ns)
+
+
+def _compare(
+    subject: Subject,
+    devices: dict[str, CpuDevice],
+    workload: Workload,
+    chosen: dict[str, _Chosen],
+    protocol: Protocol,
+    n_rounds: int,
+) -> tuple[Times, dict[str, str], list[float]]:
+    """Times, which libraries are absent and why, and the rate of memory in each round.
+
+    Rounds begin with another competitor each time, so that a change of the machine favours none.
+    """
+    unverified = replace(workload, sets=(replace(workload.sets[0], expected={}),))
+    device = next(iter(devices.values()))
+    absent: dict[str, str] = {}
+    with ExitStack() as stack:
+        runners: dict[str, Callable[[], dict[str, float]]] = {}
+        probe = None
+        for key, one in devices.items():
+            worker = stack.enter_context(Worker(one))
+            assert isinstance(worker, Worker)
+            worker.prepare(unverified)
+            probe = probe or worker.probe
+            runners[key] = _Alternating(worker, key, chosen[key], protocol)
+        for library in LIBRARIES:
+            if importlib.util.find_spec(library.package) is None:
+                absent[library.key] = f"{library.package} is not installed"
+                continue
+            environment = library.environment(available_cores())
+            settings = WorkerOptions(
+                bind_threads=False,
+                environment=environment,
+                memory_bytes=_LIBRARY_BYTES,
+                run_timeout_s=_LIBRARY_S,
+            )
+            worker = stack.enter_context(Worker(device, settings))
+            assert isinstance(worker, Worker)
+            worker.prepare(unverified)
+            runners[library.key] = _Foreign(worker, library, subject, protocol)
+        assert probe is not None
+        for runner in [r for r in runners.values() if isinstance(r, _Foreign)]:
+            try:
+                runner()  # compiles, starts threads, touches memory
+            except RuntimeError as e:
+                absent[runner.library.key] = str(e).splitlines()[0]
+                del runners[runner.library.key]
+        times: Times = {}
+        memory = []
+        names = list(runners)
+        for k in range(n_rounds):
+            memory.append(probe())
+            at = k % len(names)
+            for name in names[at:] + names[:at]:
+                for column, ns in runners[name]().items():
+                    times.setdefault(column, []).append(ns)
+    return times, absent, memory
+
+
+@dataclass(frozen=True)
+class _Alternating:
+    """Ours and the expert's, sample by sample in turn."""
+
+    worker: Worker
+    compiler: str
+    chosen: _Chosen
+    protocol: Protocol
+
+    def __call__(self) -> dict[str, float]:
+        both = self.worker.interleave([self.chosen.ours, self.chosen.expert], self.protocol)
+        keys = (f"ours {self.compiler}", f"expert {self.compiler}")
+        return {key: _time(x) for key, x in zip(keys, both, strict=True)}
+
+
+@dataclass(frozen=True)
+class _Foreign:
+    """A library's function."""
+
+    worker: Worker
+    library: Library
+    subject: Subject
+    protocol: Protocol
+
+    def __call__(self) -> dict[str, float]:
+        reference = self.subject.reference
+        assert reference is not None
+        module, attribute = reference
+        if self.library.module is not None:
+            module = f"{__package__}.libraries.{self.library.module}"
+            attribute = f"peers.{self.subject.sequence}"
+        outcome = self.worker.time_function(module, attribute, self.protocol)
+        return {self.library.key: _time(outcome)}
+
+
+def summary(times: Times) -> dict[str, Any]:
+    """The expert of the row (of the faster compiler), and all medians and ratios to it, formed inside each round."""
+    experts = [key for key in times if key.startswith("expert ")]
+    expert = min(experts, key=lambda key: median(times[key]))
+    base = np.array(times[expert])
+    ratios = {key: np.array(ns) / base for key, ns in times.items()}
+    return {
+        "expert": expert,
+        "median_ns": {key: median(ns) for key, ns in times.items()},
+        "spread": {key: spread(np.array(ns)) for key, ns in times.items()},
+        "ratio": {key: float(np.median(r)) for key, r in ratios.items()},
+        "ratio_spread": {key: spread(r) for key, r in ratios.items()},
+    }
+
+
+def _built(device: CpuDevice, source: Source) -> Artifact:
+    built = device.build(source)
+    if isinstance(built, Failure):
+        raise RuntimeError(f"{built.kind}: {built.advice} {built.log[:500]}")
+    return built
+
+
+def _time(outcome: Measurement | Failure) -> float:
+    if isinstance(outcome, Failure):
+        raise RuntimeError(f"{outcome.kind}: {outcome.advice} {outcome.log[-500:]}")
+    return outcome.time_ns

@@ -1,0 +1,93 @@
+"""Generated C with clang as with gcc: no warning, the same results, and no vector that was not written."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library import load, names
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.runtime.cpu.compiler import find_compiler, run_compiler
+from kernelscape.runtime.device import DeviceError
+from kernelscape.search.first import first_candidates
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+
+RANDOM = 3  # candidates of one sequence
+EXTENTS = (5, 16, 23, 48, 67)
+
+
+def usable(name):
+    """None where a compiler works, else why it does not."""
+    try:
+        find_compiler(name)
+    except DeviceError as e:
+        return str(e)
+    return None
+
+
+def needs(name):
+    why = None if shutil.which(name) is None else usable(name)
+    return pytest.mark.skipif(
+        shutil.which(name) is None or why is not None,
+        reason=why or f"{name} is not installed (Debian: apt install clang libomp-dev)",
+    )
+
+
+@pytest.mark.compiler
+@needs("clang")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", names())
+def test_clang_builds_what_the_interpreter_computes(name, dtype, tmp_path):
+    entry = load(name)
+    rng = np.random.default_rng([names().index(name), np.dtype(dtype).itemsize])
+    sizes = {k: int(rng.choice(EXTENTS)) for k in entry.sizes}
+    args = entry.make_arguments(sizes, dtype, rng)
+    recording = record_sequence(entry.sequence, args, name)
+    problem = normalise(recording)
+    n_arrays = len(recording.arrays)
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
+    scalars = dict(zip((s.name for s in recording.scalars), args[n_arrays:], strict=True))
+    inputs = checking.make_inputs(recording, problem, arrays, scalars)
+    space = build_space(problem, checking.target(2, int(rng.choice([16, 32, 64]))))
+    root = space.root()
+    assert isinstance(root, Candidate)
+    drawn = [checking.random_candidate(root, rng) for _ in range(RANDOM)]
+    styles = [candidate for _, candidate in first_candidates(space)][:2]
+    sources = [checking.source_of(c) for c in (*styles, *drawn) if isinstance(c, Candidate)]
+    for built in checking.build_all(sources, tmp_path, "drawn", compiler="clang"):
+        assert built.library is not None, built.log
+        assert not built.log
+        found = checking.check(built, inputs, Way(repeats=6))
+        assert not found, f"{found}\n{built.source.text}"
+
+
+STRAIGHT = """
+void f(float *restrict a, const float *restrict b) {
+    a[0] = 2 * b[0]; a[1] = 2 * b[1]; a[2] = 2 * b[2]; a[3] = 2 * b[3];
+}
+void g(float *restrict a, const float *restrict b) {
+    for (long i = 0; i < 4096; ++i) a[i] = 2 * b[i];
+}
+"""
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in ("gcc", "clang")])
+def test_what_is_written_scalar_stays_scalar(name, tmp_path):
+    """The bound rests on it: a candidate without a vector dim is pruned as one that is computed lane by lane."""
+    compiler = find_compiler(name)
+    if "-march=native" not in compiler.flags:
+        pytest.skip("the names of instructions are those of x86")
+    source, output = tmp_path / "straight.c", tmp_path / "straight.s"
+    source.write_text(STRAIGHT)
+    failure = run_compiler([*compiler.command(source, output, ()), "-S"], 60.0)
+    assert failure is None, failure
+    text = output.read_text()
+    assert "ss" in text
+    assert "addps" not in text
+    assert "mulps" not in text

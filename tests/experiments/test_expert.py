@@ -1,0 +1,116 @@
+"""The expert programs compute what the library's NumPy references do, at shapes that nothing divides."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import InputSet, Way
+from kernelscape.experiments.expert import VARIANTS, expert_source, names
+from kernelscape.kernels.library import load
+from kernelscape.kernels.library import names as library_names
+from kernelscape.kernels.sequence import record_sequence
+
+pytestmark = [pytest.mark.compiler]
+
+COMPILERS = [
+    pytest.param(
+        c, marks=pytest.mark.skipif(shutil.which(c) is None, reason=f"{c} is not installed")
+    )
+    for c in ("gcc", "clang")
+]
+# Smaller than a vector, odd, longer than a block of everything, divided by everything.
+SHAPES = ({"m": 1, "n": 1, "k": 1}, {"m": 7, "n": 45, "k": 5}, {"m": 61, "n": 331, "k": 67},
+          {"m": 64, "n": 256, "k": 32})  # fmt: skip
+LENGTHS = (1, 37, 1009, 40000)
+
+
+def shapes_of(name):
+    entry = load(name)
+    if set(entry.sizes) == {"n"}:
+        return [{"n": n} for n in LENGTHS]
+    return [{k: s[k] for k in entry.sizes} for s in SHAPES]
+
+
+def input_set(name, sizes, dtype, seed=0):
+    """A recording, and arguments with what NumPy makes of them in float64."""
+    entry = load(name)
+    args = entry.make_arguments(sizes, dtype, np.random.default_rng(seed))
+    recording = record_sequence(entry.sequence, args, name)
+    n_arrays = len(recording.arrays)
+    exact = [a.astype(np.float64) for a in args[:n_arrays]]
+    entry.reference(*exact, *args[n_arrays:])
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
+    scalars = dict(zip((s.name for s in recording.scalars), args[n_arrays:], strict=True))
+    want = dict(zip(arrays, exact, strict=True))
+    magnitude = max(float(np.abs(a).max()) for a in exact)
+    factor = 100.0 * np.sqrt(sizes.get("k", 1) * sizes["n"] * sizes.get("m", 1))
+    return recording, InputSet(arrays, scalars, want, factor, max(1.0, magnitude))
+
+
+def fault(name, sizes, dtype, folder, *, variant="", compiler="gcc"):
+    """What is wrong with a program, "" when nothing is."""
+    recording, inputs = input_set(name, sizes, dtype)
+    source = expert_source(recording, sizes, variant)
+    built = checking.build(source, folder / "expert", compiler=compiler)
+    if built.library is None or built.log:
+        return built.log or "it was not built"
+    return checking.check(built, [inputs], Way(repeats=6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", names())
+def test_an_expert_program_is_right_at_any_shape(name, dtype, compiler, tmp_path):
+    for sizes in shapes_of(name):
+        found = fault(name, sizes, dtype, tmp_path, compiler=compiler)
+        assert not found, (sizes, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "variant"), [(name, v) for name in names() for v in VARIANTS[name]]
+)
+def test_every_variant_is_right(name, variant, tmp_path):
+    for sizes in shapes_of(name)[-2:]:
+        found = fault(name, sizes, np.float32, tmp_path, variant=variant)
+        assert not found, (sizes, found)
+
+
+@pytest.mark.parametrize("name", ["gemver", "sgemvt"])
+def test_panels_are_right_where_results_go_past_the_caches(name, tmp_path):
+    for sizes in ({"m": 40, "n": 1024}, {"m": 13, "n": 144}):
+        found = fault(
+            name, sizes, np.float32, tmp_path, variant="-DPANELS=1 -DLAST_CACHE=0L -DALONE=0L"
+        )
+        assert not found, (sizes, found)
+
+
+@pytest.mark.parametrize("sizes", [{"m": 130, "n": 75, "k": 90}, {"m": 33, "n": 100, "k": 65}])
+def test_a_product_of_several_blocks_is_right(sizes, tmp_path):
+    small = "-DPACKS=1 -DBLOCK_DEPTH=32 -DBLOCK_ROWS=24 -DBLOCK_COLUMNS=64"
+    found = fault("matmul", sizes, np.float32, tmp_path, variant=small)
+    assert not found, found
+
+
+def test_there_is_a_program_for_every_sequence_of_the_bars():
+    assert set(names()) == set(library_names()) - {"heat", "standardise"}
+    assert set(VARIANTS) == set(names())
+
+
+def test_a_mistake_shows(tmp_path):
+    """The check is no use if it passes a program that is wrong."""
+    recording, inputs = input_set("waxpby", {"n": 1009}, np.float32)
+    source = expert_source(recording, {"n": 1009})
+    wrong = checking.Source(
+        source.text.replace("beta * get", "alpha * get"),
+        source.entry,
+        source.arguments,
+        source.n_threads,
+        source.flags,
+    )
+    built = checking.build(wrong, tmp_path / "wrong")
+    assert checking.check(built, [inputs], Way(repeats=2))

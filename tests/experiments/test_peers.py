@@ -1,0 +1,133 @@
+"""Libraries that the search is compared with compute the sequences, and the table keeps what it measured."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import numpy as np
+import pytest
+from kernelscape.experiments import peers
+from kernelscape.experiments.libraries.formulas import FORMULAS, places
+from kernelscape.experiments.peers_bars import fusion_gain, missed_bars, problems
+from kernelscape.experiments.peers_row import PeerOptions, summary
+from kernelscape.kernels.library import load
+
+MODULES = {
+    "numpy_out": "numpy",
+    "numba_fused": "numba",
+    "torch_compiled": "torch",
+    "jax_jit": "jax",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the libraries' own are not ours
+@pytest.mark.parametrize("module", MODULES)
+def test_a_library_computes_every_sequence(module):
+    if importlib.util.find_spec(MODULES[module]) is None:
+        pytest.skip(f"{MODULES[module]} is not installed")
+    peers = importlib.import_module(f"kernelscape.experiments.libraries.{module}").peers
+    for name in FORMULAS:
+        entry = load(name)
+        sizes = {k: 9 + 8 * i for i, k in enumerate(entry.sizes)}
+        for dtype in (np.float32, np.float64):
+            args = entry.make_arguments(sizes, dtype, np.random.default_rng(1))
+            want = [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
+            entry.reference(*want)
+            got = getattr(peers, name)(*args)
+            for k, result in zip(places(name)[1], got, strict=True):
+                assert np.asarray(result).dtype == dtype, (name, dtype)
+                np.testing.assert_allclose(result, want[k], rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+def row(name, level, ours, *, sizes=None, dtype="f32", ours_ns=1.0, **others):
+    """A row as far as the bars look at it; ours is the time over the expert's."""
+    return {
+        "status": "ok",
+        "name": name,
+        "sizes": sizes or {"n": 1000},
+        "dtype": dtype,
+        "level": level,
+        "search": {"compiler": "gcc"},
+        "ratio": {"ours gcc": ours, "expert gcc": 1.0, **others},
+        "median_ns": {"ours gcc": ours_ns},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "met", "missed"),
+    [
+        ("axpydot", "memory", 1.03, 1.04),
+        ("axpydot", "L2", 1.08, 1.10),
+        ("gemver", "memory", 1.05, 1.06),
+        ("gemver", "L3", 1.11, 1.12),
+        ("matmul", "L2", 1.05, 1.06),
+    ],
+)
+def test_the_share_of_the_expert_depends_on_the_work_and_on_where_it_is(name, level, met, missed):
+    assert problems(row(name, level, met), []) == []
+    assert "of the expert" in problems(row(name, level, missed), [])[0]
+
+
+def test_no_library_may_be_faster_and_products_may_be_a_little():
+    assert problems(row("sgemv", "memory", 1.0, numpy=1.1, jax=3.0), []) == []
+    assert "slower than numba" in problems(row("sgemv", "memory", 1.0, numba=0.9), [])[0]
+    large = {"m": 1024, "n": 1024, "k": 1024}
+    assert problems(row("matmul", "L3", 1.0, sizes=large, numpy=0.91, jax=0.5), []) == []
+    assert "of NumPy" in problems(row("matmul", "L3", 1.0, sizes=large, numpy_out=0.89), [])[0]
+    small = {"m": 256, "n": 256, "k": 32}
+    assert "of NumPy" in problems(row("matmul", "L2", 1.0, sizes=small, numpy=0.99), [])[0]
+
+
+def test_a_strided_product_is_compared_with_the_unstrided_one():
+    sizes = {"m": 64, "n": 64, "k": 64}
+    plain = row("matmul", "L2", 1.0, sizes=sizes, ours_ns=90.0)
+    other = row("matmul", "L2", 1.0, sizes=sizes, ours_ns=10.0, dtype="f64")
+    strided = row("matmul_strided", "L2", 1.0, sizes=sizes, ours_ns=100.0)
+    assert problems(strided, [other, plain, strided]) == []
+    strided["median_ns"]["ours gcc"] = 101.0
+    assert "unstrided" in problems(strided, [other, plain, strided])[0]
+
+
+def test_fusion_must_gain_over_the_best_unfused_calls():
+    rows = [row("axpydot", "memory", 1.0, numpy=4.0, numpy_out=3.0)]
+    rows += [row("atax", "memory", 1.0, numpy=1.2), row("vadd", "L2", 1.0, numpy=9.0)]
+    assert fusion_gain(rows) == pytest.approx(3.6**0.5)
+    assert any("fusion gains 1.90" in line for line in missed_bars(rows))
+    assert fusion_gain([]) is None
+
+
+def test_ratios_are_formed_inside_each_round():
+    times = {"expert gcc": [10.0, 20.0, 40.0], "expert clang": [90.0] * 3, "ours gcc": [11.0, 22.0, 44.0]}  # fmt: skip
+    made = summary(times)
+    assert made["expert"] == "expert gcc"
+    assert made["ratio"]["ours gcc"] == pytest.approx(1.1)
+    assert made["ratio_spread"]["ours gcc"] == pytest.approx(0.0)
+
+
+def test_rows_are_named_by_sequence_sizes_and_type():
+    assert peers.parse_row("axpydot:n=2^20:f64") == [("axpydot", {"n": 1 << 20}, "f64")]
+    assert peers.parse_row("gemver:n=64") == [("gemver", {"m": 64, "n": 64}, "f32")]
+    assert ("sgemv", {"m": 1009, "n": 4093}, "f32") in peers.parse_row("sgemv")
+    assert all(peers.parse_row(peers.row_key(r)) == [r] for r in peers.all_rows())
+    for wrong in ("heat", "nosuch", "axpy:n=4:f16"):
+        with pytest.raises(ValueError, match=r"expert program|f32"):
+            peers.parse_row(wrong)
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_a_row_is_made_kept_and_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")  # taken away from what is timed
+    options = PeerOptions(seconds=1.0, rounds=2, budget_ms=2.0, calibrate=False)
+    wanted = [("waxpby", {"n": 1009}, "f64"), ("waxpby", {"nosuch": 1}, "f32")]
+    first = peers.make_table(wanted, options, False, tmp_path)
+    assert [r["status"] for r in first] == ["ok", "failed"], first
+    assert {len(ns) for ns in first[0]["rounds_ns"].values()} == {2}
+    assert {"ours gcc", "expert gcc", "numpy", "numpy_out", "numba"} <= first[0]["ratio"].keys()
+    assert peers.make_table(wanted[:1], options, False, tmp_path)[0] == first[0]
+    text = (tmp_path / "peers.md").read_text()
+    assert "| waxpby 1009 | f64 |" in text
+    assert "failed: " in text
