@@ -109,13 +109,18 @@ class Writer:
         if lanes == 0:
             x: c.CExpr = c.Index(base, index)
         elif lane_stride == 1:
-            x = c.Call(self.prelude.use("load", dtype, lanes), (c.Un("&", c.Index(base, index)),))
+            operation = self.prelude.use(self.access("load", index, lanes), dtype, lanes)
+            x = c.Call(operation, (c.Un("&", c.Index(base, index)),))
         else:
             items = tuple(
                 c.Index(base, c.add(index, c.number(k * lane_stride))) for k in range(lanes)
             )
             x = c.Literal(self.prelude.vector_type(dtype, lanes), items)
         return self.remember(key, array, Value(x, dtype, lanes))
+
+    def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
+        """The operation that moves a vector to or from an index: a CPU needs no other for what is not aligned."""
+        return operation
 
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
         named = self.name(value, stem)
@@ -140,7 +145,8 @@ class Writer:
         self.forget(array)
         place = c.Index(base, index)
         if value.lanes:
-            operation = self.prelude.use("stream" if stream else "store", dtype, value.lanes)
+            plain = self.access("stream" if stream else "store", index, value.lanes)
+            operation = self.prelude.use(plain, dtype, value.lanes)
             self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x))))
         else:
             self.write(c.Assign(place, value.x))

@@ -315,5 +315,5 @@ def accumulator_name(task: int) -> str:
 def last_loop_plan(node: LoopNode, tasks: tuple[TaskPlan, ...], member: Member) -> LoopPlan | None:
     """The loop plan of a member if `node` is its innermost loop, so that register tiles start at its index."""
     p = tasks[member.task].loop(member.loop)
-    innermost = MID if p.mid > 1 else OUTER
+    innermost = MID if p.has_mid_loop else OUTER
     return p if node.level == innermost else None

@@ -38,7 +38,7 @@ class Values:
         full, slow = [], []
         for p in loops:
             copies = p.inner // self.scene.lanes(task) if p.is_vector else p.inner
-            if self.scene.is_full(task, p, ctx):
+            if self.scene.is_named(task, p, ctx):
                 full.append((p.loop.name, copies))
             else:
                 slow.append((p.loop.name, p.inner))
