@@ -115,12 +115,16 @@ class Writer:
             items = tuple(
                 c.Index(base, c.add(index, c.number(k * lane_stride))) for k in range(lanes)
             )
-            x = c.Literal(self.prelude.vector_type(dtype, lanes), items)
+            x = self.vector_of(dtype, lanes, items)
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
         """The operation that moves a vector to or from an index: a CPU needs no other for what is not aligned."""
         return operation
+
+    def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+        """A vector of these lanes; lanes that are left out are 0."""
+        return c.Literal(self.prelude.vector_type(dtype, lanes), items)
 
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
         named = self.name(value, stem)

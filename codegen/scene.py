@@ -282,7 +282,9 @@ class Scene:
             self.w.used.add(name)
             extent = tile.array_extent
             if self.hoisted is not None:
-                zero = c.Literal(kind, (c.Num("0"),)) if tile.lanes or extent else c.Num("0")
+                zero: c.CExpr = c.Num("0")
+                if tile.lanes and not extent:
+                    zero = self.w.vector_of(tile.dtype, tile.lanes, (zero,))
                 self.hoisted.append(c.Declare(kind, name, None if extent else zero, extent))
                 if first is not None and extent is None:
                     self.w.write(c.Assign(c.Id(name), first))

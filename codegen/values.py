@@ -161,7 +161,7 @@ class Values:
             start = self.level_start(producer, loop, level, ctx, reader)
             terms.append((start, -step))
         merged: dict[c.CExpr, int] = {}
-        flat, base_const = _flatten(index)
+        flat, base_const = c.flatten(index)
         for x, k in flat:
             merged[x] = merged.get(x, 0) + k
         for x, k in terms[1:]:
@@ -232,22 +232,3 @@ class Values:
             self.scene.w.used.discard(name)
         self.scene.w.write(body[0])
         self.scene.w.forget(buffer.name)
-
-
-def _flatten(x: c.CExpr) -> tuple[list[tuple[c.CExpr, int]], int]:
-    """Undoes `csyntax.linear`: terms with coefficients, and the constant."""
-    match x:
-        case c.Num(text):
-            return [], int(text)
-        case c.Un("-", inner):
-            terms, const = _flatten(inner)
-            return [(t, -k) for t, k in terms], -const
-        case c.Bin("+", a, b):
-            left, right = _flatten(a), _flatten(b)
-            return left[0] + right[0], left[1] + right[1]
-        case c.Bin("-", a, b):
-            left, right = _flatten(a), _flatten(c.Un("-", b))
-            return left[0] + right[0], left[1] + right[1]
-        case c.Bin("*", a, c.Num(text)):
-            return [(a, int(text))], 0
-    return [(x, 1)], 0

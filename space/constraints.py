@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import ClassVar
 
 from ..kernels.tasks import Affine, ArrayInfo, Problem, Task
 from . import choices as ch
@@ -74,7 +75,7 @@ class SpaceBuilder:
         truths.absent_twins_merge,
     )
     # How a reduction dim may be reduced, other than in order.
-    shared_reductions: Mapping[int, int] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
+    shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
 
     def __init__(self, problem: Problem, target: Target) -> None:
         self.problem, self.target = problem, target

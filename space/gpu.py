@@ -7,8 +7,10 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 from math import prod
+from typing import ClassVar
 
 from ..kernels.dependence import task_reads
 from . import choices as ch
@@ -36,7 +38,7 @@ class GpuSpaceBuilder(SpaceBuilder):
 
     dim_kinds = ch.GPU_DIM_KIND
     placing_rules = (gpu_truths.beside_other, gpu_truths.beside_twin, gpu_truths.twins_merge)
-    shared_reductions = {OUTER: ch.PARTIALS, MID: ch.TREE, INNER: ch.LANES}
+    shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, MID: ch.TREE, INNER: ch.LANES}
 
     # --- one dim alone ---
 
