@@ -42,8 +42,12 @@ class Target:
     warp_size: int = 32
     max_threads_per_block: int = 0
     max_threads_per_core: int = 0
+    max_blocks_per_core: int = 0
     registers_per_core: int = 0  # of 32 bits
+    shared_bytes_per_core: int = 0
     shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
+    max_shared_bytes_per_block: int = 0  # where it asks
+    clock_ghz: float = 0.0
 
     @property
     def is_gpu(self) -> bool:
