@@ -134,5 +134,3 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
             p.line(text)
     p.depth -= 1
     p.line("}")
-
-

@@ -29,7 +29,9 @@ class Program:
     n_threads: int
     decisions: tuple[str, ...]
     names: dict[str, str]  # identifiers of arrays and scalars
-    launches: tuple[KernelLaunch, ...] = ()  # of a GPU: how the functions, then kernels, are launched
+    launches: tuple[
+        KernelLaunch, ...
+    ] = ()  # of a GPU: how the functions, then kernels, are launched
     index_type: str = "long"  # of loop variables
 
 

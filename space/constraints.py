@@ -67,7 +67,7 @@ def build_space(problem: Problem, target: Target) -> Space:
 class SpaceBuilder:
     """Declares the space of a CPU; space/gpu.py says what is different on a GPU."""
 
-    dim_kinds = ch.DIM_KIND
+    dim_kinds: tuple[str, ...] = ch.DIM_KIND
     # Of mid dims that have no loop of their own: beside another dim, beside a dim they may merge with, and whether they merge.
     placing_rules: tuple[Callable[[int, int, int], bool], ...] = (
         truths.absent_beside_other,

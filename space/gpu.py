@@ -36,9 +36,13 @@ def tree_bytes(max_threads: int) -> int:
 class GpuSpaceBuilder(SpaceBuilder):
     """Declares the space of a GPU."""
 
-    dim_kinds = ch.GPU_DIM_KIND
+    dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
     placing_rules = (gpu_truths.beside_other, gpu_truths.beside_twin, gpu_truths.twins_merge)
-    shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, MID: ch.TREE, INNER: ch.LANES}
+    shared_reductions: ClassVar[Mapping[int, int]] = {
+        OUTER: ch.PARTIALS,
+        MID: ch.TREE,
+        INNER: ch.LANES,
+    }
 
     # --- one dim alone ---
 
@@ -104,7 +108,10 @@ class GpuSpaceBuilder(SpaceBuilder):
             reduced = [d for d in outer if d.loop.is_reduction]
             for d, e in combinations(reduced, 2):
                 b.table2(
-                    "one reduction over blocks", v.kind[d], v.kind[e], gpu_truths.one_block_reduction
+                    "one reduction over blocks",
+                    v.kind[d],
+                    v.kind[e],
+                    gpu_truths.one_block_reduction,
                 )
             self.results_outside(t)
 
@@ -168,7 +175,10 @@ class GpuSpaceBuilder(SpaceBuilder):
         written = index_loops(self.problem.tasks[f.producer].target)
         pairs = [(p, c) for p, c in f.pairs if p in written]
         reasons = []
-        for task, mapped in ((f.producer, {p for p, _ in pairs}), (f.consumer, {c for _, c in pairs})):
+        for task, mapped in (
+            (f.producer, {p for p, _ in pairs}),
+            (f.consumer, {c for _, c in pairs}),
+        ):
             for d in self.backbone.dims_of(task):
                 if d.level == MID and d.loop.name not in mapped:
                     literals = [
@@ -181,7 +191,9 @@ class GpuSpaceBuilder(SpaceBuilder):
 
     def share_bytes(self) -> int:
         """Shared memory for each value or copy that may be there."""
-        users = {f.producer for f, var in self.v.mem_space.items() if self.spaces_of(f) >> ch.SHARED & 1}
+        users = {
+            f.producer for f, var in self.v.mem_space.items() if self.spaces_of(f) >> ch.SHARED & 1
+        }
         n_users = max(1, len(users) + len(self.backbone.operands))
         rest = self.target.shared_bytes_per_block - tree_bytes(self.target.max_threads_per_block)
         return rest // n_users
@@ -224,8 +236,10 @@ class GpuSpaceBuilder(SpaceBuilder):
                 for y in loops:
                     if x is not y:
                         order = b.order(x[OUTER].order_id, y[MID].order_id)
-                        rule = gpu_truths.copy_around_loops
-                        b.table3("block of a copy", v.kind[y[MID]], var, order, rule, share=rule)
+                        around = gpu_truths.copy_around_loops
+                        b.table3(
+                            "block of a copy", v.kind[y[MID]], var, order, around, share=around
+                        )
             present = [(v.kind[x[MID]], bits(ch.LOOP, ch.THREAD)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
             for f, space in v.mem_space.items():

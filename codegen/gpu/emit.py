@@ -24,7 +24,7 @@ from .scene import GpuScene
 from .values import GpuValues
 
 _AXES = ("x", "y", "z")
-ALL, ANY = -1, 0  # threads of a node: all of the block, or as many as its neighbours
+ALL, ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ class KernelWriter(LaunchWriter):
         with scene.w.scope() as body:
             self.children(scene.launch.roots, Context(is_team=True))
         grid = [-(-n.extent // n.step) for n in reversed(self.axes)] + [1, 1, 1]
-        return Kernel(self.opened(tuple(body.statements)), (grid[0], grid[1], grid[2]), scene.n_threads)
+        return Kernel(
+            self.opened(tuple(body.statements)), (grid[0], grid[1], grid[2]), scene.n_threads
+        )
 
     def combining(self, task: TaskPlan, buffers: GpuScene) -> Kernel:
         """The kernel that combines the partial results that `buffers` knows of."""
@@ -108,7 +110,7 @@ class KernelWriter(LaunchWriter):
             if not ctx.is_team or n in (ALL, ANY, self.scene.n_threads):
                 self.node(nodes[k], ctx)
             else:
-                while end < len(nodes) and self.threads_of(nodes[end]) in (n, ANY):
+                while end < len(nodes) and self.threads_of(nodes[end]) == n:
                     end += 1
                 self.some(nodes[k:end], n, ctx)
             k = end
@@ -158,7 +160,11 @@ class KernelWriter(LaunchWriter):
         number = c.CastTo(self.scene.index_type, c.Id(f"blockIdx.{axis}"))
         name = w.fresh(first.loop if node.step == 1 else f"{first.loop}{node.level}")
         w.multiples[name] = node.step
-        w.write(c.Declare(self.scene.index_type, name, c.linear(((number, node.step),), 0), constant=True))
+        w.write(
+            c.Declare(
+                self.scene.index_type, name, c.linear(((number, node.step),), 0), constant=True
+            )
+        )
         variable = c.Id(name)
         for m in node.members:
             self.scene.blocks[m.task, m.loop] = number

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 from ...kernels.dependence import task_reads
 from ...space.backbone import OUTER, written_arrays
-from ..nest import AccumulatorPlan, Launch, LoopNode, Meet, Phase, TreeNode, TreeBuilder, loop_of, paths
+from ..nest import (
+    AccumulatorPlan,
+    Launch,
+    LoopNode,
+    Meet,
+    Phase,
+    TreeBuilder,
+    TreeNode,
+    loop_of,
+    paths,
+)
 from ..plan import Plan, PlannedNode, TaskPlan
 
 COPIER = -1  # as the task of what a block copies into shared memory
@@ -108,7 +118,12 @@ class _Meetings:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        flows = [(f, kind) for t in plan.tasks for kind, fs in (("register", t.registers), ("shared", t.shared)) for f in fs]
+        flows = [
+            (f, kind)
+            for t in plan.tasks
+            for kind, fs in (("register", t.registers), ("shared", t.shared))
+            for f in fs
+        ]
         self.on_chip = {(f.consumer, f.array): kind for f, kind in flows}
 
     def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:

@@ -46,8 +46,8 @@ class GpuReductions(Reductions):
                 total = self.total(task, Point({}, copies, indices))
                 place = new.ref(copies, indices)
                 self.scene.w.write(c.Assign(place, total.x))
-                for l in range(in_lanes) if in_lanes else (None,):
-                    lane = place if l is None else c.Index(place, c.number(l))
+                for n in range(in_lanes) if in_lanes else (None,):
+                    lane = place if n is None else c.Index(place, c.number(n))
                     self.scene.w.write(c.Assign(lane, self.over_threads(task, lane).x))
             body = tuple(block.statements)
             for k, n in reversed(headers):
@@ -191,6 +191,8 @@ class GpuReductions(Reductions):
             self.scene.w.write(c.Declare(self.scene.index_type, variable, x, constant=True))
             index[name] = LoopIndexAt(c.Id(variable))
         point = Point(index)
-        context = Context({(task.index, name, OUTER): at.expression() for name, at in index.items()})
+        context = Context(
+            {(task.index, name, OUTER): at.expression() for name, at in index.items()}
+        )
         value = self.finished(task, point, Value(c.Id(total), task.task.dtype), context)
         self.values.put(task, point, value, context)

@@ -62,7 +62,9 @@ class BlockLayout:
 
     @staticmethod
     def of(task: TaskPlan, operand: Operand, along: dict[str, int]) -> BlockLayout:
-        loops = sorted((task.loop(name) for name in operand.loops), key=lambda p: -abs(along[p.loop.name]))
+        loops = sorted(
+            (task.loop(name) for name in operand.loops), key=lambda p: -abs(along[p.loop.name])
+        )
         strides, step = {}, 1
         for k, p in enumerate(reversed(loops)):
             strides[p.loop.name] = step
@@ -92,7 +94,9 @@ class GpuScene(Scene):
         self.index_type = index_type
         self.n_threads = max(WARP, *(plan.tasks[t].n_threads for t in launch.tasks))
         self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop
-        self.digits: dict[tuple[int, str], tuple[c.CExpr, int]] = {}  # thread number, and its stride
+        self.digits: dict[
+            tuple[int, str], tuple[c.CExpr, int]
+        ] = {}  # thread number, and its stride
         self.digit_names: dict[c.CExpr, str] = {}
         self.placed: dict[tuple[int, str], BlockLayout] = {}
         self.meets_warps = False
@@ -115,7 +119,9 @@ class GpuScene(Scene):
             task = self.plan.tasks[t]
             shared = [p for p in task.loops if p.is_thread]
             stride = 1
-            for p in sorted(shared, key=lambda p: (-weight[classes[t, p.loop.name]], classes[t, p.loop.name])):
+            for p in sorted(
+                shared, key=lambda p: (-weight[classes[t, p.loop.name]], classes[t, p.loop.name])
+            ):
                 self.digits[t, p.loop.name] = self.digit(p, stride), stride
                 stride *= p.mid
 

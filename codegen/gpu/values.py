@@ -25,9 +25,7 @@ class GpuValues(Values):
         buffer = self.scene.kept_copies[task.index, load.array]
         index, stride = self.place(task, layout, point, ctx)
         lanes = point.lanes()
-        return self.scene.w.load(
-            buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, stride
-        )
+        return self.scene.w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, stride)
 
     def place(
         self, task: TaskPlan, layout: BlockLayout, point: Point, ctx: Context

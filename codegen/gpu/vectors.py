@@ -1,4 +1,4 @@
-"""Helper functions of CUDA text: vector types of up to 16 bytes a load, element-wise mathematics, reductions over lanes and threads.
+"""Helper functions of CUDA text: vector types of up to 16 bytes a load, mathematics by element, reductions over lanes and threads.
 
 Names are those of codegen/vectors.py, so that lowering is one; the definitions need no extension of any compiler.
 """
@@ -88,13 +88,20 @@ class GpuPrelude(Prelude):
         each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
         end = ";\n    return r;\n}"
         match operation:
-            case "load" | "load_unaligned" | "store" | "store_unaligned" | "stream" | "stream_unaligned":
+            case (
+                "load"
+                | "load_unaligned"
+                | "store"
+                | "store_unaligned"
+                | "stream"
+                | "stream_unaligned"
+            ):
                 return _move(name, operation, dtype, lanes)
             case "splat":
                 return f"{_INLINE} {v} {name}({c} x) {{\n    {v} r;\n{each}x{end}"
             case "make":
-                items = ", ".join(f"{c} x{l}" for l in range(lanes))
-                sets = "".join(f"    r[{l}] = x{l};\n" for l in range(lanes))
+                items = ", ".join(f"{c} x{k}" for k in range(lanes))
+                sets = "".join(f"    r[{k}] = x{k};\n" for k in range(lanes))
                 return f"{_INLINE} {v} {name}({items}) {{\n    {v} r;\n{sets}    return r;\n}}"
             case "iota":
                 return f"{_INLINE} {v} {name}({c} first) {{\n    {v} r;\n{each}first + l{end}"
@@ -129,14 +136,14 @@ def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
         head = f"{_INLINE} {v} {name}(const {c} *p) {{\n    {v} r;\n"
         if whole is None:
             return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = p[l];\n    return r;\n}}"
-        parts = "".join(f"    r[{l}] = q.{f};\n" for l, f in enumerate(fields))
+        parts = "".join(f"    r[{k}] = q.{f};\n" for k, f in enumerate(fields))
         return f"{head}    const {whole} q = *(const {whole} *)p;\n{parts}    return r;\n}}"
     head = f"{_INLINE} void {name}({c} *p, {v} x) {{\n"
     streams = operation.startswith("stream")
     if whole is None:
         each = "__stcs(p + l, x[l])" if streams else "p[l] = x[l]"
         return f"{head}    for (int l = 0; l < {lanes}; ++l) {each};\n}}"
-    made = f"make_{whole}({', '.join(f'x[{l}]' for l in range(lanes))})"
+    made = f"make_{whole}({', '.join(f'x[{k}]' for k in range(lanes))})"
     move = f"__stcs(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
     return f"{head}    {move};\n}}"
 
@@ -183,5 +190,3 @@ def _threads(name: str, operation: str, c: str) -> str:
         f"    __syncthreads();\n"
         f"    return a;\n}}"
     )
-
-
