@@ -90,6 +90,7 @@ class Broken(msgspec.Struct, tag=True, frozen=True):
 class Outcomes(msgspec.Struct, tag=True, frozen=True):
     measured: list[Measurement | None]
     failed: list[Failure | None]  # exactly one of the two is not None, per artifact
+    is_last: bool = False  # the child can run nothing any more
 
 
 class Rates(msgspec.Struct, tag=True, frozen=True):

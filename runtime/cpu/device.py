@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,31 +170,42 @@ class CpuDevice(AbstractDevice):
             raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
         return built.path
 
-    def use_harness(self, path: Path) -> None:
-        """Take the timing loop from `path` and look for no compiler."""
-        self.harness = load_harness(path)
+    def child_library(self) -> Path:
+        return self.build_harness()
+
+    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
+        self.harness = load_harness(library)  # no compiler is looked for
+        self.harness.ks_report_faults(ctypes.c_int(reply_fd))
+        self.harness.ks_start_team(ctypes.c_int(n_threads))
+
+    def probe_library(self) -> Path:
+        return self.build_own("probe.c")
 
     def _sampler(self, module: AbstractModule, args: CallArguments) -> Sampler:
         assert isinstance(module, CpuModule)
         pointers, kept = module.bind(args.values)
-        run = partial(self._run, module.entry, pointers, kept)
-        if not args.restore:
-            return Sampler(run, waited_ns=waited_ns)
-
-        def restore() -> None:
-            for array, contents in args.restore:
-                array.upload(contents)
-            run(1)
-
-        def drifted() -> bool:
-            return any(_is_extreme(array.download()) for array, _ in args.restore)
-
-        return Sampler(run, restore, drifted, waited_ns)
+        return make_sampler(partial(self._run, module.entry, pointers, kept), args)
 
     def _run(
         self, entry: Any, pointers: ctypes.Array[ctypes.c_void_p], _kept: list[Array], n: int
     ) -> float:
         return float(self.harness.ks_run(entry, pointers, n))
+
+
+def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
+    """A sampler of `run(n)`, the nanoseconds of n calls, that restores what the calls update in place."""
+    if not args.restore:
+        return Sampler(run, waited_ns=waited_ns)
+
+    def restore() -> None:
+        for array, contents in args.restore:
+            array.upload(contents)
+        run(1)
+
+    def drifted() -> bool:
+        return any(_is_extreme(array.download()) for array, _ in args.restore)
+
+    return Sampler(run, restore, drifted, waited_ns)
 
 
 def load_harness(path: Path) -> ctypes.CDLL:
