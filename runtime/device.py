@@ -119,6 +119,7 @@ class DeviceOptions:
     build_folder: Path = field(default_factory=lambda: cache_folder() / "build")
     compile_timeout_s: float = 60.0
     thread_order: ThreadOrder = "in turn"  # of the emulator
+    profile: str = "h200"  # the data sheet that stands for a GPU where there is none
 
 
 class AbstractDevice(ABC):

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .build import Artifact
-from .device import AbstractArray, AbstractDevice, AbstractModule, CallArguments, RunError
+from .device import (
+    AbstractArray,
+    AbstractDevice,
+    AbstractModule,
+    CallArguments,
+    DeviceError,
+    RunError,
+)
 from .measure import Sampler, measure, waited_ns
 from .messages import (
     Broken,
@@ -95,6 +102,8 @@ class Evaluator:
                     return Rates(self._probe(request))
         except RunError as e:
             return _outcomes([e.failure], is_last=e.is_lost)
+        except DeviceError as e:
+            return Refused(str(e))
         except MemoryError as e:
             return Refused(f"not enough memory: {e}")
         except Exception:

@@ -25,6 +25,7 @@ from ..device import (
 )
 from ..measure import Sampler, interleave, waited_ns
 from ..outcome import Failure, Measurement, Protocol
+from ..verify import has_extremes
 from .compiler import Compiler, build_library, find_compiler
 from .memory import CpuArray
 
@@ -203,7 +204,7 @@ def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
         run(1)
 
     def drifted() -> bool:
-        return any(_is_extreme(array.download()) for array, _ in args.restore)
+        return any(has_extremes(array.download()) for array, _ in args.restore)
 
     return Sampler(run, restore, drifted, waited_ns)
 
@@ -216,14 +217,3 @@ def load_harness(path: Path) -> ctypes.CDLL:
     harness.ks_report_faults.argtypes = [ctypes.c_int]
     harness.ks_start_team.argtypes = [ctypes.c_int]
     return harness
-
-
-def _is_extreme(array: Array) -> bool:
-    """Whether an array holds a value whose arithmetic may take another time: not finite, or
-    denormal.
-    """
-    if array.dtype.kind != "f" or array.size == 0:
-        return False
-    size = np.abs(array)
-    tiny = (size > 0) & (size < np.finfo(array.dtype).smallest_normal)
-    return bool(tiny.any() or not np.isfinite(size).all())

@@ -122,7 +122,7 @@ class EmulatorDevice(AbstractDevice):
     def facts(self) -> Target:
         from ..cuda.profiles import profile_target
 
-        return profile_target("h200", backend=self.name)
+        return profile_target(self._options.profile, backend=self.name)
 
     def build(self, source: Source) -> Artifact | Failure:
         text = emulated_text(source)
