@@ -362,12 +362,9 @@ class Session:
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
     """A worker that evaluates on the device."""
-    if isinstance(device, CpuDevice):
-        return Worker(device)
     from ..runtime.fake.device import FakeDevice, FakeWorker
 
-    assert isinstance(device, FakeDevice)
-    return FakeWorker(device)
+    return FakeWorker(device) if isinstance(device, FakeDevice) else Worker(device)
 
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:

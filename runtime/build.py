@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..codegen.source import Argument, Source
+from ..codegen.source import Argument, KernelLaunch, Source
 
 if TYPE_CHECKING:
     from .device import AbstractDevice
@@ -27,6 +27,7 @@ class Artifact:
     arguments: tuple[Argument, ...]
     n_threads: int
     build_ns: int  # 0 when it was already there
+    launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
 
     @property
     def workspace_bytes(self) -> int:

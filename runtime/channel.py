@@ -64,9 +64,9 @@ class Channel:
     """
 
     def __init__(
-        self, device: str, harness: Path | None, scratch: Path, *, bind_threads: bool
+        self, device: str, library: Path | None, scratch: Path, *, bind_threads: bool
     ) -> None:
-        path = None if harness is None else os.fspath(harness)
+        path = None if library is None else os.fspath(library)
         self._options = ChildOptions(device, path, available_cores())
         self._scratch = scratch
         self._bind_threads = bind_threads
@@ -156,6 +156,8 @@ class Channel:
         if isinstance(reply, Refused):
             self.kill()
             return Death(reply.why, "")
+        if isinstance(reply, Outcomes) and reply.is_last:
+            self.kill()
         return reply
 
     def _read(self, n_bytes: int, end: float) -> bytes | bool:

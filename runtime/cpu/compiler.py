@@ -90,9 +90,8 @@ def find_compiler(wanted: str | None = None) -> Compiler:
 
 def _try(path: str) -> Compiler | str:
     """A usable compiler, or why it is not one."""
-    try:
-        version = _output([path, "--version"]).splitlines()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
+    version = first_line([path, "--version"])
+    if version is None:
         return "cannot be run"
     flags, meaning = _COMMON, ""
     for native in ("-march=native", "-mcpu=native"):
@@ -118,6 +117,14 @@ def _try(path: str) -> Compiler | str:
         return "has no OpenMP library (install libomp for clang)"
     last_line = (failure.log.strip() or failure.advice).splitlines()[-1]
     return f"fails on a small program: {last_line}"
+
+
+def first_line(command: list[str]) -> str | None:
+    """The first line that the command prints; None when it fails or prints nothing."""
+    try:
+        return _output(command).splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
 
 
 def _output(command: list[str]) -> str:

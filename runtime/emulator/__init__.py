@@ -1,0 +1,15 @@
+"""The emulator: CUDA text compiled for the CPU, with every access of every thread checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..device import AbstractDevice, DeviceOptions
+
+
+def open_backend(options: DeviceOptions) -> AbstractDevice:
+    """A GPU that is emulated by this machine's CPU."""
+    from .device import EmulatorDevice
+
+    return EmulatorDevice(options)
