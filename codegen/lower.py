@@ -97,7 +97,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     for f in program.functions:
         p.function(f, program.n_threads)
         p.line("")
-    if not program.launches:
+    if not program.is_gpu:
         _entry(p, program, dialect)
     return Source(
         "\n".join(p.lines) + "\n",

@@ -29,9 +29,8 @@ class Program:
     n_threads: int
     decisions: tuple[str, ...]
     names: dict[str, str]  # identifiers of arrays and scalars
-    launches: tuple[
-        KernelLaunch, ...
-    ] = ()  # of a GPU: how the functions, then kernels, are launched
+    is_gpu: bool = False  # the functions are kernels
+    launches: tuple[KernelLaunch, ...] = ()  # of the kernels
     index_type: str = "long"  # of loop variables
 
 

@@ -68,6 +68,7 @@ class _Lowering:
             n_threads=max((kernel.n_threads for _, kernel, _ in self.configured), default=1),
             decisions=decisions(self.plan, "blocks"),
             names=self.names,
+            is_gpu=True,
             launches=self.launches(),
             index_type=self.index_type,
         )

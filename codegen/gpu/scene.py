@@ -21,7 +21,7 @@ from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
 from ..vectors import Prelude, type_name
 from .nest import partial_blocks
 
-BANKS = 32  # of shared memory: rows of a multiple of so many elements are padded
+PADDED = 8  # rows in shared memory of a multiple of so many elements are padded: columns are then in different banks
 WARP = 32
 
 
@@ -69,7 +69,7 @@ class BlockLayout:
         for k, p in enumerate(reversed(loops)):
             strides[p.loop.name] = step
             step *= p.tile
-            if k == 0 and step % BANKS == 0:
+            if k == 0 and step % PADDED == 0:
                 step += 4 if p.is_vector else 1
         return BlockLayout(tuple(loops), strides, step)
 

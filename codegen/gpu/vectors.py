@@ -45,7 +45,8 @@ template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N>
     for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
     return a; }}
 #define LANES_COMPARISON(op) \\
-template <typename T, int N> {_INLINE} lanes_of<typename mask_of<T>::type, N> operator op(const lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+template <typename T, int N> \\
+{_INLINE} lanes_of<typename mask_of<T>::type, N> operator op(const lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
     lanes_of<typename mask_of<T>::type, N> r; \\
     for (int l = 0; l < N; ++l) r.e[l] = a.e[l] op b.e[l] ? -1 : 0; \\
     return r; }}
