@@ -170,6 +170,9 @@ class CudaDevice(AbstractDevice):
         """The data sheet of the GPU, or of the options where there is none."""
         return _profile_of(gpu()) if self.has_gpu else self._sheet
 
+    def check(self) -> None:
+        gpu()
+
     def facts(self) -> Target:
         return target_of(self.profile, self.name)
 
