@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .build import Artifact
+from .build import Artifact, BuildReport
 from .outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
@@ -157,6 +157,10 @@ class AbstractDevice(ABC):
         """Compile; equal sources under equal flags give the same artifact without compiling
         again. Thread-safe.
         """
+
+    def report(self, source: Source) -> BuildReport | Failure:
+        """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""
+        raise DeviceError(f"the backend {self.name!r} does not report what code takes")
 
     @abstractmethod
     def load(self, artifact: Artifact) -> AbstractModule | Failure:

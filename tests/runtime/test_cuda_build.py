@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.codegen.source import KernelLaunch
-from kernelscape.runtime.build import Artifact
+from kernelscape.runtime.build import Artifact, report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.driver import explain
 from kernelscape.runtime.cuda.nvrtc import KernelReport, read_log
 from kernelscape.runtime.cuda.preamble import COPY_ASYNC
 from kernelscape.runtime.cuda.profiles import PROFILES, find_profile, profile_target
-from kernelscape.runtime.cuda.resources import launch_resources, report_builds
+from kernelscape.runtime.cuda.resources import launch_resources
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.outcome import Failure
 from kernelscape.space.target import Target
@@ -137,7 +137,7 @@ def test_compiler_past_its_deadline_is_killed_and_the_next_text_compiles(compile
 
 def test_reports_of_many_builds(cuda):
     sources = [gpu.source(), gpu.broken_source(), gpu.matmul(COPY_ASYNC)]
-    first, refused, last = report_builds(cuda, sources, jobs=2)
+    first, refused, last = report_many(cuda, sources, jobs=2)
     assert isinstance(refused, Failure)
     assert first.launches[0].block == (128, 1, 1)
     assert first.launches[0].occupancy == 1.0

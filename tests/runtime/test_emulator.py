@@ -375,6 +375,11 @@ def test_many_candidates_leave_no_memory_behind(emulator, emulated):
         assert isinstance(emulated.evaluate(artifact, QUICK), Measurement)
 
 
+def test_it_says_that_it_reports_nothing(emulator):
+    with pytest.raises(DeviceError, match="does not report"):
+        emulator.report(gpu.source())
+
+
 def test_a_missing_compiler_is_a_sentence():
     device = open_device("emulator", DeviceOptions(compiler="no-such-compiler"))
     with pytest.raises(DeviceError, match="install g"):
