@@ -28,7 +28,7 @@ def emulator(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def emulated(emulator):
-    with Worker(emulator, WorkerOptions(run_timeout_s=5.0)) as w:
+    with Worker(emulator, WorkerOptions(run_timeout_s=3.0)) as w:
         w.prepare(workload(3))
         yield w
 
