@@ -361,7 +361,8 @@ class Session:
 
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
-    """A worker that evaluates on the device."""
+    """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
+    device.check()
     from ..runtime.fake.device import FakeDevice, FakeWorker
 
     return FakeWorker(device) if isinstance(device, FakeDevice) else Worker(device)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .build import Artifact
+from .build import Artifact, BuildReport
 from .outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
@@ -128,6 +128,10 @@ class AbstractDevice(ABC):
     name: str
     limits_memory = True  # whether the private memory of a worker's child may be limited
 
+    def check(self) -> None:
+        """Raises DeviceError with a sentence when code can be built but not run here."""
+        return
+
     def child_library(self) -> Path | None:
         """What a child of a worker is given to load first, built here; None where it needs nothing."""
         return None
@@ -153,6 +157,10 @@ class AbstractDevice(ABC):
         """Compile; equal sources under equal flags give the same artifact without compiling
         again. Thread-safe.
         """
+
+    def report(self, source: Source) -> BuildReport | Failure:
+        """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""
+        raise DeviceError(f"the backend {self.name!r} does not report what code takes")
 
     @abstractmethod
     def load(self, artifact: Artifact) -> AbstractModule | Failure:
@@ -195,6 +203,25 @@ def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevi
     except ImportError as e:
         raise DeviceError(f"the backend {name!r} needs a package that is missing: {e}") from e
     return device
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that a backend needs: what was found of it (None: nothing), and how to get it."""
+
+    what: str
+    found: str | None
+    advice: str = ""
+
+
+def requirements(name: str) -> list[Requirement]:
+    """What backend `name` needs from this machine, found or not; [] where it is not installed or asks for nothing."""
+    package = f"{__package__}.{name}"
+    if find_spec(package) is None:
+        return []
+    examine = getattr(import_module(package), "requirements", None)
+    found: list[Requirement] = [] if examine is None else examine()
+    return found
 
 
 def _backends() -> str:

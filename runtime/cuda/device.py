@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..build import Artifact
+from ..build import Artifact, BuildReport
 from ..device import (
     AbstractArray,
     AbstractDevice,
@@ -29,6 +29,7 @@ from .driver import driver, enter_context, explain, gpu
 from .graph import Graph
 from .memory import CudaArray
 from .profiles import Profile, find_profile, target_of
+from .resources import build_report
 
 if TYPE_CHECKING:
     from ...codegen.source import Argument, KernelLaunch, Source
@@ -170,6 +171,9 @@ class CudaDevice(AbstractDevice):
         """The data sheet of the GPU, or of the options where there is none."""
         return _profile_of(gpu()) if self.has_gpu else self._sheet
 
+    def check(self) -> None:
+        gpu()
+
     def facts(self) -> Target:
         return target_of(self.profile, self.name)
 
@@ -191,6 +195,12 @@ class CudaDevice(AbstractDevice):
     def compile(self, source: Source) -> Cubin | Failure:
         """The same with what the compiler reports. Raises DeviceError where there is no NVRTC."""
         return self.compiler.build(source.text, self.profile.architecture, source.flags)
+
+    def report(self, source: Source) -> BuildReport | Failure:
+        cubin = self.compile(source)
+        if isinstance(cubin, Failure):
+            return cubin
+        return build_report(source, cubin, self.profile)
 
     def load(self, artifact: Artifact) -> CudaModule | Failure:
         enter_context()

@@ -15,7 +15,7 @@ from ..outcome import Failure, FailureKind
 # PyCUDA has no types. Modules and contexts of it are Any here and nowhere else than in this folder.
 Driver = Any
 
-_NO_PYCUDA = 'PyCUDA was not found; install it with pip install -e ".[cuda]" (it builds against a CUDA toolkit)'
+PYCUDA_ADVICE = 'install it with pip install -e ".[cuda]" (it is built against a CUDA toolkit)'
 _NO_DRIVER = "the NVIDIA driver (libcuda.so.1) was not found; a GPU and its driver are needed"
 
 
@@ -38,7 +38,7 @@ def driver() -> Driver:
     """PyCUDA's driver module, initialised; there is at least one GPU. Raises DeviceError with a sentence otherwise."""
     library()
     if not has_pycuda():
-        raise DeviceError(_NO_PYCUDA)
+        raise DeviceError(f"PyCUDA was not found; {PYCUDA_ADVICE}")
     try:
         cuda = import_module("pycuda.driver")
         cuda.init()

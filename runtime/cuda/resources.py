@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..build import build_many
-from ..outcome import Failure
+from ..build import BuildReport, LaunchResources
 from .nvrtc import KernelReport
 from .profiles import Profile
 
 if TYPE_CHECKING:
     from ...codegen.source import KernelLaunch, Source
-    from .device import CudaDevice
+    from .compiler import Cubin
 
 # CUDA C++ Programming Guide, technical specifications per compute capability.
 _REGISTERS_A_CORE = 1 << 16
@@ -23,54 +20,10 @@ _SHARED_OWN_BYTES = 1024  # of every block, kept by the system from sm_80 on
 _WARP = 32
 
 
-@dataclass(frozen=True)
-class LaunchResources:
-    """One launch: what its kernel takes, and the blocks of it that one multiprocessor holds at once."""
-
-    kernel: str
-    block: tuple[int, int, int]
-    registers: int  # per thread
-    shared_bytes: int  # per block, static and dynamic
-    spill_bytes: int  # stored per thread
-    stack_bytes: int  # per thread
-    blocks_per_core: int  # 0: it cannot be launched
-    occupancy: float  # warps held of the warps there is room for
-    limit: str  # what keeps it from more: "threads", "registers", "shared memory" or "blocks"
-
-
-@dataclass(frozen=True)
-class BuildReport:
-    """A source that compiled: every launch, in order, and what the compiler warned of ("" for nothing)."""
-
-    launches: tuple[LaunchResources, ...]
-    warnings: str
-    build_ns: int
-
-
-def report_builds(
-    device: CudaDevice, sources: Sequence[Source], jobs: int
-) -> list[BuildReport | Failure]:
-    """Compile sources and say what they take, without a GPU; results in the order of `sources`.
-
-    Raises DeviceError where there is no NVRTC.
-    """
-    built = build_many(device, sources, jobs)
-    return [
-        b if isinstance(b, Failure) else report_build(device, s)
-        for s, b in zip(sources, built, strict=True)
-    ]
-
-
-def report_build(device: CudaDevice, source: Source) -> BuildReport | Failure:
-    """The same for one source."""
-    cubin = device.compile(source)
-    if isinstance(cubin, Failure):
-        return cubin
+def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport:
+    """What a compiled source takes on a GPU of this profile."""
     by_name = {r.kernel: r for r in cubin.reports}
-    launches = tuple(
-        launch_resources(by_name[launch.kernel], launch, device.profile)
-        for launch in source.launches
-    )
+    launches = tuple(launch_resources(by_name[x.kernel], x, p) for x in source.launches)
     return BuildReport(launches, cubin.log, cubin.build_ns)
 
 

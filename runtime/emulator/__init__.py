@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..device import AbstractDevice, DeviceOptions
+    from ..device import AbstractDevice, DeviceOptions, Requirement
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
@@ -13,3 +13,15 @@ def open_backend(options: DeviceOptions) -> AbstractDevice:
     from .device import EmulatorDevice
 
     return EmulatorDevice(options)
+
+
+def requirements() -> list[Requirement]:
+    """The C++ compiler."""
+    from ..device import DeviceError, Requirement
+    from .device import find_compiler
+
+    try:
+        compiler = find_compiler()
+    except DeviceError as e:
+        return [Requirement("emulator", None, str(e))]
+    return [Requirement("emulator", f"{compiler.path}: {compiler.version}")]

@@ -39,6 +39,7 @@ Array = NDArray[Any]
 # The instrumentation calls functions of the header: -nodefaultlibs keeps the sanitizers' own libraries out.
 _FLAGS: tuple[str, ...] = ("-x", "c++", "-std=gnu++17", "-O1", "-ffp-contract=off", "-w")
 _FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nodefaultlibs")
+_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
 _FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
 _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
@@ -127,9 +128,8 @@ class EmulatorDevice(AbstractDevice):
     def build(self, source: Source) -> Artifact | Failure:
         text = emulated_text(source)
         o = self._options
-        built = build_library(
-            self.compiler, text, source.flags, o.build_folder, o.compile_timeout_s
-        )
+        # The flags of the source are for the compiler of the GPU.
+        built = build_library(self.compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
             return built
         return Artifact(

@@ -152,3 +152,26 @@ def last_block(fence: str = "__threadfence();") -> Source:
     launch = KernelLaunch("launch_0", (4, 1, 1), (256, 1, 1), 0, (0, 1, 2))
     text = LAST_BLOCK.replace("FENCE", fence)
     return Source(text, "entry", arguments, n_threads=1, launches=(launch,))
+
+
+EXTREMA = """\
+extern "C" __global__ void launch_0(const float *__restrict__ x, float *__restrict__ y, double *__restrict__ z) {
+    const int i = blockIdx.x * 128 + threadIdx.x;
+    if (i >= 1000) return;
+    atomic_max(&y[0], x[i]);
+    atomic_min(&y[1], x[i]);
+    atomic_max(&z[0], (double)x[i]);
+    atomic_min(&z[1], (double)x[i]);
+}
+"""
+
+
+def extrema(preamble: str) -> Source:
+    """y, z = (max, min) of what they hold and of 1000 elements."""
+    arguments = (
+        Argument("x", "array", "float32", (1000,)),
+        Argument("y", "array", "float32", (2,)),
+        Argument("z", "array", "float64", (2,)),
+    )
+    launch = KernelLaunch("launch_0", (8, 1, 1), (128, 1, 1), 0, (0, 1, 2))
+    return Source(preamble + EXTREMA, "entry", arguments, n_threads=1, launches=(launch,))

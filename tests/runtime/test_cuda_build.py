@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.codegen.source import KernelLaunch
-from kernelscape.runtime.build import Artifact
+from kernelscape.runtime.build import Artifact, report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.driver import explain
 from kernelscape.runtime.cuda.nvrtc import KernelReport, read_log
-from kernelscape.runtime.cuda.preamble import COPY_ASYNC
+from kernelscape.runtime.cuda.preamble import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.runtime.cuda.profiles import PROFILES, find_profile, profile_target
-from kernelscape.runtime.cuda.resources import launch_resources, report_builds
+from kernelscape.runtime.cuda.resources import launch_resources
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.outcome import Failure
 from kernelscape.space.target import Target
@@ -48,6 +48,7 @@ TEXTS = {
     "reverse": gpu.one_block(gpu.REVERSE.replace("{barrier}", "__syncthreads();")),
     "matmul in stages": gpu.matmul(COPY_ASYNC),
     "last block": gpu.last_block(),
+    "extrema": gpu.extrema(ATOMIC_EXTREMA),
 }
 
 
@@ -72,6 +73,16 @@ def test_one_text_with_its_preamble_runs_on_the_emulator(tmp_path):
     c = np.zeros(s.arguments[2].shape, np.float32)
     module.run([a, b, c])
     assert (c == 45).all()
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+def test_extrema_of_floats_on_the_emulator(tmp_path):
+    device = open_device("emulator", DeviceOptions(build_folder=tmp_path))
+    module = device.load(device.build(gpu.extrema(ATOMIC_EXTREMA)))
+    x = np.random.default_rng(1).uniform(-9, 9, 1000).astype(np.float32)
+    y, z = np.array([-1, 1], np.float32), np.array([-1, 1], np.float64)
+    module.run([x, y, z])
+    assert list(y) == list(z) == [x.max(), x.min()]
 
 
 def test_asynchronous_copies_are_that(compiler):
@@ -137,7 +148,7 @@ def test_compiler_past_its_deadline_is_killed_and_the_next_text_compiles(compile
 
 def test_reports_of_many_builds(cuda):
     sources = [gpu.source(), gpu.broken_source(), gpu.matmul(COPY_ASYNC)]
-    first, refused, last = report_builds(cuda, sources, jobs=2)
+    first, refused, last = report_many(cuda, sources, jobs=2)
     assert isinstance(refused, Failure)
     assert first.launches[0].block == (128, 1, 1)
     assert first.launches[0].occupancy == 1.0

@@ -28,7 +28,7 @@ def emulator(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def emulated(emulator):
-    with Worker(emulator, WorkerOptions(run_timeout_s=5.0)) as w:
+    with Worker(emulator, WorkerOptions(run_timeout_s=3.0)) as w:
         w.prepare(workload(3))
         yield w
 
@@ -373,6 +373,11 @@ def test_many_candidates_leave_no_memory_behind(emulator, emulated):
     artifact = emulator.build(gpu.source())
     for _ in range(12):  # 64 MiB of stacks each
         assert isinstance(emulated.evaluate(artifact, QUICK), Measurement)
+
+
+def test_it_says_that_it_reports_nothing(emulator):
+    with pytest.raises(DeviceError, match="does not report"):
+        emulator.report(gpu.source())
 
 
 def test_a_missing_compiler_is_a_sentence():
