@@ -11,7 +11,7 @@ from typing import Literal
 from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.machine import Machine, read_machine
 from ..runtime.cpu.probe import load_calibration
-from ..runtime.device import DeviceError, DeviceOptions, cache_folder, open_device
+from ..runtime.device import DeviceError, cache_folder, requirements
 from ..runtime.store import default_store
 
 Verdict = Literal["ok", "note", "missing"]
@@ -36,7 +36,7 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
         _calibration(),
         _huge_pages(),
         _presets(environ),
-        _gpu(),
+        *_gpu(),
         Finding("cache", "ok", str(cache_folder())),
         Finding("store", "ok", str(default_store())),
     ]
@@ -107,13 +107,16 @@ def _presets(environ: Mapping[str, str]) -> Finding:
     return Finding("presets", "note", text, advice)
 
 
-def _gpu() -> Finding:
-    try:
-        open_device("cuda", DeviceOptions())
-    except DeviceError as e:
-        text = "the target cuda is not available: this version writes code for CPUs"
-        return Finding("gpu", "note", text, str(e))
-    return Finding("gpu", "ok", "the target cuda is available")
+def _gpu() -> list[Finding]:
+    """What the backends for GPUs need; nothing of it is needed on the CPU."""
+    found = [
+        Finding(r.what, "note", "not found", r.advice)
+        if r.found is None
+        else Finding(r.what, "ok", r.found)
+        for backend in ("cuda", "emulator")
+        for r in requirements(backend)
+    ]
+    return found or [Finding("gpu", "note", "this installation has no backend for GPUs")]
 
 
 def _size(n_bytes: int) -> str:

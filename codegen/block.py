@@ -122,17 +122,26 @@ class Writer:
         if lanes == 0:
             x: c.CExpr = c.Index(base, index)
         elif lane_stride == 1:
-            x = c.Call(self.prelude.use("load", dtype, lanes), (c.Un("&", c.Index(base, index)),))
+            operation = self.prelude.use(self.access("load", index, lanes), dtype, lanes)
+            x = c.Call(operation, (c.Un("&", c.Index(base, index)),))
         else:
             items = tuple(
                 c.Index(base, c.add(index, c.number(k * lane_stride))) for k in range(lanes)
             )
-            x = c.Literal(self.prelude.vector_type(dtype, lanes), items)
+            x = self.vector_of(dtype, lanes, items)
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
         """Whether this scope has the contiguous value at a place of an array."""
         return (array, expression(index), lanes) in self.block.known
+
+    def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
+        """The operation that moves a vector to or from an index: a CPU needs no other for what is not aligned."""
+        return operation
+
+    def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+        """A vector of these lanes; lanes that are left out are 0."""
+        return c.Literal(self.prelude.vector_type(dtype, lanes), items)
 
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
         named = self.name(value, stem)
@@ -157,7 +166,8 @@ class Writer:
         self.forget(array)
         place = c.Index(base, index)
         if value.lanes:
-            operation = self.prelude.use("stream" if stream else "store", dtype, value.lanes)
+            plain = self.access("stream" if stream else "store", index, value.lanes)
+            operation = self.prelude.use(plain, dtype, value.lanes)
             self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x))))
         else:
             self.write(c.Assign(place, value.x))

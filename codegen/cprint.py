@@ -66,8 +66,9 @@ def _operand(x: c.CExpr, level: int, parent: str) -> str:
 class Printer:
     """Collects lines; one method per level of syntax."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, dialect: Dialect, index_type: str = "long") -> None:
+        """`index_type`: the type of loop variables."""
+        self.dialect, self.index_type = dialect, index_type
         self.lines: list[str] = []
         self.depth = 0
 
@@ -79,7 +80,10 @@ class Printer:
         if f.comment:
             self.line(f"/* {f.comment} */")
         parameters = ", ".join(f"{p.type}{p.name}" for p in f.parameters)
-        self.line(f"static void {f.name}({parameters}) {{")
+        opening = "static void "
+        if f.block_threads:
+            opening = self.dialect.kernel_open.format(threads=f.block_threads)
+        self.line(f"{opening}{f.name}({parameters}) {{")
         self.depth += 1
         if f.is_parallel:
             self.line(self.dialect.parallel_open.format(threads=n_threads))
@@ -100,11 +104,12 @@ class Printer:
 
     def statement(self, s: c.CStmt) -> None:
         match s:
-            case c.Declare(kind, name, init, extent, constant):
+            case c.Declare(kind, name, init, extent, constant, is_shared):
                 array = "" if extent is None else f"[{extent}]"
                 value = "" if init is None else f" = {expression(init)}"
-                gap = "" if kind.endswith(("*", "restrict ")) else " "
-                self.line(f"{'const ' if constant else ''}{kind}{gap}{name}{array}{value};")
+                gap = "" if kind.endswith(("*", " ")) else " "
+                prefix = self.dialect.shared_array if is_shared else "const " if constant else ""
+                self.line(f"{prefix}{kind}{gap}{name}{array}{value};")
             case c.Assign(target, value, op):
                 self.line(f"{expression(target)} {op}= {expression(value)};")
             case c.Evaluate(x):
@@ -137,6 +142,6 @@ class Printer:
             self.line(self.dialect.simd_loop)
         step = f"++{s.var}" if s.step == 1 else f"{s.var} += {s.step}"
         test = expression(c.Bin("<", c.Id(s.var), s.hi))
-        self.line(f"for (long {s.var} = {expression(s.lo)}; {test}; {step}) {{")
+        self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")
         self.nested(s.body)
         self.line("}")

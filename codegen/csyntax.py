@@ -80,6 +80,7 @@ class Declare:
     init: CExpr | None = None
     extent: int | None = None
     constant: bool = False
+    is_shared: bool = False  # one for all threads of a block
 
 
 @dataclass(frozen=True)
@@ -141,13 +142,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """One launch. `is_parallel`: its body runs once per thread of a team, with `tid` and `n_threads` bound."""
+    """One launch. `is_parallel`: its body runs once per thread of a team, with `tid` and `n_threads` bound.
+
+    `block_threads` > 0: a kernel, which blocks of so many threads run.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     body: tuple[CStmt, ...]
     is_parallel: bool
     comment: str = ""
+    block_threads: int = 0
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:
@@ -184,3 +189,22 @@ def linear(terms: tuple[tuple[CExpr, int], ...], const: int) -> CExpr:
 
 def minimum(a: CExpr, b: CExpr) -> CExpr:
     return Cond(Bin("<", a, b), a, b)
+
+
+def flatten(x: CExpr) -> tuple[list[tuple[CExpr, int]], int]:
+    """Undoes `linear`: terms with coefficients, and the constant."""
+    match x:
+        case Num(text):
+            return [], int(text)
+        case Un("-", inner):
+            terms, const = flatten(inner)
+            return [(t, -k) for t, k in terms], -const
+        case Bin("+", a, b):
+            left, right = flatten(a), flatten(b)
+            return left[0] + right[0], left[1] + right[1]
+        case Bin("-", a, b):
+            left, right = flatten(a), flatten(Un("-", b))
+            return left[0] + right[0], left[1] + right[1]
+        case Bin("*", a, Num(text)):
+            return [(a, int(text))], 0
+    return [(x, 1)], 0

@@ -20,3 +20,6 @@ class Dialect:
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
     stream_prelude: str  # defines the non-temporal store used by streams
     stream_fence: str  # after the last stream of a launch
+    prelude: str = ""  # at the top of each text, after the headers
+    kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks
+    shared_array: str = ""  # before the type of an array that a block shares

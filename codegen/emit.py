@@ -133,26 +133,30 @@ class LaunchWriter:
         span = 1
         for m in node.members:
             p = last_loop_plan(node, self.scene.plan.tasks, m)
-            if p is None or p.inner == 1:
+            if p is None or p.reach == 1:
                 continue
             status[m.task, m.loop] = p.divides
             if not p.divides:
                 partial.append((m.task, m.loop))
-                span = p.inner
+                span = p.reach
         full = replace(ctx, status={**status, **dict.fromkeys(partial, True)})
         if not partial:
-            self.children(node.children, full)
+            self.inside(node, variable, full)
             return
         slow = replace(ctx, status={**status, **dict.fromkeys(partial, False)}, is_slow=True)
         if ctx.is_slow:
-            self.children(node.children, slow)
+            self.inside(node, variable, slow)
             return
         whole = c.Bin("<=", c.linear(((variable, 1),), span), c.number(node.extent))
         with self.scene.w.scope() as fast_body:
-            self.children(node.children, full)
+            self.inside(node, variable, full)
         with self.scene.w.scope() as slow_body:
-            self.children(node.children, slow)
+            self.inside(node, variable, slow)
         self.scene.w.write(c.If(whole, tuple(fast_body.statements), tuple(slow_body.statements)))
+
+    def inside(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
+        """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
+        self.children(node.children, ctx)
 
     def loop_range(self, node: LoopNode, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
         if node.is_parallel:

@@ -85,10 +85,10 @@ class Launch:
 
 def build_launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
     """The loop tree of one launch, with phases and barriers."""
-    builder = _TreeBuilder(plan)
+    builder = TreeBuilder(plan)
     tops = [builder.convert(r) for r in roots]
     is_parallel = any(_has_parallel(n) for n in tops)
-    for path in list(_paths(tops)):
+    for path in list(paths(tops)):
         builder.place_phases(path)
     nodes = _unfold(tops)
     launch = Launch(nodes, tuple(builder.order), is_parallel, builder.accumulators)
@@ -98,7 +98,9 @@ def build_launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
     return launch
 
 
-class _TreeBuilder:
+class TreeBuilder:
+    """Converts planned loops, and notes at each loop the phases that belong beside it."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.order: list[int] = []
@@ -123,7 +125,7 @@ class _TreeBuilder:
             holders = [
                 k
                 for k, n in enumerate(nodes)
-                if _loop_of(n, t) in operand.loops and n.level == OUTER
+                if loop_of(n, t) in operand.loops and n.level == OUTER
             ]
             nodes[holders[-1]].head.append(Phase("copy", t, operand))
         if task.task.is_reduction:
@@ -131,7 +133,7 @@ class _TreeBuilder:
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
         t = task.index
-        reduced = [k for k, n in enumerate(nodes) if task.loop(_loop_of(n, t)).loop.is_reduction]
+        reduced = [k for k, n in enumerate(nodes) if task.loop(loop_of(n, t)).loop.is_reduction]
         r = reduced[0]
         free_inside = [k for k in range(r, len(nodes)) if k not in reduced]
         levels = self.accumulator_levels(nodes, task, r)
@@ -170,22 +172,23 @@ class _TreeBuilder:
         for p in task.loops:
             if p.loop.is_reduction:
                 continue
-            inside = [n.level for n in nodes[r:] if _loop_of(n, task.index) == p.loop.name]
+            inside = [n.level for n in nodes[r:] if loop_of(n, task.index) == p.loop.name]
             levels[p.loop.name] = min(inside, default=INNER)
         return levels
 
 
-def _loop_of(node: LoopNode, task: int) -> str:
+def loop_of(node: LoopNode, task: int) -> str:
+    """The loop of a task that a node stands for; "" where it is none of the task's."""
     return next((m.loop for m in node.members if m.task == task), "")
 
 
-def _paths(
+def paths(
     nodes: list[TreeNode], above: tuple[LoopNode, ...] = ()
 ) -> Iterator[tuple[list[LoopNode], int]]:
     """Each body with the loops around it, outermost first."""
     for n in nodes:
         if isinstance(n, LoopNode):
-            yield from _paths(n.children, (*above, n))
+            yield from paths(n.children, (*above, n))
         elif isinstance(n, Phase):
             yield list(above), n.task
 
@@ -315,5 +318,5 @@ def accumulator_name(task: int) -> str:
 def last_loop_plan(node: LoopNode, tasks: tuple[TaskPlan, ...], member: Member) -> LoopPlan | None:
     """The loop plan of a member if `node` is its innermost loop, so that register tiles start at its index."""
     p = tasks[member.task].loop(member.loop)
-    innermost = MID if p.mid > 1 else OUTER
+    innermost = MID if p.has_mid_loop else OUTER
     return p if node.level == innermost else None

@@ -6,6 +6,7 @@ Nothing is chosen here and no code is shaped yet; codegen/nest.py turns the fore
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -26,15 +27,30 @@ class LoopPlan:
     inner: int  # iterations; 1: the inner dim is absent
     is_vector: bool
     has_lanes: bool  # inner copies reduce into accumulators of their own
+    is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
 
     @property
     def tile(self) -> int:
         return self.mid * self.inner
 
     @property
+    def spread(self) -> int:
+        """How far apart the copies of a register tile are, in vectors or elements: the threads lie between them."""
+        return self.mid if self.is_thread else 1
+
+    @property
+    def reach(self) -> int:
+        """Iterations that begin at one index of the innermost loop: a register tile, or one of each thread."""
+        return self.inner * self.spread
+
+    @property
     def divides(self) -> bool:
         """Whether every register tile of this loop is full."""
-        return self.loop.extent % self.inner == 0
+        return self.loop.extent % self.reach == 0
+
+    @property
+    def has_mid_loop(self) -> bool:
+        return self.mid > 1 and not self.is_thread
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,16 @@ class TaskPlan:
     @property
     def is_parallel(self) -> bool:
         return any(p.is_parallel for p in self.loops)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block that share this task."""
+        return prod(p.mid for p in self.loops if p.is_thread)
+
+    @property
+    def has_tree(self) -> bool:
+        """Whether the threads of a block reduce together."""
+        return any(p.is_thread and p.loop.is_reduction for p in self.loops)
 
 
 @dataclass(frozen=True)
@@ -150,6 +176,7 @@ def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:
         inner=v.universe[inner][candidate.value(v.size[inner])],
         is_vector=candidate.value(v.kind[inner]) == ch.VECTOR,
         has_lanes=inner in v.reduction and candidate.value(v.reduction[inner]) == ch.LANES,
+        is_thread=candidate.value(v.kind[mid]) == ch.THREAD,
     )
 
 
@@ -174,7 +201,7 @@ def _launches(
         children = [c for child in node.children for c in convert(child)]
         here = tuple(members[o] for o in node.objects)
         first = here[0]
-        if first.level == MID and tasks[first.task].loop(first.loop).mid == 1:
+        if first.level == MID and not tasks[first.task].loop(first.loop).has_mid_loop:
             return children
         return [PlannedLoop(here, tuple(children))]
 

@@ -88,7 +88,7 @@ class Reductions:
             if p.loop.is_reduction:
                 if p.has_lanes and self.scene.is_full(task, p, ctx):
                     full.append((name, copies))
-            elif self.scene.is_full(task, p, ctx):
+            elif self.scene.is_named(task, p, ctx):
                 full.append((name, copies))
             else:
                 slow.append((name, p.inner))

@@ -56,6 +56,16 @@ class Context:
     is_team: bool = False
 
 
+@dataclass(frozen=True)
+class PartialLoop:
+    """A loop over a partial register tile; without a variable, a test whether its one element is there."""
+
+    variable: str
+    start: c.CExpr
+    end: c.CExpr
+    step: int = 1
+
+
 class Scene:
     """The state of writing one launch."""
 
@@ -205,9 +215,13 @@ class Scene:
 
     def is_full(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
         """Whether the register tile of a loop is written with full copies at this place."""
-        return p.inner == 1 or ctx.status.get(
+        return p.reach == 1 or ctx.status.get(
             (task.index, p.loop.name), not ctx.is_slow or p.divides
         )
+
+    def is_named(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
+        """Whether each copy of a register tile has a name of its own; else they are elements of an array."""
+        return p.inner == 1 or self.is_full(task, p, ctx)
 
     def lanes(self, task: TaskPlan) -> int:
         return self.target.lanes(task.task.dtype.size_bytes)
@@ -222,19 +236,24 @@ class Scene:
             if not self.is_full(task, p, ctx):
                 variable = ctx.variables[task.index, name, INNER]
                 base[name] = LoopIndexAt(variable)
-                indices[name] = c.Bin("-", variable, start)
+                distance = c.Bin("-", variable, start)
+                indices[name] = (
+                    distance if p.spread == 1 else c.Bin("/", distance, c.number(p.spread))
+                )
             elif p.is_vector:
                 n = self.lanes(task)
-                grids.append([(name, LoopIndexAt(start, k * n, n), k) for k in range(p.inner // n)])
+                ats = [LoopIndexAt(start, k * n * p.spread, n) for k in range(p.inner // n)]
+                grids.append([(name, at, k) for k, at in enumerate(ats)])
             else:
-                grids.append([(name, LoopIndexAt(start, k), k) for k in range(p.inner)])
+                ats = [LoopIndexAt(start, k * p.spread) for k in range(p.inner)]
+                grids.append([(name, at, k) for k, at in enumerate(ats)])
         for cell in product(*grids):
             at = {name: index for name, index, _ in cell}
             yield Point({**base, **at}, {name: k for name, _, k in cell}, indices)
 
     def slow_loops(
         self, task: TaskPlan, loops: list[LoopPlan], ctx: Context
-    ) -> tuple[list[tuple[str, c.CExpr, c.CExpr]], Context]:
+    ) -> tuple[list[PartialLoop], Context]:
         """The `for` loops over partial register tiles, and the context inside them."""
         made = []
         variables = dict(ctx.variables)
@@ -242,8 +261,16 @@ class Scene:
             if self.is_full(task, p, ctx):
                 continue
             start = self.start(task, p, ctx)
+            if p.inner == 1:  # of the one element of a thread
+                made.append(PartialLoop("", start, c.number(p.loop.extent)))
+                variables[task.index, p.loop.name, INNER] = start
+                continue
             name = self.w.fresh(p.loop.name)
-            made.append((name, start, self.end_of_partial(start, p)))
+            end = self.end_of_partial(start, p)
+            if p.is_thread:
+                outer = ctx.variables[task.index, p.loop.name, OUTER]
+                end = self.end_of(outer, p.tile, p.loop.extent)
+            made.append(PartialLoop(name, start, end, p.spread))
             variables[task.index, p.loop.name, INNER] = c.Id(name)
         return made, replace(ctx, variables=variables)
 
@@ -264,7 +291,9 @@ class Scene:
             self.w.used.add(name)
             extent = tile.array_extent
             if self.hoisted is not None:
-                zero = c.Literal(kind, (c.Num("0"),)) if tile.lanes or extent else c.Num("0")
+                zero: c.CExpr = c.Num("0")
+                if tile.lanes and not extent:
+                    zero = self.w.vector_of(tile.dtype, tile.lanes, (zero,))
                 self.hoisted.append(c.Declare(kind, name, None if extent else zero, extent))
                 if first is not None and extent is None:
                     self.w.write(c.Assign(c.Id(name), first))
@@ -326,9 +355,12 @@ class Over:
         if not self.headers:
             return
         body = tuple(w.blocks.pop().statements)
-        for name, lo, hi in reversed(self.headers):
-            body = (c.For(name, lo, hi, 1, body),)
-            w.used.discard(name)
+        for h in reversed(self.headers):
+            if not h.variable:
+                body = (c.If(c.Bin("<", h.start, h.end), body),)
+                continue
+            body = (c.For(h.variable, h.start, h.end, h.step, body),)
+            w.used.discard(h.variable)
         w.write(body[0])
         w.forget(self.array)
 

@@ -17,9 +17,22 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class KernelLaunch:
+    """One launch of a kernel of GPU text."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int  # dynamic shared memory; 0 when all is static
+    arguments: tuple[int, ...]  # indices into Source.arguments, in the order of the parameters
+
+
+@dataclass(frozen=True)
 class Source:
     """C text exporting `void entry(void **args)`; `args[k]` points to argument k (to the value itself, for a scalar).
 
+    GPU text has kernels `extern "C" __global__` instead, and `launches` says how they are called: arrays are pointers,
+    scalars are passed by value, the workspace is a `char *`.
     Temporaries of the sequence that stay in memory live in the workspace (64-byte aligned, contents arbitrary on entry),
     so `arguments` lists only the user's arrays. `n_threads` is the team size the text was lowered for.
     """
@@ -30,10 +43,10 @@ class Source:
     n_threads: int
     flags: tuple[str, ...] = ()  # compiler flags the text relies on
     notes: tuple[str, ...] = field(default=(), compare=False)
+    launches: tuple[KernelLaunch, ...] = ()  # for GPU text, in order, on one stream; empty for C
 
     @property
     def key(self) -> str:
-        """Content key: equal text and flags, equal key."""
-        return hashlib.blake2b(
-            "\0".join((self.text, *self.flags)).encode(), digest_size=12
-        ).hexdigest()
+        """Content key: equal text, flags and launches, equal key."""
+        parts = (self.text, *self.flags, *map(repr, self.launches))
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()

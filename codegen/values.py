@@ -39,7 +39,7 @@ class Values:
         full, slow = [], []
         for p in loops:
             copies = p.inner // self.scene.lanes(task) if p.is_vector else p.inner
-            if self.scene.is_full(task, p, ctx):
+            if self.scene.is_named(task, p, ctx):
                 full.append((p.loop.name, copies))
             else:
                 slow.append((p.loop.name, p.inner))
@@ -191,7 +191,7 @@ class Values:
             start = self.level_start(producer, loop, level, ctx)
             terms.append((start, -step))
         merged: dict[c.CExpr, int] = {}
-        flat, base_const = _flatten(index)
+        flat, base_const = c.flatten(index)
         for x, k in flat:
             merged[x] = merged.get(x, 0) + k
         for x, k in terms[1:]:
@@ -260,22 +260,3 @@ class Values:
             self.scene.w.used.discard(name)
         self.scene.w.write(body[0])
         self.scene.w.forget(buffer.name)
-
-
-def _flatten(x: c.CExpr) -> tuple[list[tuple[c.CExpr, int]], int]:
-    """Undoes `csyntax.linear`: terms with coefficients, and the constant."""
-    match x:
-        case c.Num(text):
-            return [], int(text)
-        case c.Un("-", inner):
-            terms, const = _flatten(inner)
-            return [(t, -k) for t, k in terms], -const
-        case c.Bin("+", a, b):
-            left, right = _flatten(a), _flatten(b)
-            return left[0] + right[0], left[1] + right[1]
-        case c.Bin("-", a, b):
-            left, right = _flatten(a), _flatten(c.Un("-", b))
-            return left[0] + right[0], left[1] + right[1]
-        case c.Bin("*", a, c.Num(text)):
-            return [(a, int(text))], 0
-    return [(x, 1)], 0

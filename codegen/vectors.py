@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..kernels.ir import DType
 
-_C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
+SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
 _MATH = {
     "sqrt": "sqrt",
     "exp": "exp",
@@ -23,7 +23,7 @@ _OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a 
 
 def type_name(dtype: DType, lanes: int) -> str:
     """The C name of a scalar (`lanes` 0) or vector type."""
-    return f"{dtype.name}x{lanes}" if lanes else _C_TYPES[dtype.name]
+    return f"{dtype.name}x{lanes}" if lanes else SCALAR_TYPES[dtype.name]
 
 
 def mask_dtype(dtype: DType) -> DType:
@@ -54,7 +54,7 @@ class Prelude:
         """Makes a vector type available and returns its name."""
         name = f"{dtype.name}x{lanes}"
         if name not in self.defined:
-            c = _C_TYPES[dtype.name]
+            c = SCALAR_TYPES[dtype.name]
             size = dtype.size_bytes * lanes
             self.defined[name] = (
                 f"typedef {c} {name} __attribute__((vector_size({size})));\n"
@@ -68,9 +68,9 @@ class Prelude:
     def write(
         self, name: str, operation: str, dtype: DType, lanes: int, other: DType | None
     ) -> str:
-        c = _C_TYPES[dtype.name]
+        c = SCALAR_TYPES[dtype.name]
         if not lanes:
-            return _scalar(name, operation, c, dtype)
+            return scalar_helper(name, operation, c, dtype)
         v = f"{dtype.name}x{lanes}"
         one = f"static inline {v} {name}({v} x) {{\n"
         two = f"static inline {v} {name}({v} a, {v} b) {{\n"
@@ -163,7 +163,7 @@ class Prelude:
 
     def fold(self, name: str, operation: str, dtype: DType, lanes: int) -> str:
         """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
-        c, v = _C_TYPES[dtype.name], f"{dtype.name}x{lanes}"
+        c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
         if lanes == 2:
             a_b = _OPERATORS[operation].replace("a", "x[0]").replace("b", "x[1]")
             return f"static inline {c} {name}({v} x) {{ return {a_b}; }}"
@@ -180,7 +180,8 @@ class Prelude:
         )
 
 
-def _scalar(name: str, operation: str, c: str, dtype: DType) -> str:
+def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
+    """The definition of an operation on scalars of C type `c`."""
     if operation in ("min", "max"):
         return f"static inline {c} {name}({c} a, {c} b) {{ return {_OPERATORS[operation]}; }}"
     if operation == "floordiv":

@@ -28,7 +28,7 @@ from ..runtime.records import (
 from ..runtime.replay import StaleError, rebuild_problem, restore_complete
 from ..search.bound import Bound, Bounder
 from ..search.explain import Use, explain_phases, rate_texts, uses
-from ..search.first import DEFAULT, complete_style
+from ..search.first import complete_style, default_style
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 
@@ -137,7 +137,7 @@ def explain_run(path: str | Path) -> Explanation:
     root = space.root()
     assert isinstance(root, Candidate)  # the best is in it
     cut_ns = math.inf if is_doubtful else file.time_ns
-    default = complete_style(root, DEFAULT)
+    default = complete_style(root, default_style(root.space))
     return Explanation(
         file=file,
         formula=problem.formula,

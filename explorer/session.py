@@ -364,13 +364,11 @@ class Session:
 
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
-    """A worker that evaluates on the device."""
-    if isinstance(device, CpuDevice):
-        return Worker(device)
+    """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
+    device.check()
     from ..runtime.fake.device import FakeDevice, FakeWorker
 
-    assert isinstance(device, FakeDevice)
-    return FakeWorker(device)
+    return FakeWorker(device) if isinstance(device, FakeDevice) else Worker(device)
 
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:

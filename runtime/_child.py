@@ -6,7 +6,6 @@ may die of is expected: its parent classifies the death and starts another.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import shutil
@@ -29,7 +28,9 @@ class ChildOptions(msgspec.Struct, frozen=True):
     """What the child is told once, on its command line."""
 
     device: str
-    harness: str | None  # the cpu backend's timing loop; None: no generated code will be run
+    library: (
+        str | None
+    )  # what the device asks for; None: it asks for nothing, or no generated code will be run
     n_threads: int
 
 
@@ -55,13 +56,8 @@ def main(arguments: list[str]) -> int:
     watcher.start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = open_device(options.device)
-    if options.harness is not None:
-        from .cpu.device import CpuDevice
-
-        assert isinstance(device, CpuDevice)
-        device.use_harness(Path(options.harness))
-        device.harness.ks_report_faults(ctypes.c_int(reply_fd))
-        device.harness.ks_start_team(ctypes.c_int(options.n_threads))
+    if options.library is not None:
+        device.enter_child(Path(options.library), reply_fd, options.n_threads)
     evaluator = Evaluator(device, options.n_threads)
     write_all(reply_fd, encode(Ready([], 0)))
     while True:

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..codegen.source import Argument, Source
+from ..codegen.source import Argument, KernelLaunch, Source
+from .outcome import Failure
 
 if TYPE_CHECKING:
     from .device import AbstractDevice
-    from .outcome import Failure
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,35 @@ class Artifact:
     arguments: tuple[Argument, ...]
     n_threads: int
     build_ns: int  # 0 when it was already there
+    launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
 
     @property
     def workspace_bytes(self) -> int:
         return sum(a.shape[0] for a in self.arguments if a.kind == "workspace")
+
+
+@dataclass(frozen=True)
+class LaunchResources:
+    """One launch: what its kernel takes, and the blocks of it that one multiprocessor holds at once."""
+
+    kernel: str
+    block: tuple[int, int, int]
+    registers: int  # per thread
+    shared_bytes: int  # per block, static and dynamic
+    spill_bytes: int  # stored per thread
+    stack_bytes: int  # per thread
+    blocks_per_core: int  # 0: it cannot be launched
+    occupancy: float  # warps held of the warps there is room for
+    limit: str  # what keeps it from more: "threads", "registers", "shared memory" or "blocks"
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """A source that compiled: every launch, in order, and what the compiler warned of ("" for nothing)."""
+
+    launches: tuple[LaunchResources, ...]
+    warnings: str
+    build_ns: int
 
 
 def build_many(
@@ -41,3 +66,17 @@ def build_many(
         return [device.build(s) for s in sources]
     with ThreadPoolExecutor(min(jobs, len(sources)), thread_name_prefix="build") as pool:
         return list(pool.map(device.build, sources))
+
+
+def report_many(
+    device: AbstractDevice, sources: Sequence[Source], jobs: int
+) -> list[BuildReport | Failure]:
+    """Build sources as `build_many` does, and say what each takes; nothing is run.
+
+    Raises DeviceError where the backend cannot say.
+    """
+    built = build_many(device, sources, jobs)
+    return [
+        b if isinstance(b, Failure) else device.report(s)
+        for s, b in zip(sources, built, strict=True)
+    ]

@@ -67,13 +67,13 @@ class Channel:
     def __init__(
         self,
         device: str,
-        harness: Path | None,
+        library: Path | None,
         scratch: Path,
         *,
         bind_threads: bool,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        path = None if harness is None else os.fspath(harness)
+        path = None if library is None else os.fspath(library)
         self._options = ChildOptions(device, path, available_cores())
         self._scratch = scratch
         self._bind_threads = bind_threads
@@ -166,6 +166,8 @@ class Channel:
         if isinstance(reply, Refused):
             self.kill()
             return Death(reply.why, "")
+        if isinstance(reply, Outcomes) and reply.is_last:
+            self.kill()
         return reply
 
     def _read(self, n_bytes: int, end: float) -> bytes | bool:

@@ -1,4 +1,4 @@
-"""What a backend is to the rest: five methods, found by name on demand."""
+"""What a backend is to the rest: five methods, and what its workers' children need; found by name on demand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .build import Artifact
+from .build import Artifact, BuildReport
 from .outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
@@ -23,12 +23,23 @@ if TYPE_CHECKING:
     from ..space.target import Target
 
 Array = NDArray[Any]
+# In which order the threads of a block, and blocks, run where they are emulated; "in turn": each run another.
+ThreadOrder = Literal["forward", "backward", "random", "in turn"]
 
 
 class DeviceError(Exception):
     """A device cannot be opened; the message is one sentence that says what is missing and how to
     get it.
     """
+
+
+class RunError(Exception):
+    """A module's run failed in a way that this process survives. `is_lost` says that nothing else can be run in it."""
+
+    def __init__(self, failure: Failure, *, is_lost: bool = False) -> None:
+        super().__init__(failure.advice)
+        self.failure = failure
+        self.is_lost = is_lost
 
 
 class AbstractArray(ABC):
@@ -82,7 +93,7 @@ class AbstractModule(ABC):
         workspace at the end.
 
         NumPy arrays are used in place. Raises TypeError naming the argument whose dtype, shape or
-        layout does not fit.
+        layout does not fit, and RunError where the backend sees a fault of the module itself.
         """
 
     @abstractmethod
@@ -107,12 +118,33 @@ class DeviceOptions:
     compiler: str | None = None  # name or path; None: the first that works
     build_folder: Path = field(default_factory=lambda: cache_folder() / "build")
     compile_timeout_s: float = 60.0
+    thread_order: ThreadOrder = "in turn"  # of the emulator
+    profile: str = "h200"  # the data sheet that stands for a GPU where there is none
 
 
 class AbstractDevice(ABC):
     """One device: its facts, and how sources are built, loaded, fed and timed on it."""
 
     name: str
+    limits_memory = True  # whether the private memory of a worker's child may be limited
+
+    def check(self) -> None:
+        """Raises DeviceError with a sentence when code can be built but not run here."""
+        return
+
+    def child_library(self) -> Path | None:
+        """What a child of a worker is given to load first, built here; None where it needs nothing."""
+        return None
+
+    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
+        """Make this process the child of a worker: load that library, report faults to `reply_fd`,
+        start `n_threads`.
+        """
+        return
+
+    def probe_library(self) -> Path | None:
+        """The library that measures the machine's memory and cores in a worker's child; None where there is none."""
+        return None
 
     @abstractmethod
     def facts(self) -> Target:
@@ -125,6 +157,10 @@ class AbstractDevice(ABC):
         """Compile; equal sources under equal flags give the same artifact without compiling
         again. Thread-safe.
         """
+
+    def report(self, source: Source) -> BuildReport | Failure:
+        """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""
+        raise DeviceError(f"the backend {self.name!r} does not report what code takes")
 
     @abstractmethod
     def load(self, artifact: Artifact) -> AbstractModule | Failure:
@@ -167,6 +203,25 @@ def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevi
     except ImportError as e:
         raise DeviceError(f"the backend {name!r} needs a package that is missing: {e}") from e
     return device
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that a backend needs: what was found of it (None: nothing), and how to get it."""
+
+    what: str
+    found: str | None
+    advice: str = ""
+
+
+def requirements(name: str) -> list[Requirement]:
+    """What backend `name` needs from this machine, found or not; [] where it is not installed or asks for nothing."""
+    package = f"{__package__}.{name}"
+    if find_spec(package) is None:
+        return []
+    examine = getattr(import_module(package), "requirements", None)
+    found: list[Requirement] = [] if examine is None else examine()
+    return found
 
 
 def _backends() -> str:

@@ -6,6 +6,7 @@ import importlib
 import resource
 import time
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .build import Artifact
-from .device import AbstractArray, AbstractDevice, AbstractModule, CallArguments
+from .device import (
+    AbstractArray,
+    AbstractDevice,
+    AbstractModule,
+    CallArguments,
+    DeviceError,
+    RunError,
+)
 from .measure import Sampler, measure, waited_ns
 from .messages import (
     Broken,
@@ -92,6 +100,10 @@ class Evaluator:
                     return _outcomes([self._time_function(request)])
                 case Probe() | Calibrate():
                     return Rates(self._probe(request))
+        except RunError as e:
+            return _outcomes([e.failure], is_last=e.is_lost)
+        except DeviceError as e:
+            return Refused(str(e))
         except MemoryError as e:
             return Refused(f"not enough memory: {e}")
         except Exception:
@@ -111,12 +123,13 @@ class Evaluator:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
     def _prepare(self, request: Prepare) -> Ready:
-        _limit_memory(None)
+        if self._device.limits_memory:
+            _limit_memory(None)
         self._sets, self._workspace = [], None
         self._roles = request.roles
         shared: dict[str, AbstractArray] = {}
         self._sets = [_Set(self._device, request.roles, s, shared) for s in request.sets]
-        limit_bytes = _limit_memory(request.allowance_bytes)
+        limit_bytes = _limit_memory(request.allowance_bytes) if self._device.limits_memory else 0
         return Ready(_spans(self._sets), limit_bytes)
 
     def _evaluate(
@@ -142,23 +155,22 @@ class Evaluator:
     ) -> list[Measurement | Failure]:
         outcomes: dict[int, Measurement | Failure] = {}
         calls: dict[int, tuple[AbstractModule, CallArguments]] = {}
-        for k, artifact in enumerate(artifacts):
-            loaded = self._load(artifact)
-            if isinstance(loaded, Failure):
-                outcomes[k] = loaded
-                continue
-            module, workspace = loaded
-            verdict = self._verify(module, workspace, self._verified[:1], None)
-            if verdict is not None:
-                outcomes[k] = verdict
-                module.close()
-                continue
-            calls[k] = module, self._call_arguments(module, self._sets[0], workspace)
-        if calls:
-            measured = self._device.time(list(calls.values()), protocol)
-            outcomes.update(zip(calls, measured, strict=True))
-        for module, _ in calls.values():
-            module.close()
+        with ExitStack() as loaded_modules:
+            for k, artifact in enumerate(artifacts):
+                loaded = self._load(artifact)
+                if isinstance(loaded, Failure):
+                    outcomes[k] = loaded
+                    continue
+                module, workspace = loaded
+                loaded_modules.callback(module.close)
+                verdict = self._verify(module, workspace, self._verified[:1], None)
+                if verdict is not None:
+                    outcomes[k] = verdict
+                else:
+                    calls[k] = module, self._call_arguments(module, self._sets[0], workspace)
+            if calls:
+                measured = self._device.time(list(calls.values()), protocol)
+                outcomes.update(zip(calls, measured, strict=True))
         return [outcomes[k] for k in range(len(artifacts))]
 
     @property
@@ -273,10 +285,11 @@ class Evaluator:
         return measure(sampler, request.protocol)
 
 
-def _outcomes(outcomes: list[Measurement | Failure]) -> Outcomes:
+def _outcomes(outcomes: list[Measurement | Failure], *, is_last: bool = False) -> Outcomes:
     return Outcomes(
         [o if isinstance(o, Measurement) else None for o in outcomes],
         [o if isinstance(o, Failure) else None for o in outcomes],
+        is_last,
     )
 
 

@@ -90,6 +90,7 @@ class Broken(msgspec.Struct, tag=True, frozen=True):
 class Outcomes(msgspec.Struct, tag=True, frozen=True):
     measured: list[Measurement | None]
     failed: list[Failure | None]  # exactly one of the two is not None, per artifact
+    is_last: bool = False  # the child can run nothing any more
 
 
 class Rates(msgspec.Struct, tag=True, frozen=True):
@@ -127,11 +128,19 @@ def decode_reply(body: bytes) -> Reply:
 
 def read_request(fd: int) -> Request | None:
     """The next request, or None when the other end is closed."""
-    head = _read_exactly(fd, _LENGTH_BYTES)
-    if head is None:
-        return None
-    body = _read_exactly(fd, int.from_bytes(head, "little"))
+    body = read_message(fd)
     return None if body is None else _requests.decode(body)
+
+
+def read_message(fd: int) -> bytes | None:
+    """The bytes of the next message, or None when the other end is closed."""
+    head = _read_exactly(fd, _LENGTH_BYTES)
+    return None if head is None else _read_exactly(fd, int.from_bytes(head, "little"))
+
+
+def write_message(fd: int, body: bytes) -> None:
+    """Write a message with its length before it."""
+    write_all(fd, len(body).to_bytes(_LENGTH_BYTES, "little") + body)
 
 
 def write_all(fd: int, content: bytes) -> None:

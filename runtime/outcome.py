@@ -17,8 +17,8 @@ STATUSES: tuple[str, ...] = get_args(Status)
 class Failure:
     """A candidate that gave no time.
 
-    compile: the compiler refused it or ran too long; launch: it could not be loaded; crash: a
-    signal or an exit while it ran; timeout: no answer before the deadline; wrong: an output
+    compile: the compiler refused it or ran too long; launch: it could not be loaded or launched; crash: a
+    signal, an exit or a fault of the device while it ran; timeout: no answer before the deadline; wrong: an output
     differs, or memory that is not its own was written; memory: it exhausted the memory it was
     allowed. `advice` is one sentence for people, `log` what the tool or the system printed.
     """

@@ -45,7 +45,11 @@ class Rebuilt:
 
 def dialect_of(device: AbstractDevice) -> Dialect:
     """The dialect that the device builds."""
-    # The fake device takes any text; until another backend brings its own, all others speak C.
+    if device.name in ("cuda", "emulator"):
+        from .cuda.dialect import CUDA
+
+        return CUDA
+    # The fake device takes any text.
     from .cpu.dialect import C_OPENMP
 
     return C_OPENMP

@@ -137,12 +137,9 @@ class AbstractWorker(ABC):
 
 
 class Worker(AbstractWorker):
-    """The worker of the cpu backend."""
+    """The worker of every backend that runs code."""
 
     def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
-        from .cpu.device import CpuDevice
-
-        assert isinstance(device, CpuDevice)
         self._device = device
         self._options = options or WorkerOptions()
         self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
@@ -151,10 +148,10 @@ class Worker(AbstractWorker):
         self._ready = Ready([], 0)
         self._files = MemoryFiles()
         self.n_restarts = 0
-        harness = device.build_harness() if self._options.bind_threads else None
+        library = device.child_library() if self._options.bind_threads else None
         self._channel = Channel(
             device.name,
-            harness,
+            library,
             self._scratch,
             bind_threads=self._options.bind_threads,
             environment=dict(self._options.environment),
@@ -190,17 +187,21 @@ class Worker(AbstractWorker):
         return [self.evaluate(a, protocol) for a in artifacts]
 
     def probe(self) -> float:
-        library = str(self._device.build_own("probe.c"))
-        return max(self._rates(Probe(library), 30.0)["memory_read"])
+        library = self._device.probe_library()
+        if library is None:
+            return self._device.facts().memory_read_bytes_per_ns
+        return max(self._rates(Probe(str(library)), 30.0)["memory_read"])
 
     def probe_mixes(self) -> dict[str, list[float]]:
         """As promised, by name (memory_read, memory_copy_nt, ...); bytes as a program counts them."""
-        library = str(self._device.build_own("probe.c"))
-        return self._rates(Probe(library, True), 30.0)
+        library = self._device.probe_library()
+        return {} if library is None else self._rates(Probe(str(library), True), 30.0)
 
     def calibrate(self) -> dict[str, list[float]]:
         """All samples of the machine probe by name (cpu/probe.py gives them meaning); about 5 s."""
-        return self._rates(Calibrate(str(self._device.build_own("probe.c"))), 120.0)
+        library = self._device.probe_library()
+        assert library is not None, f"the backend {self._device.name} has no probe"
+        return self._rates(Calibrate(str(library)), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
         """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:

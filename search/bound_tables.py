@@ -27,6 +27,7 @@ class BoundTables(NamedTuple):
     """Positions of variables, bytes and ns. A variable of -1 stands for "there is none"."""
 
     # the machine
+    is_gpu: int
     cores: float
     capacity: Floats  # [n_levels + 1] bytes in the registers and the caches inside level k
     rate: Floats  # [n_levels + 1] bytes per ns read from level k; the last one is the memory
@@ -78,12 +79,15 @@ def _ints(rows: Iterable[tuple[int, ...]], width: int) -> Ints:
 
 def _machine(target: Target) -> dict[str, Any]:
     registers = float(target.vector_registers * target.vector_bytes * target.cores)
+    if target.is_gpu:
+        registers = float(target.registers_per_core * 4 * target.cores)
     held = np.cumsum([registers, *(level.capacity_bytes for level in target.levels)])
     rates = [level.read_bytes_per_ns for level in target.levels]
     # Updates in place move as much out as in, and may write faster than pure writes were seen to.
     mixed = target.memory_mixed_bytes_per_ns
     read, write = target.memory_read_bytes_per_ns, target.memory_write_bytes_per_ns
     return {
+        "is_gpu": int(target.is_gpu),
         "cores": float(target.cores),
         "capacity": held.astype(np.float64),
         "rate": np.array([*rates, max(read, mixed / 2)], np.float64),
@@ -189,7 +193,9 @@ def _operations(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
     for task in space.problem.tasks:
         f32, f64 = counter.count(task)
         ns.append(f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns)
-        lanes.append(1.0 if compiler_vectorises else _scalar_slowdown(target, task, f32 + f64))
+        # The threads of a GPU are its vectors.
+        is_free = compiler_vectorises or target.is_gpu
+        lanes.append(1.0 if is_free else _scalar_slowdown(target, task, f32 + f64))
     return {"operations_ns": np.array(ns), "lanes": np.array(lanes)}
 
 
@@ -208,7 +214,7 @@ def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
 def _chains(space: Space, universe: _Universes) -> dict[str, Any]:
     ns, rows = [], []
     for t, task in enumerate(space.problem.tasks):
-        steps = _chain_steps(task)
+        steps = 0 if space.target.is_gpu else _chain_steps(task)  # threads and blocks cut chains
         ns.append(steps * space.target.add_latency_ns)
         for d in space.backbone.dims_of(t) if steps else ():
             if d.level != OUTER:

@@ -91,6 +91,11 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
         a, b = tables.pair[k, 0], tables.pair[k, 1]
         if not domains[tables.pair[k, 2]] & _SAME_LAUNCH or phase[a] == phase[b]:
             continue
+        if tables.is_gpu:
+            # One block runs both, or else they are merged; its warps drift apart unless a value passes.
+            if not tables.pair[k, 3]:
+                _join(phase, a, b)
+            continue
         both = parallel[a] & parallel[b]
         if not (parallel[a] | parallel[b]) & _MAYBE:
             continue  # one thread runs one after the other
@@ -182,7 +187,7 @@ def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
     chosen = np.zeros(n, np.bool_)
     count = 0
     for t in range(n):
-        chosen[t] = bool(parallel[t] & _SURELY)
+        chosen[t] = bool(parallel[t] & _SURELY) or tables.is_gpu > 0
         for k in range(tables.pair.shape[0]):
             if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
                 chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
@@ -278,6 +283,9 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     started = launches * tables.launch_ns
     met = tables.barrier_ns if _has_barrier(tables, domains, parallel) else 0.0
     terms[LAUNCHES] = tables.call_ns + started + met
+    if tables.is_gpu:
+        # The next launch is on its way while one runs.
+        return max(float(terms[LAUNCHES]), all_ns, core_ns)
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.
     joined = launches * min(tables.barrier_ns, tables.launch_ns) / 2

@@ -26,6 +26,7 @@ SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 MAX_BACKTRACKS = 400
 MAX_CPSAT_OBJECTS = 30  # a model with more order objects takes longer to build than it is worth
 CPSAT_SECONDS = 2.0
+BLOCK_THREADS = 256  # of a GPU, where nothing is known better
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Style:
     `vectors` vector registers along the contiguous loop by `rows` copies of a second one make the
     register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
-    lets a thread copy what it reads for a later task that reads it again.
+    lets a thread copy what it reads for a later task that reads it again. Of a GPU, `threads` run
+    along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
+    blocks.
     """
 
     fuse: bool = True  # one launch
@@ -50,20 +53,24 @@ class Style:
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
     keep: bool = False
-
-
-DEFAULT = Style(fuse=False, merge=False)
-"""Every task by itself, as a plain compiler would make it: the baseline."""
+    threads: int = 1
+    row_threads: int = 1
+    split: bool = False
 
 
 def default_preference(space: Space) -> Preference:
     """The values of the baseline."""
-    return preference(space, DEFAULT)
+    return preference(space, default_style(space))
 
 
 def greedy_preference(space: Space) -> Preference:
     """As much in one loop as is legal, four vectors by four rows."""
     return preference(space, _greedy(space))
+
+
+def default_style(space: Space) -> Style:
+    """Every task by itself, as a plain compiler would make it: the baseline."""
+    return Style(fuse=False, merge=False, threads=BLOCK_THREADS if space.target.is_gpu else 1)
 
 
 def _total_bytes(space: Space) -> int:
@@ -72,6 +79,8 @@ def _total_bytes(space: Space) -> int:
 
 def _greedy(space: Space) -> Style:
     total = _total_bytes(space)
+    if space.target.is_gpu:
+        return Style(threads=BLOCK_THREADS, rows=4)
     return Style(
         vectors=4,
         rows=4,
@@ -83,6 +92,9 @@ def _greedy(space: Space) -> Style:
 def styles(space: Space) -> Iterator[tuple[str, Style]]:
     """Names and styles worth a measurement, the most promising first."""
     greedy = _greedy(space)
+    if space.target.is_gpu:
+        yield from _gpu_styles(space, greedy)
+        return
     yield "greedy", greedy
     yield (
         "greedy_unstreamed" if greedy.stream else "greedy_streamed",
@@ -124,6 +136,27 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     yield "one_thread", replace(greedy, parallel=not greedy.parallel)
 
 
+def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
+    yield "greedy", greedy
+    if any(len(task.loops) >= 3 for task in space.problem.tasks):
+        product = replace(
+            greedy, threads=16, row_threads=16, rows=8, vectors=2, block=16, copy=True
+        )
+        yield "product_staged", product
+        yield "product_staged4", replace(product, rows=4, vectors=1)
+        yield "product_small", replace(product, threads=8, row_threads=8, rows=4, vectors=1)
+        yield "product_direct", replace(product, copy=False, block=1)
+    for threads, rows in ((256, 1), (128, 8), (512, 2), (64, 4), (32, 1)):
+        yield f"threads{threads}_rows{rows}", replace(greedy, threads=threads, rows=rows)
+    if any(len(task.loops) >= 2 for task in space.problem.tasks):
+        yield "warps", replace(greedy, threads=32, row_threads=8, rows=1)
+        yield "warps_rows4", replace(greedy, threads=32, row_threads=8, rows=4)
+        yield "split", replace(greedy, split=True)
+        yield "split_warps", replace(greedy, threads=32, row_threads=8, split=True)
+    yield "streamed", replace(greedy, stream=True)
+    yield "apart", replace(greedy, fuse=False, merge=False)
+
+
 def first_candidates(
     space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
 ) -> list[tuple[str, Candidate]]:
@@ -133,7 +166,7 @@ def first_candidates(
         return []
     found: list[tuple[str, Candidate]] = []
     keys: set[bytes] = set()
-    wanted = (("default", DEFAULT), *styles(space))
+    wanted = (("default", default_style(space)), *styles(space))
     for tag, style in wanted:
         if len(found) < limit:
             _keep(found, keys, tag, complete_style(root, style))
@@ -234,6 +267,8 @@ class _Wanted:
     def rank(self, d: Dim) -> tuple[int, int]:
         """Position in the nest: smaller is further out."""
         loop = self.roles.rank[d.task, d.loop.name]
+        if self.space.target.is_gpu:  # results are around what is summed
+            return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
         # A panel keeps its outer dim outside and walks its mid dim innermost.
         is_panel = self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
         if d.level == OUTER and is_panel:
@@ -250,16 +285,39 @@ class _Wanted:
                 self.inner(d, var)
 
     def outer(self, d: Dim, var: int) -> None:
+        if self.space.target.is_gpu:
+            task = self.space.problem.tasks[d.task]
+            is_whole = all(loop.is_reduction or loop.extent == 1 for loop in task.loops)
+            is_block = not d.loop.is_reduction or is_whole or self.style.split
+            self.want(var, *((ch.BLOCK, ch.LOOP) if is_block else (ch.LOOP, ch.BLOCK)))
+            return
         is_parallel = self.style.parallel and self.roles.parallel.get(d.task) == d.loop.name
         self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
 
     def mid(self, d: Dim, var: int) -> None:
+        if self.space.target.is_gpu:
+            self.threads(d, var)
+            return
         n = self.style.block
         if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
             n = self.style.panel
         n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
         self.size(d, n // self.inner_size(d))
+
+    def threads(self, d: Dim, var: int) -> None:
+        """Of a GPU: threads along two loops of each task; what a product sums up is staged by blocks."""
+        n, kind = 1, ch.THREAD
+        if self.roles.vector.get(d.task) == d.loop.name:
+            n = self.style.threads
+        elif self.roles.rows.get(d.task) == d.loop.name:
+            n = self.style.row_threads
+        elif d.loop.is_reduction:
+            n, kind = self.style.block, ch.LOOP
+        n = min(n, d.loop.extent)
+        others = tuple(k for k in (ch.THREAD, ch.LOOP) if k != kind)
+        self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
+        self.size(d, n)
 
     def inner(self, d: Dim, var: int) -> None:
         n = self.inner_size(d)
@@ -309,8 +367,8 @@ class _Wanted:
             self.want(var, ch.PARTIALS if d.level == OUTER else ch.LANES, ch.SEQUENTIAL)
 
     def pays(self, o: Operand) -> bool:
-        """Pack what the vector loop walks: the other operand is read a scalar at a time."""
-        return self.roles.vector.get(o.task) in o.loops
+        """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either."""
+        return self.space.target.is_gpu or self.roles.vector.get(o.task) in o.loops
 
 
 def _inverse(values: Iterable[int]) -> tuple[int, ...]:

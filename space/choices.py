@@ -29,13 +29,23 @@ DIM_KIND = (
     "ABSENT",  # size 1: no loop (mid and inner dims)
 )
 
+BLOCK, THREAD = PARALLEL, 5
+GPU_DIM_KIND = (
+    "BLOCK",  # shared out to the blocks of the grid, a tile each (outer dims)
+    "LOOP",  # a loop that all threads of a block run (outer and mid dims)
+    "UNROLL",  # copies of the body; with threads on the mid dim, as far apart as there are threads (inner dims)
+    "VECTOR",  # vector types, several where the size is a multiple of the lanes (inner dims)
+    "ABSENT",  # size 1: no loop (mid and inner dims)
+    "THREAD",  # one thread of the block an iteration (mid dims)
+)
+
 SEQUENTIAL, LANES, TREE, ATOMIC, PARTIALS = range(5)
 REDUCTION = (
     "SEQUENTIAL",  # one accumulator, in order along this dim
     "LANES",  # one accumulator per lane or unrolled copy, added up at the end
     "TREE",  # threads combine pairwise (GPU)
     "ATOMIC",  # threads add into one location atomically (GPU)
-    "PARTIALS",  # one partial result per thread, combined after a barrier
+    "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
 )
 
 REGISTER, SHARED, GLOBAL = range(3)

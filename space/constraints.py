@@ -7,8 +7,10 @@ coherence (the order algebra and canonical forms), semantics (what may not chang
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import ClassVar
 
 from ..kernels.accesses import flat_strides, overwrites_all
 from ..kernels.tasks import Access, Affine, ArrayInfo, Problem, Task
@@ -58,10 +60,26 @@ class Variables:
 
 def build_space(problem: Problem, target: Target) -> Space:
     """The space of all implementations of `problem` on `target`."""
-    return _SpaceBuilder(problem, target).build()
+    if target.is_gpu:
+        from .gpu import GpuSpaceBuilder  # built on this module
+
+        return GpuSpaceBuilder(problem, target).build()
+    return SpaceBuilder(problem, target).build()
 
 
-class _SpaceBuilder:
+class SpaceBuilder:
+    """Declares the space of a CPU; space/gpu.py says what is different on a GPU."""
+
+    dim_kinds: tuple[str, ...] = ch.DIM_KIND
+    # Of mid dims that have no loop of their own: beside another dim, beside a dim they may merge with, and whether they merge.
+    placing_rules: tuple[Callable[[int, int, int], bool], ...] = (
+        truths.absent_beside_other,
+        truths.absent_beside_twin,
+        truths.absent_twins_merge,
+    )
+    # How a reduction dim may be reduced, other than in order.
+    shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
+
     def __init__(self, problem: Problem, target: Target) -> None:
         self.problem, self.target = problem, target
         self.backbone: Backbone = build_backbone(problem)
@@ -105,19 +123,19 @@ class _SpaceBuilder:
             v.fused[t, u] = b.add("fused", names, ch.FUSED)
         for d in self.backbone.dims:
             task = self.problem.tasks[d.task]
-            v.kind[d] = b.add("dim_kind", (d.name,), ch.DIM_KIND, self.kinds_of(d))
+            v.kind[d] = b.add("dim_kind", (d.name,), self.dim_kinds, self.kinds_of(d))
             if d.level != OUTER:
                 universe = self.sizes_of(d)
                 v.universe[d] = universe
                 v.size[d] = b.add("size", (d.name,), tuple(map(str, universe)))
-            if d.loop.is_reduction and d.level != MID:
-                second = ch.PARTIALS if d.level == OUTER else ch.LANES
+            if d.loop.is_reduction and d.level in self.shared_reductions:
+                second = self.shared_reductions[d.level]
                 mask = bits(ch.SEQUENTIAL, second) if task.fast_math else bits(ch.SEQUENTIAL)
                 v.reduction[d] = b.add("reduction", (d.name,), ch.REDUCTION, mask)
         for f in self.backbone.flows:
             v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, self.spaces_of(f))
         for f in self.backbone.rereads:
-            if self.array(f.array).size_bytes > self.target.own_cache_bytes:
+            if self.is_beyond_own_cache(f.array):
                 either = bits(ch.SHARED, ch.GLOBAL)
                 v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, either)
         for o in self.backbone.operands:
@@ -186,19 +204,21 @@ class _SpaceBuilder:
 
     def is_worth_keeping(self, f: Flow) -> bool:
         """A temporary that one thread keeps need not be written; what is written anyway is worth keeping if no cache does."""
-        array = self.array(f.array)
-        if array.role == "temp":
+        if self.array(f.array).role == "temp":
             return True
-        return array.size_bytes > self.target.own_cache_bytes and overwrites_all(
-            self.problem.tasks[f.producer], self.problem, f.array
-        )
+        producer = self.problem.tasks[f.producer]
+        return self.is_beyond_own_cache(f.array) and overwrites_all(producer, self.problem, f.array)
+
+    def is_beyond_own_cache(self, array: str) -> bool:
+        """Whether an array does not fit into the cache that a core has to itself."""
+        return self.array(array).size_bytes > self.target.own_cache_bytes
 
     def prefetched(self, t: int) -> tuple[Prefetch, ...]:
         """Reads of a task that may be asked for ahead: of inputs beyond the cache, in vectors, with a loop from line to line."""
         return tuple(
             p
             for p in self.backbone.prefetches
-            if p.task == t and self.array(p.access.array).size_bytes > self.target.own_cache_bytes
+            if p.task == t and self.is_beyond_own_cache(p.access.array)
         )
 
     def array(self, name: str) -> ArrayInfo:
@@ -244,6 +264,7 @@ class _SpaceBuilder:
         """An absent mid dim has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
         b = self.b
         partners = self.partners()
+        beside_other, beside_twin, twins_merge = self.placing_rules
         for m in self.backbone.dims:
             if m.level != MID:
                 continue
@@ -252,7 +273,7 @@ class _SpaceBuilder:
             twins = {e.order_id for e in partners[m]}
             for x in range(len(self.backbone.order_names)):
                 if x not in (m.order_id, o.order_id):
-                    rule = truths.absent_beside_twin if x in twins else truths.absent_beside_other
+                    rule = beside_twin if x in twins else beside_other
                     pair = (b.order(o.order_id, x), b.order(m.order_id, x))
                     b.table3(f"absent {m.name}", kind, *pair, rule, share=rule)
             for e in partners[m]:
@@ -262,8 +283,8 @@ class _SpaceBuilder:
                     f"absent {m.name}",
                     kind,
                     *pair,
-                    truths.absent_twins_merge,
-                    share=truths.absent_twins_merge,
+                    twins_merge,
+                    share=twins_merge,
                 )
 
     def launches(self) -> None:
@@ -431,8 +452,13 @@ class _SpaceBuilder:
         for d in self.backbone.dims_of(f.consumer):
             if d.level == OUTER and d.loop.name not in mapped:
                 free.append((v.kind[d], bits(ch.PARALLEL)))
+        free += self.further_reasons(f, var)
         # Dominance: a value that can be handed over in a register is.
         b.clause(f"register where possible: {f.name}", free)
+
+    def further_reasons(self, f: Flow, var: int) -> list[tuple[int, int]]:
+        """What else forbids a register, as literals; on a CPU nothing does."""
+        return []
 
     def same_lanes(self, f: Flow) -> bool:
         """Whether a vector of the producer has as many elements as one of the consumer."""

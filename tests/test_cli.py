@@ -215,7 +215,7 @@ def test_a_users_own_file(explore, tmp_path: Path) -> None:
         (["run", "axpydot", "--strategy", "mtcs"], 2, "did you mean mcts?"),
         (["run", "axpydot", "--dtype", "f16"], 2, "'f16' is not one of f32, f64"),
         (["run", "axpydot", "--sed", "1"], 2, "--sed"),
-        (["run", "axpydot", "--size", "n=9", "--target", "cuda"], 3, "no backend 'cuda'"),
+        (["run", "axpydot", "--size", "n=9", "--target", "quantum"], 3, "no backend 'quantum'"),
         (["run", "axpydot", "--size", "n=9", "--compiler", "nocc"], 3, "no C compiler with OpenMP"),
         (["run", "no.py:f"], 2, "there is no file no.py"),
         (["--config", "no.toml", "run", "axpydot"], 2, "no.toml cannot be read"),

@@ -19,7 +19,7 @@ from kernelscape.runtime.device import open_device
 from kernelscape.runtime.journal import read_journal
 from kernelscape.runtime.records import EvaluationRecord, TallyRecord
 from kernelscape.search.bound import Bounder
-from kernelscape.search.first import DEFAULT, Style, complete_style
+from kernelscape.search.first import Style, complete_style
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.constraints import build_space
 
@@ -284,7 +284,7 @@ PANEL = Style(rows=8, vectors=2, panel=128, stream=True)
 @pytest.mark.parametrize(
     ("name", "sizes", "style"),
     [
-        ("gemver", {"m": 512, "n": 512}, DEFAULT),
+        ("gemver", {"m": 512, "n": 512}, Style(fuse=False, merge=False)),
         ("gemver", {"m": 512, "n": 512}, PANEL),
         ("axpydot", {"n": 4096}, PANEL),
         ("matmul", {"m": 256, "n": 256, "k": 256}, Style(rows=6, vectors=2, block=64, copy=True)),
@@ -294,7 +294,7 @@ def test_words_of_styles(golden, name: str, sizes: dict[str, int], style: Style)
     made = complete_style(root_of(space(name, **sizes)), style)
     assert made is not None
     lines = [f"{topic}\n" + "".join(f"  {p}\n" for p in ps) for topic, ps in describe(made).items()]
-    kind = "default" if style == DEFAULT else "style"
+    kind = "default" if not style.fuse else "style"
     golden("".join(lines) + f"{count_starts(made)}\n", f"words_{name}_{kind}.txt")
 
 

@@ -67,3 +67,24 @@ def test_importing_the_package_imports_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] False"
+
+
+@pytest.mark.parametrize("backend", ["cuda", "emulator"])
+def test_backends_for_gpus_can_be_removed(backend: str) -> None:
+    """They are found by name: no import outside their own folders and tests knows them."""
+    own = {ROOT / "runtime" / name for name in ("cuda", "emulator")}
+    own_tests = {"test_cuda.py", "test_cuda_build.py", "test_emulator.py"}
+    for path in ROOT.glob("*/**/*.py"):
+        if path.relative_to(ROOT).parts[0].startswith(".") or path.parent in own:
+            continue
+        if path.name not in own_tests:
+            assert not [m for m in all_imported(path) if backend in m.split(".")], path
+
+
+def all_imported(path: Path) -> Iterator[str]:
+    """Modules by their absolute or relative names, names imported from them included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)

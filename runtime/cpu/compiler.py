@@ -141,6 +141,14 @@ def _try(path: str) -> Compiler | str:
     return f"fails on a small program: {last_line}"
 
 
+def first_line(command: list[str]) -> str | None:
+    """The first line that the command prints; None when it fails or prints nothing."""
+    try:
+        return _output(command).splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+
+
 def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from ..device import (
 )
 from ..measure import Sampler, interleave, waited_ns
 from ..outcome import Failure, Measurement, Protocol
+from ..verify import has_extremes
 from .compiler import Compiler, build_library, find_compiler
 from .memory import CpuArray
 
@@ -170,31 +171,42 @@ class CpuDevice(AbstractDevice):
             raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
         return built.path
 
-    def use_harness(self, path: Path) -> None:
-        """Take the timing loop from `path` and look for no compiler."""
-        self.harness = load_harness(path)
+    def child_library(self) -> Path:
+        return self.build_harness()
+
+    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
+        self.harness = load_harness(library)  # no compiler is looked for
+        self.harness.ks_report_faults(ctypes.c_int(reply_fd))
+        self.harness.ks_start_team(ctypes.c_int(n_threads))
+
+    def probe_library(self) -> Path:
+        return self.build_own("probe.c")
 
     def _sampler(self, module: AbstractModule, args: CallArguments) -> Sampler:
         assert isinstance(module, CpuModule)
         pointers, kept = module.bind(args.values)
-        run = partial(self._run, module.entry, pointers, kept)
-        if not args.restore:
-            return Sampler(run, waited_ns=waited_ns)
-
-        def restore() -> None:
-            for array, contents in args.restore:
-                array.upload(contents)
-            run(1)
-
-        def drifted() -> bool:
-            return any(_is_extreme(array.download()) for array, _ in args.restore)
-
-        return Sampler(run, restore, drifted, waited_ns)
+        return make_sampler(partial(self._run, module.entry, pointers, kept), args)
 
     def _run(
         self, entry: Any, pointers: ctypes.Array[ctypes.c_void_p], _kept: list[Array], n: int
     ) -> float:
         return float(self.harness.ks_run(entry, pointers, n))
+
+
+def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
+    """A sampler of `run(n)`, the nanoseconds of n calls, that restores what the calls update in place."""
+    if not args.restore:
+        return Sampler(run, waited_ns=waited_ns)
+
+    def restore() -> None:
+        for array, contents in args.restore:
+            array.upload(contents)
+        run(1)
+
+    def drifted() -> bool:
+        return any(has_extremes(array.download()) for array, _ in args.restore)
+
+    return Sampler(run, restore, drifted, waited_ns)
 
 
 def load_harness(path: Path) -> ctypes.CDLL:
@@ -205,14 +217,3 @@ def load_harness(path: Path) -> ctypes.CDLL:
     harness.ks_report_faults.argtypes = [ctypes.c_int]
     harness.ks_start_team.argtypes = [ctypes.c_int]
     return harness
-
-
-def _is_extreme(array: Array) -> bool:
-    """Whether an array holds a value whose arithmetic may take another time: not finite, or
-    denormal.
-    """
-    if array.dtype.kind != "f" or array.size == 0:
-        return False
-    size = np.abs(array)
-    tiny = (size > 0) & (size < np.finfo(array.dtype).smallest_normal)
-    return bool(tiny.any() or not np.isfinite(size).all())

@@ -1,0 +1,129 @@
+"""A complete candidate of a GPU's space to a program: kernels in order, each with the grid it is launched on."""
+
+from __future__ import annotations
+
+from ...space.candidate import Candidate
+from .. import csyntax as c
+from ..names import c_names
+from ..nest import Launch
+from ..plan import Plan, read_plan
+from ..program import (
+    Program,
+    arguments_of,
+    decisions,
+    identifiers,
+    is_in_memory,
+    parameters,
+    sentence,
+)
+from ..source import KernelLaunch
+from ..storage import Workspace
+from ..vectors import type_name
+from .emit import Kernel, KernelWriter
+from .nest import build_grid
+from .vectors import GpuPrelude
+
+_INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
+
+
+class _Lowering:
+    def __init__(self, candidate: Candidate) -> None:
+        self.plan: Plan = read_plan(candidate)
+        self.target = candidate.space.target
+        self.prelude = GpuPrelude()
+        self.workspace = Workspace(1)
+        self.offsets: dict[str, int] = {}
+        problem = self.plan.problem
+        for array in problem.arrays:
+            if array.role == "temp" and is_in_memory(self.plan, array):
+                n = array.size_bytes // array.dtype.size_bytes
+                buffer = self.workspace.allocate(array.name, array.dtype, n, is_private=False)
+                self.offsets[array.name] = buffer.offset_bytes
+        self.names = c_names([a.name for a in problem.arrays] + [s.name for s in problem.scalars])
+        sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
+        sizes += [loop.extent for task in problem.tasks for loop in task.loops]
+        self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
+        self.functions: list[c.Function] = []
+        self.configured: list[tuple[str, Kernel, tuple[str, ...]]] = []
+
+    def program(self) -> Program:
+        for roots in self.plan.launches:
+            launch = build_grid(self.plan, roots)
+            writer = self.writer(launch)
+            self.add(writer.kernel(), "; ".join(sentence(self.plan, t) for t in launch.tasks))
+            for t in launch.tasks:
+                task = self.plan.tasks[t]
+                if task.partials:
+                    combined = self.writer(launch).combining(task, writer.scene)
+                    self.add(combined, f"{task.task.name}: combines what the blocks left")
+        return Program(
+            problem=self.plan.problem,
+            functions=tuple(self.functions),
+            calls=(),
+            temporaries=(),
+            workspace_bytes=self.workspace.size_bytes,
+            prelude=self.prelude.text(),
+            streams=False,
+            intrinsics=False,
+            n_threads=max((kernel.n_threads for _, kernel, _ in self.configured), default=1),
+            decisions=decisions(self.plan, "blocks"),
+            names=self.names,
+            is_gpu=True,
+            launches=self.launches(),
+            index_type=self.index_type,
+        )
+
+    def writer(self, launch: Launch) -> KernelWriter:
+        return KernelWriter(
+            self.plan,
+            launch,
+            self.target,
+            self.workspace,
+            self.prelude,
+            self.names,
+            self.index_type,
+        )
+
+    def add(self, kernel: Kernel, comment: str) -> None:
+        """Takes a kernel in, its temporaries declared at their places in the workspace."""
+        name = f"launch_{len(self.functions)}"
+        seen, stored = identifiers(kernel.body)
+        opening = []
+        for a in self.plan.problem.arrays:
+            own = self.names[a.name]
+            if a.name in self.offsets and own in seen:
+                kind = type_name(a.dtype, 0)
+                place = c.Bin("+", c.Id("workspace"), c.number(self.offsets[a.name]))
+                const = "" if own in stored else "const "
+                start = c.CastTo(f"{kind} *", place)
+                opening.append(c.Declare(f"{const}{kind} *__restrict__ ", own, start))
+        body = (*opening, *kernel.body)
+        temporary = {self.names[name] for name in self.offsets}
+        named = tuple(
+            p
+            for p in parameters(self.plan.problem, body, self.names, "__restrict__ ")
+            if p.name not in temporary
+        )
+        self.functions.append(
+            c.Function(name, named, body, False, comment, block_threads=kernel.n_threads)
+        )
+        self.configured.append((name, kernel, tuple(p.name for p in named)))
+
+    def launches(self) -> tuple[KernelLaunch, ...]:
+        found = arguments_of(self.plan.problem, self.workspace.size_bytes)
+        place = {self.names.get(a.name, a.name): k for k, a in enumerate(found)}
+        return tuple(
+            KernelLaunch(
+                kernel=name,
+                grid=kernel.grid,
+                block=(kernel.n_threads, 1, 1),
+                shared_bytes=0,
+                arguments=tuple(place[p] for p in names),
+            )
+            for name, kernel, names in self.configured
+        )
+
+
+def lower_kernels(candidate: Candidate) -> Program:
+    """The program of a complete candidate of a GPU's space."""
+    return _Lowering(candidate).program()

@@ -1,0 +1,196 @@
+"""One launch of a GPU as a loop tree: blocks around everything, phases of reductions beside their loops, barriers of a block.
+
+Every node is run by all threads of the block or by as many as its task has; which of them touch the same array decides where they
+have to meet. Loops over blocks are kept as nodes that bind an index instead of running through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernels.dependence import task_reads
+from ...space.backbone import OUTER, written_arrays
+from ..nest import (
+    AccumulatorPlan,
+    Launch,
+    LoopNode,
+    Meet,
+    Phase,
+    TreeBuilder,
+    TreeNode,
+    loop_of,
+    paths,
+)
+from ..plan import Plan, PlannedNode, TaskPlan
+
+COPIER = -1  # as the task of what a block copies into shared memory
+
+
+def build_grid(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
+    """The loop tree of one launch, with phases and barriers. `is_parallel` says that all threads of a block run it."""
+    builder = _GridBuilder(plan)
+    tops = [builder.convert(r) for r in roots]
+    for path in list(paths(tops)):
+        builder.place_phases(path)
+    nodes = builder.unfold(tops)
+    launch = Launch(nodes, tuple(builder.order), True, builder.accumulators)
+    launch.roots = _Meetings(plan).with_barriers(nodes, is_loop=False)
+    return launch
+
+
+def partial_blocks(task: TaskPlan) -> int:
+    """How many blocks leave a partial result of each element."""
+    n = 1
+    for p in task.loops:
+        if p.is_parallel and p.loop.is_reduction:
+            n *= -(-p.loop.extent // p.tile)
+    return n
+
+
+class _GridBuilder(TreeBuilder):
+    """Places the phases of reductions: accumulators are always in registers.
+
+    reset    before the loops that are reduced, or just before the body
+    tree     after them: the threads of the block reduce together
+    finish   then finished values are stored, or
+    flush    the block's partial results, which a launch of their own combines
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.around: dict[int, tuple[list[Phase], list[Phase]]] = {}
+
+    def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
+        t = task.index
+        reduced = [
+            n for n in nodes if not n.is_parallel and task.loop(loop_of(n, t)).loop.is_reduction
+        ]
+        after = [Phase("tree", t)] if task.has_tree else []
+        after.append(Phase("flush" if task.partials else "finish", t))
+        if reduced:
+            reduced[0].before.append(Phase("reset", t))
+            reduced[0].after += after
+        else:
+            self.around[t] = ([Phase("reset", t)], after)
+        free = [p for p in task.loops if not p.loop.is_reduction]
+        self.accumulators[t] = AccumulatorPlan(
+            owner="partials" if task.partials else "registers",
+            extents={p.loop.name: p.loop.extent for p in free},
+            levels={p.loop.name: OUTER for p in free},
+            in_memory=False,
+            flushes_at_body=False,
+        )
+
+    def unfold(self, nodes: list[TreeNode]) -> list[TreeNode]:
+        """Moves the phases noted at each loop, and around each body, into the lists of children."""
+        unfolded: list[TreeNode] = []
+        for n in nodes:
+            if isinstance(n, LoopNode):
+                n.children = [*n.head, *self.unfold(n.children)]
+                unfolded += [*n.before, n, *n.after]
+            elif isinstance(n, Phase):
+                before, after = self.around.get(n.task, ([], []))
+                unfolded += [*before, n, *after]
+        return unfolded
+
+
+Touch = tuple[str, int]  # an array, and the task that touches it
+
+
+@dataclass(frozen=True)
+class _Footprint:
+    """What a node reads and writes in memory that the threads of a block share."""
+
+    reads: frozenset[Touch]
+    writes: frozenset[Touch]
+
+    def conflicts(self, later: _Footprint) -> bool:
+        """Whether some thread may have to wait; the iterations of one task never have to."""
+        return _meet(self.writes, later.reads | later.writes) or _meet(self.reads, later.writes)
+
+
+def _meet(some: frozenset[Touch], others: frozenset[Touch]) -> bool:
+    return any(a == b and t != u for a, t in some for b, u in others)
+
+
+class _Meetings:
+    """Finds where the threads of a block have to meet."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        flows = [
+            (f, kind)
+            for t in plan.tasks
+            for kind, fs in (("register", t.registers), ("shared", t.shared))
+            for f in fs
+        ]
+        self.on_chip = {(f.consumer, f.array): kind for f, kind in flows}
+
+    def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:
+        """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""
+        placed: list[TreeNode] = []
+        pending: list[_Footprint] = []
+        for n in nodes:
+            if isinstance(n, LoopNode):
+                n.children = self.with_barriers(n.children, is_loop=not n.is_parallel)
+            here = self.footprint(n)
+            if any(p.conflicts(here) for p in pending):
+                placed.append(Meet())
+                pending = []
+            placed.append(n)
+            pending.append(here)
+        if is_loop:
+            first = placed.index(Meet()) if Meet() in placed else len(placed)
+            heads = [self.footprint(n) for n in placed[:first]]
+            if any(p.conflicts(h) for p in pending for h in heads):
+                placed.append(Meet())
+        return placed
+
+    def footprint(self, node: TreeNode) -> _Footprint:
+        reads: set[Touch] = set()
+        writes: set[Touch] = set()
+        self.add(node, reads, writes)
+        return _Footprint(frozenset(reads), frozenset(writes))
+
+    def add(self, node: TreeNode, reads: set[Touch], writes: set[Touch]) -> None:
+        if isinstance(node, LoopNode):
+            for n in node.children:
+                self.add(n, reads, writes)
+        elif isinstance(node, Phase):
+            self.add_phase(node, reads, writes)
+
+    def add_phase(self, p: Phase, reads: set[Touch], writes: set[Touch]) -> None:
+        task = self.plan.tasks[p.task]
+        if p.operand is not None:
+            reads.add((p.operand.access.array, p.task))
+            writes.add((copy_name(p.task, p.operand.access.array), COPIER))
+            return
+        in_finish = p.kind == "finish"
+        if p.kind == "body" or in_finish:
+            copied = {o.access.array for o in task.copies}
+            for access, late in task_reads(task.task):
+                kind = self.on_chip.get((p.task, access.array))
+                if late != in_finish or kind == "register":
+                    continue
+                if kind == "shared":
+                    reads.add((shared_name(access.array), p.task))
+                elif access.array in copied and not late:
+                    reads.add((copy_name(p.task, access.array), p.task))
+                else:
+                    reads.add((access.array, p.task))
+        if in_finish or (p.kind == "body" and not task.task.is_reduction):
+            if task.task.opaque is not None:
+                writes |= {(a, p.task) for a in written_arrays(task.task)}
+            elif task.is_stored:
+                writes.add((task.task.target.array, p.task))
+            if task.shared:
+                writes.add((shared_name(task.task.target.array), p.task))
+
+
+def shared_name(array: str) -> str:
+    """Name of a value in shared memory among the arrays of hazards; no array of a sequence has such a name."""
+    return f"shared value of {array}"
+
+
+def copy_name(task: int, array: str) -> str:
+    return f"copy of {array} for task {task}"

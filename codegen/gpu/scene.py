@@ -1,0 +1,209 @@
+"""What the writers of one kernel share, and how indices, alignment and shared memory work there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...kernels.accesses import flat_strides, task_reads, task_writes
+from ...kernels.ir import DType
+from ...kernels.tasks import Access
+from ...space.backbone import Operand
+from ...space.target import Target
+from .. import csyntax as c
+from ..block import Writer
+from ..csyntax import flatten
+from ..nest import Launch
+from ..plan import LoopPlan, Plan, TaskPlan
+from ..scene import Scene
+from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
+from ..vectors import Prelude, type_name
+from .nest import partial_blocks
+
+PADDED = 8  # rows in shared memory of a multiple of so many elements are padded: columns are then in different banks
+WARP = 32
+
+
+class GpuWriter(Writer):
+    """Writes statements; knows of which power of two each index is a multiple."""
+
+    def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
+        super().__init__(prelude, names)
+        self.multiples: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        name = super().fresh(stem)
+        self.multiples.pop(name, None)
+        return name
+
+    def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
+        """Vectors that may lie across the bounds of vectors are moved one element at a time."""
+        terms, const = flatten(index)
+        is_aligned = const % lanes == 0 and all(
+            k * (self.multiples.get(x.name, 1) if isinstance(x, c.Id) else 1) % lanes == 0
+            for x, k in terms
+        )
+        return operation if is_aligned else f"{operation}_unaligned"
+
+    def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+        if len(items) == 1:
+            return c.Call(self.prelude.use("splat", dtype, lanes), items)
+        return c.Call(self.prelude.use("make", dtype, lanes), items)
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """A block of an operand in shared memory: `strides` by loop, in the order of memory, rows padded against bank conflicts."""
+
+    loops: tuple[LoopPlan, ...]
+    strides: dict[str, int]
+    n_elements: int
+
+    @staticmethod
+    def of(task: TaskPlan, operand: Operand, along: dict[str, int]) -> BlockLayout:
+        loops = sorted(
+            (task.loop(name) for name in operand.loops), key=lambda p: -abs(along[p.loop.name])
+        )
+        strides, step = {}, 1
+        for k, p in enumerate(reversed(loops)):
+            strides[p.loop.name] = step
+            step *= p.tile
+            if k == 0 and step % PADDED == 0:
+                step += 4 if p.is_vector else 1
+        return BlockLayout(tuple(loops), strides, step)
+
+
+class GpuScene(Scene):
+    """The state of writing one kernel."""
+
+    w: GpuWriter
+
+    def __init__(
+        self,
+        plan: Plan,
+        launch: Launch,
+        target: Target,
+        workspace: Workspace,
+        prelude: Prelude,
+        names: Mapping[str, str],
+        index_type: str,
+    ) -> None:
+        super().__init__(plan, launch, target, workspace, prelude, names)
+        self.w = GpuWriter(prelude, names)
+        self.index_type = index_type
+        self.n_threads = max(WARP, *(plan.tasks[t].n_threads for t in launch.tasks))
+        self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop
+        self.digits: dict[
+            tuple[int, str], tuple[c.CExpr, int]
+        ] = {}  # thread number, and its stride
+        self.digit_names: dict[c.CExpr, str] = {}
+        self.placed: dict[tuple[int, str], BlockLayout] = {}
+        self.meets_warps = False
+        self.uses_tid = False
+        self.in_shared: list[Buffer] = []
+        self.kept_copies: dict[tuple[int, str], Buffer] = {}
+
+    # --- threads ---
+
+    def order_threads(self) -> None:
+        """Numbers the threads of each task: loops that walk through memory element by element vary fastest.
+
+        The order is one for all tasks of the launch, so that merged loops give the same threads.
+        """
+        classes = self.classes()
+        weight: dict[int, float] = {}
+        for (t, name), k in classes.items():
+            weight[k] = weight.get(k, 0.0) + self.neighbours(self.plan.tasks[t], name)
+        for t in self.launch.tasks:
+            task = self.plan.tasks[t]
+            shared = [p for p in task.loops if p.is_thread]
+            stride = 1
+            for p in sorted(
+                shared, key=lambda p: (-weight[classes[t, p.loop.name]], classes[t, p.loop.name])
+            ):
+                self.digits[t, p.loop.name] = self.digit(p, stride), stride
+                stride *= p.mid
+
+    def classes(self) -> dict[tuple[int, str], int]:
+        """A number for each loop that is shared out to threads, equal for merged ones."""
+        found: dict[tuple[int, str], int] = {}
+        merged = self.matches()
+        for t in self.launch.tasks:
+            for p in self.plan.tasks[t].loops:
+                if not p.is_thread:
+                    continue
+                twins = merged.get((t, p.loop.name, 0), set())
+                known = [found[u, name] for u, name, _ in twins if (u, name) in found]
+                found[t, p.loop.name] = known[0] if known else len(found)
+        return found
+
+    def neighbours(self, task: TaskPlan, loop: str) -> float:
+        """Elements of the arrays in which successive iterations of a loop touch neighbours."""
+        total = 0.0
+        for access in self.accesses(task):
+            array = self.plan.problem.array(access.array)
+            if all(a is not None for a in access.axes):
+                along = flat_strides(access, array)
+                total += array.size_bytes * (abs(along.get(loop, 0)) == 1)
+        return total
+
+    def accesses(self, task: TaskPlan) -> list[Access]:
+        return [a for a, _ in task_reads(task.task)] + list(task_writes(task.task))
+
+    def digit(self, p: LoopPlan, stride: int) -> c.CExpr:
+        """The number of a thread along a loop, under a name."""
+        x: c.CExpr = c.Id("tid")
+        if stride > 1:
+            x = c.Bin("/", x, c.number(stride))
+        if stride * p.mid < self.n_threads:
+            x = c.Bin("%", x, c.number(p.mid))
+        self.uses_tid = True
+        if isinstance(x, c.Id):
+            return x
+        if x not in self.digit_names:
+            self.digit_names[x] = self.w.fresh(f"t_{p.loop.name}")
+        return c.Id(self.digit_names[x])
+
+    def thread_declarations(self) -> Iterator[c.CStmt]:
+        for x, name in self.digit_names.items():
+            yield c.Declare(self.index_type, name, x, constant=True)
+
+    # --- memory ---
+
+    def allocate(self, task: TaskPlan) -> None:
+        """Partial results in the workspace; values of a tile and copies of operands in shared memory."""
+        t = task.index
+        array = self.plan.problem.array(task.task.target.array)
+        acc = self.launch.accumulators.get(t)
+        if acc is not None and acc.owner == "partials":
+            layout = AccumulatorLayout.of(task, acc, array)
+            n = layout.n_elements * partial_blocks(task)
+            buffer = self.buffer(f"{array.name}_parts", task.task.dtype, n, False)
+            self.accumulators[t] = (buffer, layout)
+        if task.shared:
+            shared = SharedLayout.of(task, task.shared, array, self.merged)
+            kept = self.keep(f"{array.name}_tile", array.dtype, shared.n_elements)
+            self.shared[t] = (kept, shared)
+        for operand in task.copies:
+            source = self.plan.problem.array(operand.access.array)
+            block = BlockLayout.of(task, operand, flat_strides(operand.access, source))
+            kept = self.keep(f"{source.name}_tile", source.dtype, block.n_elements)
+            self.placed[t, source.name] = block
+            self.kept_copies[t, source.name] = kept
+
+    def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
+        """An array in shared memory."""
+        buffer = Buffer(self.w.fresh(stem), dtype, n_elements, 0, False)
+        self.in_shared.append(buffer)
+        return buffer
+
+    def shared_declarations(self) -> Iterator[c.CStmt]:
+        for b in self.in_shared:
+            yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
+        if self.meets_warps:
+            yield c.Declare("double", "meeting", extent=self.n_threads, is_shared=True)
+
+    def open_buffer(self, b: Buffer) -> c.CStmt:
+        kind = type_name(b.dtype, 0)
+        place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
+        return c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place))

@@ -1,0 +1,193 @@
+"""Helper functions of CUDA text: vector types of up to 16 bytes a load, mathematics by element, reductions over lanes and threads.
+
+Names are those of codegen/vectors.py, so that lowering is one; the definitions need no extension of any compiler.
+"""
+
+from __future__ import annotations
+
+from ...kernels.ir import DType
+from ..vectors import SCALAR_TYPES, Prelude, mask_dtype, math_function, scalar_helper
+
+_INLINE = "static __device__ __forceinline__"
+# The types of the language that one load or store moves, by dtype and lanes.
+_BUILT_IN = {
+    ("f32", 2): "float2",
+    ("f32", 4): "float4",
+    ("f64", 2): "double2",
+    ("i32", 2): "int2",
+    ("i32", 4): "int4",
+}
+_VECTORS = f"""\
+template <typename T, int N> struct alignas(16) lanes_of {{
+    T e[N];
+    __device__ __forceinline__ T &operator[](int l) {{ return e[l]; }}
+    __device__ __forceinline__ const T &operator[](int l) const {{ return e[l]; }}
+}};
+template <typename T> struct scalar_of {{ typedef T type; }};
+template <typename T> struct mask_of {{ typedef int32_t type; }};
+template <> struct mask_of<double> {{ typedef int64_t type; }};
+template <> struct mask_of<int64_t> {{ typedef int64_t type; }};
+#define LANES_ARITHMETIC(op) \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
+    return a; }} \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, typename scalar_of<T>::type b) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b; \\
+    return a; }} \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(typename scalar_of<T>::type a, lanes_of<T, N> b) {{ \\
+    for (int l = 0; l < N; ++l) b.e[l] = a op b.e[l]; \\
+    return b; }} \\
+template <typename T, int N, typename U> {_INLINE} lanes_of<T, N> &operator op##=(lanes_of<T, N> &a, const U b) {{ \\
+    a = a op b; \\
+    return a; }}
+#define LANES_BITS(op) \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
+    return a; }}
+#define LANES_COMPARISON(op) \\
+template <typename T, int N> \\
+{_INLINE} lanes_of<typename mask_of<T>::type, N> operator op(const lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+    lanes_of<typename mask_of<T>::type, N> r; \\
+    for (int l = 0; l < N; ++l) r.e[l] = a.e[l] op b.e[l] ? -1 : 0; \\
+    return r; }}
+#define LANES_UNARY(op) \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = op a.e[l]; \\
+    return a; }}
+LANES_ARITHMETIC(+) LANES_ARITHMETIC(-) LANES_ARITHMETIC(*) LANES_ARITHMETIC(/)
+LANES_BITS(&) LANES_BITS(|)
+LANES_COMPARISON(<) LANES_COMPARISON(<=) LANES_COMPARISON(>) LANES_COMPARISON(>=) LANES_COMPARISON(==) LANES_COMPARISON(!=)
+LANES_UNARY(-) LANES_UNARY(~)"""
+_COMBINE = {
+    "add": "a + b",
+    "mul": "a * b",
+    "min": "a < b ? a : b",
+    "max": "a > b ? a : b",
+}
+
+
+class GpuPrelude(Prelude):
+    """Collects helpers of CUDA text."""
+
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        name = f"{dtype.name}x{lanes}"
+        if name not in self.defined:
+            self.defined.setdefault("vectors", _VECTORS)
+            self.defined[name] = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"
+        return name
+
+    def write(
+        self, name: str, operation: str, dtype: DType, lanes: int, other: DType | None
+    ) -> str:
+        c = SCALAR_TYPES[dtype.name]
+        if operation.startswith(("warp_", "block_")):
+            return _threads(name, operation, c)
+        if not lanes:
+            return scalar_helper(name, operation, c, dtype).replace("static inline", _INLINE, 1)
+        v = f"{dtype.name}x{lanes}"
+        one = f"{_INLINE} {v} {name}({v} x) {{\n"
+        each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
+        end = ";\n    return r;\n}"
+        match operation:
+            case (
+                "load"
+                | "load_unaligned"
+                | "store"
+                | "store_unaligned"
+                | "stream"
+                | "stream_unaligned"
+            ):
+                return _move(name, operation, dtype, lanes)
+            case "splat":
+                return f"{_INLINE} {v} {name}({c} x) {{\n    {v} r;\n{each}x{end}"
+            case "make":
+                items = ", ".join(f"{c} x{k}" for k in range(lanes))
+                sets = "".join(f"    r[{k}] = x{k};\n" for k in range(lanes))
+                return f"{_INLINE} {v} {name}({items}) {{\n    {v} r;\n{sets}    return r;\n}}"
+            case "iota":
+                return f"{_INLINE} {v} {name}({c} first) {{\n    {v} r;\n{each}first + l{end}"
+            case "convert":
+                assert other is not None
+                source = self.vector_type(other, lanes)
+                return f"{_INLINE} {v} {name}({source} x) {{\n    {v} r;\n{each}({c})x[l]{end}"
+            case "min" | "max":
+                less = "a[l] < b[l]" if operation == "min" else "a[l] > b[l]"
+                return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{less} ? a[l] : b[l]{end}"
+            case "select":
+                mask = self.vector_type(mask_dtype(dtype), lanes)
+                return f"{_INLINE} {v} {name}({mask} m, {v} a, {v} b) {{\n    {v} r;\n{each}m[l] ? a[l] : b[l]{end}"
+            case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
+                return _fold(name, operation.removeprefix("fold_"), c, v, lanes)
+            case "floordiv" | "mod":
+                scalar = self.use(operation, dtype, 0)
+                return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{scalar}(a[l], b[l]){end}"
+            case "abs" if not dtype.is_float:
+                return f"{one}    {v} r;\n{each}x[l] < 0 ? -x[l] : x[l]{end}"
+        function = math_function(operation, dtype)
+        assert function is not None, operation
+        return f"{one}    {v} r;\n{each}{function}(x[l]){end}"
+
+
+def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
+    """A load or store of neighbours: of 16 or 8 bytes at once where they are aligned, else one by one."""
+    c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
+    whole = None if operation.endswith("_unaligned") else _BUILT_IN.get((dtype.name, lanes))
+    fields = "xyzw"[:lanes]
+    if operation.startswith("load"):
+        head = f"{_INLINE} {v} {name}(const {c} *p) {{\n    {v} r;\n"
+        if whole is None:
+            return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = p[l];\n    return r;\n}}"
+        parts = "".join(f"    r[{k}] = q.{f};\n" for k, f in enumerate(fields))
+        return f"{head}    const {whole} q = *(const {whole} *)p;\n{parts}    return r;\n}}"
+    head = f"{_INLINE} void {name}({c} *p, {v} x) {{\n"
+    streams = operation.startswith("stream")
+    if whole is None:
+        each = "__stcs(p + l, x[l])" if streams else "p[l] = x[l]"
+        return f"{head}    for (int l = 0; l < {lanes}; ++l) {each};\n}}"
+    made = f"make_{whole}({', '.join(f'x[{k}]' for k in range(lanes))})"
+    move = f"__stcs(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
+    return f"{head}    {move};\n}}"
+
+
+def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
+    """Combines neighbours until one value is left."""
+    step = _COMBINE[operation].replace("a", "x[l]").replace("b", "x[l + n]")
+    return (
+        f"{_INLINE} {c} {name}({v} x) {{\n"
+        f"    for (int n = {lanes // 2}; n > 0; n /= 2)\n"
+        f"        for (int l = 0; l < n; ++l) x[l] = {step};\n"
+        f"    return x[0];\n}}"
+    )
+
+
+def _threads(name: str, operation: str, c: str) -> str:
+    """Reductions over threads whose numbers differ in some digits; every thread of the block takes part and gets the result.
+
+    `warp_*` combines those that differ by `first`, 2 * `first`, ... below `end`; `block_*` those that differ by less than `count`
+    times `first`, through shared memory: `first` is at least a warp, so that warps differ and lanes do not.
+    """
+    scope, op = operation.split("_")
+    combined = _COMBINE[op]
+    if scope == "warp":
+        return (
+            f"{_INLINE} {c} {name}({c} a, int first, int end) {{\n"
+            f"    for (int n = first; n < end; n *= 2) {{\n"
+            f"        const {c} b = __shfl_xor_sync(0xffffffffu, a, n);\n"
+            f"        a = {combined};\n"
+            f"    }}\n"
+            f"    return a;\n}}"
+        )
+    return (
+        f"{_INLINE} {c} {name}({c} x, {c} *meeting, int first, int count) {{\n"
+        f"    const int tid = threadIdx.x;\n"
+        f"    const int base = tid % first + tid / (first * count) * (first * count);\n"
+        f"    meeting[tid] = x;\n"
+        f"    __syncthreads();\n"
+        f"    {c} a = meeting[base];\n"
+        f"    for (int k = 1; k < count; ++k) {{\n"
+        f"        const {c} b = meeting[base + k * first];\n"
+        f"        a = {combined};\n"
+        f"    }}\n"
+        f"    __syncthreads();\n"
+        f"    return a;\n}}"
+    )

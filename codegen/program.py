@@ -1,0 +1,161 @@
+"""Program: what a complete candidate means, before it is printed, and what both kinds of lowering say in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..kernels.ir import DType
+from ..kernels.show_tasks import show_expr
+from ..kernels.tasks import ArrayInfo, Problem
+from ..space.backbone import written_arrays
+from . import csyntax as c
+from .plan import Plan, tasks_of
+from .source import Argument, KernelLaunch
+from .storage import ALIGNMENT_BYTES
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a complete candidate means: functions in the order in which they run, helpers, and the workspace they share."""
+
+    problem: Problem
+    functions: tuple[c.Function, ...]
+    calls: tuple[tuple[str, tuple[str, ...]], ...]
+    temporaries: tuple[tuple[ArrayInfo, int], ...]  # with their offsets in the workspace
+    workspace_bytes: int
+    prelude: str
+    streams: bool
+    intrinsics: bool
+    n_threads: int
+    decisions: tuple[str, ...]
+    names: dict[str, str]  # identifiers of arrays and scalars
+    is_gpu: bool = False  # the functions are kernels
+    launches: tuple[KernelLaunch, ...] = ()  # of the kernels
+    index_type: str = "long"  # of loop variables
+
+
+def arguments(program: Program) -> tuple[Argument, ...]:
+    """The argument vector of a program."""
+    return arguments_of(program.problem, program.workspace_bytes)
+
+
+def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]:
+    """The user's arrays, the scalars, and a workspace where one is needed."""
+    found = [
+        Argument(a.name, "array", a.dtype.value, a.shape)
+        for a in problem.arrays
+        if a.role != "temp"
+    ]
+    found += [Argument(s.name, "scalar", s.dtype.value, ()) for s in problem.scalars]
+    if workspace_bytes:
+        size = workspace_bytes + ALIGNMENT_BYTES
+        found.append(Argument("workspace", "workspace", "uint8", (size,)))
+    return tuple(found)
+
+
+def dtype_named(numpy_name: str) -> DType:
+    """The dtype with a NumPy name."""
+    return next(d for d in DType if d.value == numpy_name)
+
+
+def is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
+    """Whether a temporary is stored by some task, or filled by an opaque one."""
+    return any(
+        array.name in written_arrays(t.task) and (t.is_stored or t.task.opaque is not None)
+        for t in plan.tasks
+    )
+
+
+def parameters(
+    problem: Problem,
+    body: tuple[c.CStmt, ...],
+    named: dict[str, str],
+    restrict: str = "restrict ",
+) -> tuple[c.Parameter, ...]:
+    """What a launch names of the sequence's arrays, scalars and workspace; arrays that it does not write are const."""
+    names, stored = identifiers(body)
+    found = []
+    for a in problem.arrays:
+        name = named[a.name]
+        if name in names:
+            const = "" if name in stored else "const "
+            found.append(c.Parameter(f"{const}{_C[a.dtype.name]} *{restrict}", name))
+    found += [
+        c.Parameter(f"{_C[s.dtype.name]} ", named[s.name])
+        for s in problem.scalars
+        if named[s.name] in names
+    ]
+    if "workspace" in names:
+        found.append(c.Parameter(f"char *{restrict}", "workspace"))
+    return tuple(found)
+
+
+_C = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t"}
+
+
+def identifiers(body: tuple[c.CStmt, ...]) -> tuple[set[str], set[str]]:
+    """Identifiers that occur in a body, and those of arrays that are stored to."""
+    seen: set[str] = set()
+    stored: set[str] = set()
+
+    def visit(x: object) -> None:
+        match x:
+            case tuple():
+                for item in x:
+                    visit(item)
+            case c.Id(name):
+                seen.add(name)
+            case c.Assign(c.Index(c.Id(name), _)):
+                stored.add(name)
+            case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name), _)), *_))) if f != c.PREFETCH:
+                stored.add(name)
+        if isinstance(x, _NODES):
+            for value in vars(x).values():
+                visit(value)
+
+    visit(body)
+    return seen, stored
+
+
+_NODES = (
+    c.Bin, c.Un, c.Call, c.Index, c.CastTo, c.Literal, c.Cond,
+    c.Declare, c.Assign, c.Evaluate, c.For, c.If, c.Scope,
+)  # fmt: skip
+
+
+def sentence(plan: Plan, t: int) -> str:
+    """What a task computes, for people."""
+    task = plan.tasks[t].task
+    if task.opaque is not None or task.value is None:
+        return task.name
+    return f"{task.name}: {task.target.array} {'=' if task.op is None else task.op} {show_expr(task.value)}"
+
+
+def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
+    """The decisions in words, for the header of the text; `parallel` is the word for outer dims that are shared out."""
+    lines = []
+    for k, _ in enumerate(plan.launches):
+        lines.append(
+            f"launch {k}: " + ", ".join(plan.tasks[t].task.name for t in launch_tasks(plan, k))
+        )
+    for t in plan.tasks:
+        parts = []
+        for p in t.loops:
+            levels = [parallel if p.is_parallel else "loop"]
+            if p.mid > 1:
+                levels.append(f"{p.mid} {'threads' if p.is_thread else 'steps'}")
+            if p.inner > 1:
+                levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
+            parts.append(f"{p.loop.name} ({', '.join(levels)})")
+        extras = [f"packs {o.access.array}" for o in t.copies]
+        if t.prefetch_iterations:
+            extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
+        extras += [f"keeps {f.array}" for f in t.kept]
+        extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
+        lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
+    return tuple(lines)
+
+
+def launch_tasks(plan: Plan, k: int) -> list[int]:
+    """Tasks of a launch, in order."""
+    return [t for root in plan.launches[k] for t in tasks_of(root)]

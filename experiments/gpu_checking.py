@@ -1,0 +1,74 @@
+"""Compares generated CUDA text with the interpreter on the emulator, and has NVRTC compile it.
+
+Arrays lie between guards, outputs hold poison and the workspace garbage, as in checking.py; the emulator says which thread did what
+it must not. Every candidate runs with its threads in forward, backward and random order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..codegen.lower import lower, print_source
+from ..codegen.source import Source
+from ..runtime.build import Artifact
+from ..runtime.cuda.dialect import CUDA
+from ..runtime.cuda.nvrtc import compile_text
+from ..runtime.cuda.profiles import profile_target
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.outcome import Failure
+from ..space.candidate import Candidate
+from . import checking
+from .checking import InputSet
+
+ARCHITECTURES = ("sm_80", "sm_90")
+TARGET = profile_target("h200", "emulator")
+_ORDERS = ("forward", "backward", "random")
+
+
+def source_of(candidate: Candidate) -> Source:
+    """The CUDA text of a complete candidate."""
+    return print_source(lower(candidate), CUDA)
+
+
+def build(source: Source, folder: Path) -> Artifact | Failure:
+    """Builds a text for the emulator; equal texts are built once."""
+    return open_device("emulator", DeviceOptions(build_folder=folder)).build(source)
+
+
+def check(source: Source, inputs: Sequence[InputSet], folder: Path, seconds: int = 60) -> str:
+    """Builds a text and runs it in a child: "" when all is right, else what is wrong."""
+    built = build(source, folder)
+    if isinstance(built, Failure):
+        return f"not built: {built.log}"
+    path = built.path
+    return checking.in_child(lambda: _run_all(path, source, inputs), seconds)
+
+
+def _run_all(path: str, source: Source, inputs: Sequence[InputSet]) -> str:
+    library = ctypes.CDLL(path)
+    library.emulator_error.restype = ctypes.c_char_p
+    library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
+    entry = getattr(library, source.entry)
+    entry.restype = None
+    for call in range(max(len(inputs), 2 * len(_ORDERS))):
+        order = call % len(_ORDERS)
+        library.emulator_set_order(order, call)
+        # Vector types are aligned, and so are arrays on a device.
+        found = checking.call_once(entry, source, inputs[call % len(inputs)], shift=0)
+        error = library.emulator_error()
+        found = error.decode() if error is not None else found
+        if found:
+            return f"{found} (call {call}, threads in {_ORDERS[order]} order)"
+    return ""
+
+
+def compiler_says(source: Source, architectures: Sequence[str] = ARCHITECTURES) -> str:
+    """What NVRTC has to say to a text: warnings, errors, or nothing."""
+    said = []
+    for architecture in architectures:
+        compiled = compile_text(source.text, architecture)
+        if compiled.cubin is None or compiled.log.strip():
+            said.append(f"{architecture}: {compiled.log.strip()}")
+    return "\n".join(said)

@@ -1,0 +1,40 @@
+"""The CUDA backend: NVRTC compiles, PyCUDA loads, runs and times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..device import AbstractDevice, DeviceOptions, Requirement
+
+
+def open_backend(options: DeviceOptions) -> AbstractDevice:
+    """The first GPU, or, where there is none, a device that builds for the architecture of a data sheet.
+
+    Raises DeviceError when there is no such data sheet.
+    """
+    from .device import CudaDevice
+
+    return CudaDevice(options)
+
+
+def requirements() -> list[Requirement]:
+    """The compiler, which `--build-only` needs, and what a run needs beside it."""
+    from ..device import DeviceError, Requirement
+    from . import driver, nvrtc
+
+    try:
+        compiler = f"NVRTC {nvrtc.version()}, for {', '.join(nvrtc.supported())}"
+    except DeviceError:
+        compiler = None
+    pycuda = "installed" if driver.has_pycuda() else None
+    try:
+        device = str(driver.gpu().name())
+        missing = ""
+    except DeviceError as e:
+        device, missing = None, str(e)
+    return [
+        Requirement("nvrtc", compiler, nvrtc.ADVICE),
+        Requirement("pycuda", pycuda, driver.PYCUDA_ADVICE),
+        Requirement("gpu", device, missing),
+    ]

@@ -1,0 +1,44 @@
+"""A process that compiles CUDA text: one JSON request a message on stdin, one reply on stdout, until stdin is closed."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+
+import msgspec
+
+from ..device import DeviceError
+from ..messages import read_message, write_message
+from .nvrtc import Compiled, compile_text
+
+
+class CompileRequest(msgspec.Struct, frozen=True):
+    """`timeout_s` is when the parent loses patience; a little later this process ends by itself, whoever still lives."""
+
+    text: str
+    architecture: str
+    extra: tuple[str, ...]
+    timeout_s: float
+
+
+def main() -> int:
+    """Serve requests."""
+    replies = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no reply
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while (body := read_message(sys.stdin.fileno())) is not None:
+        request = msgspec.json.decode(body, type=CompileRequest)
+        signal.alarm(math.ceil(request.timeout_s) + 2)
+        try:
+            compiled = compile_text(request.text, request.architecture, request.extra)
+        except DeviceError as e:
+            compiled = Compiled(None, str(e))
+        signal.alarm(0)
+        write_message(replies, msgspec.json.encode(compiled))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Compiling CUDA text to cubins that are kept by content, in processes that can be killed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from ..messages import write_message
+from ..outcome import Failure
+from . import nvrtc
+from ._compile import CompileRequest
+from .nvrtc import Compiled, KernelReport
+
+_START_S = 30.0  # that a process may need on top of its first compilation
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled text: a file, what its kernels take, and what the compiler warned of."""
+
+    path: Path
+    key: str
+    reports: tuple[KernelReport, ...]
+    log: str
+    build_ns: int  # 0 when it was there already
+
+
+class CudaCompiler:
+    """Compiles; thread-safe, with as many processes as there are callers at once. They end with it, or by `close()`."""
+
+    def __init__(self, folder: Path, timeout_s: float) -> None:
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._idle: list[_Process] = []
+        self._lock = threading.Lock()
+        self.close = weakref.finalize(self, _close, self._idle)
+
+    @cached_property
+    def version(self) -> str:
+        """For people and for keys. Raises DeviceError where there is no NVRTC."""
+        return f"NVRTC {nvrtc.version()}"
+
+    def build(self, text: str, architecture: str, extra: tuple[str, ...] = ()) -> Cubin | Failure:
+        """Compile to `folder/KEY.cubin` (with KEY.cu and KEY.json beside it), once for equal text, flags and version.
+
+        Safe for concurrent callers, also of other processes: the cubin appears by rename, last. Raises DeviceError
+        where there is no NVRTC.
+        """
+        parts = (text, self.version, architecture, *nvrtc.OPTIONS, *extra)
+        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        path = self._folder / f"{key}.cubin"
+        notes = path.with_suffix(".json")
+        if path.exists():
+            known = msgspec.json.decode(notes.read_bytes(), type=Compiled)
+            return Cubin(path, key, known.reports, known.log, 0)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        started_ns = time.monotonic_ns()
+        compiled = self._compile(CompileRequest(text, architecture, extra, self._timeout_s))
+        if isinstance(compiled, Failure):
+            return compiled
+        if compiled.cubin is None:
+            return Failure("compile", "NVRTC refused the text", compiled.log)
+        _put(path.with_suffix(".cu"), text.encode())
+        _put(notes, msgspec.json.encode(msgspec.structs.replace(compiled, cubin=None)))
+        _put(path, compiled.cubin)
+        build_ns = time.monotonic_ns() - started_ns
+        return Cubin(path, key, compiled.reports, compiled.log, build_ns)
+
+    def _compile(self, request: CompileRequest) -> Compiled | Failure:
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        process = process or _Process()
+        try:
+            answer = process.ask(msgspec.json.encode(request), request.timeout_s)
+        except BaseException:
+            process.close()
+            raise
+        if isinstance(answer, Failure):
+            process.close()
+            return answer
+        with self._lock:
+            self._idle.append(process)
+        return msgspec.json.decode(answer, type=Compiled)
+
+
+def _close(idle: list[_Process]) -> None:
+    """End the processes that wait for work."""
+    while idle:
+        idle.pop().close()
+
+
+class _Process:
+    """One process of _compile.py."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", "-m", f"{__package__}._compile"]
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._is_new = True
+
+    def ask(self, request: bytes, timeout_s: float) -> bytes | Failure:
+        """The reply, or what became of the process."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        end = time.monotonic() + timeout_s + (_START_S if self._is_new else 0.0)
+        self._is_new = False
+        try:
+            write_message(self._child.stdin.fileno(), request)
+            head = self._read(4, end)
+            body = None if head is None else self._read(int.from_bytes(head, "little"), end)
+        except BrokenPipeError:
+            body = b""
+        if body is None:
+            return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
+        return body or Failure("compile", f"the compiler ended with status {self._child.wait()}")
+
+    def close(self) -> None:
+        for pipe in (self._child.stdin, self._child.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._child.kill()
+        self._child.wait()
+
+    def _read(self, n_bytes: int, end: float) -> bytes | None:
+        """So many bytes; none where the other end was closed, None past the deadline."""
+        assert self._child.stdout is not None
+        fd, parts = self._child.stdout.fileno(), b""
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while len(parts) < n_bytes:
+            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                return None
+            part = os.read(fd, n_bytes - len(parts))
+            if not part:
+                return b""
+            parts += part
+        return parts
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file in one step."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False, suffix=".new") as f:
+        f.write(content)
+    os.replace(f.name, path)

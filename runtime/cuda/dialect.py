@@ -1,0 +1,41 @@
+"""CUDA C++, as NVRTC and nvcc take it; nothing but the prelude tells them apart."""
+
+from __future__ import annotations
+
+from ...codegen.dialect import Dialect
+
+CUDA = Dialect(
+    name="cuda",
+    headers=(),
+    scalar_types={
+        "f32": "float",
+        "f64": "double",
+        "i32": "int32_t",
+        "i64": "int64_t",
+        "bool_": "int",
+    },
+    barrier="__syncthreads();",
+    parallel_open="",
+    thread_setup=(),
+    simd_loop="",
+    pointer="{type} *__restrict__ ",
+    intrinsics_prelude="",
+    stream_prelude="",
+    stream_fence="",
+    prelude="""\
+#if defined(__CUDACC_RTC__)
+typedef int int32_t;
+typedef long long int64_t;
+#define INT32_MAX 2147483647
+#define INT32_MIN (-2147483647 - 1)
+#define INT64_MAX 9223372036854775807LL
+#define INT64_MIN (-9223372036854775807LL - 1)
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#else
+#include <cmath>
+#include <cstdint>
+#endif""",
+    kernel_open='extern "C" __global__ void __launch_bounds__({threads}) ',
+    shared_array="__shared__ alignas(16) ",
+)

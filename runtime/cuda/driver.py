@@ -1,0 +1,100 @@
+"""The driver through PyCUDA: found or not, opened once a process, and what its errors mean."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ..device import DeviceError
+from ..outcome import Failure, FailureKind
+
+# PyCUDA has no types. Modules and contexts of it are Any here and nowhere else than in this folder.
+Driver = Any
+
+PYCUDA_ADVICE = 'install it with pip install -e ".[cuda]" (it is built against a CUDA toolkit)'
+_NO_DRIVER = "the NVIDIA driver (libcuda.so.1) was not found; a GPU and its driver are needed"
+
+
+def has_pycuda() -> bool:
+    """Whether PyCUDA is installed; it is not imported."""
+    return find_spec("pycuda") is not None
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The driver's library. Raises DeviceError with a sentence when there is none."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise DeviceError(_NO_DRIVER) from None
+
+
+@cache
+def driver() -> Driver:
+    """PyCUDA's driver module, initialised; there is at least one GPU. Raises DeviceError with a sentence otherwise."""
+    library()
+    if not has_pycuda():
+        raise DeviceError(f"PyCUDA was not found; {PYCUDA_ADVICE}")
+    try:
+        cuda = import_module("pycuda.driver")
+        cuda.init()
+    except ImportError as e:
+        raise DeviceError(f"PyCUDA cannot be imported: {e}") from e
+    except Exception as e:  # an Error of a module whose import may have failed
+        raise DeviceError(f"the NVIDIA driver does not start: {e}") from e
+    if cuda.Device.count() == 0:
+        raise DeviceError("the NVIDIA driver sees no GPU")
+    return cuda
+
+
+def gpu() -> Any:
+    """The first GPU; no context is made. Raises DeviceError."""
+    return driver().Device(0)
+
+
+@cache
+def enter_context() -> Any:
+    """Make this process's context on the first GPU, current in the calling thread. Raises DeviceError."""
+    cuda = driver()
+    try:
+        context = gpu().make_context()
+    except cuda.Error as e:
+        raise DeviceError(f"the GPU cannot be opened: {e}") from e
+    atexit.register(context.pop)
+    return context
+
+
+_MEANINGS: tuple[tuple[str, FailureKind, str, bool], ...] = (
+    ("illegal memory access", "crash", "it accessed memory outside its arrays", True),
+    ("illegal address", "crash", "it accessed memory outside its arrays", True),
+    ("misaligned", "crash", "it accessed a misaligned address", True),
+    ("illegal instruction", "crash", "it came upon an illegal instruction", True),
+    ("timed out", "timeout", "the driver ended it for its time", True),
+    (
+        "too many resources",
+        "launch",
+        "a block needs more registers or memory than there are",
+        False,
+    ),
+    ("invalid argument", "launch", "its launch is beyond the limits of the GPU", False),
+    ("invalid value", "launch", "its launch is beyond the limits of the GPU", False),
+    ("invalid configuration", "launch", "its launch is beyond the limits of the GPU", False),
+    ("out of memory", "memory", "the GPU's memory ran out", False),
+    ("no kernel image", "launch", "it was built for another GPU", False),
+)
+
+
+def explain(error: Exception, kernel: str) -> tuple[Failure, bool]:
+    """What an error of PyCUDA means for the kernel that met it, and whether the context is lost with it.
+
+    PyCUDA puts the driver's sentence into the message; an error that is not known here costs the context.
+    """
+    said = str(error)
+    for words, kind, meaning, is_lost in _MEANINGS:
+        if words in said.lower():
+            return Failure(kind, f"{kernel}: {meaning}", said), is_lost
+    return Failure("crash", f"{kernel}: the driver reports an error", said), True

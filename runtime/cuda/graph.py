@@ -1,0 +1,50 @@
+"""Many calls as one CUDA graph: a sequence of a few microseconds would otherwise be timed by how fast the host launches.
+
+PyCUDA has no graphs; the driver is called directly, on PyCUDA's stream and in its context.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from ..device import DeviceError
+from .driver import library
+
+_THREAD_LOCAL_CAPTURE = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+
+class Graph:
+    """What `record` launched on a stream, to be launched again as a whole. Raises DeviceError where the driver cannot."""
+
+    def __init__(self, stream: Any, record: Callable[[], None]) -> None:
+        cuda = library()
+        self._stream = ctypes.c_void_p(stream.handle)
+        self._exec = ctypes.c_void_p()
+        graph = ctypes.c_void_p()
+        _check(cuda.cuStreamBeginCapture_v2(self._stream, _THREAD_LOCAL_CAPTURE), "capture")
+        try:
+            record()
+        finally:
+            ended = cuda.cuStreamEndCapture(self._stream, ctypes.byref(graph))
+        _check(ended, "capture")
+        try:
+            flags = ctypes.c_ulonglong(0)
+            made = cuda.cuGraphInstantiateWithFlags(ctypes.byref(self._exec), graph, flags)
+        finally:
+            cuda.cuGraphDestroy(graph)
+        _check(made, "make")
+
+    def launch(self) -> None:
+        """Launch it on its stream."""
+        _check(library().cuGraphLaunch(self._exec, self._stream), "launch")
+
+    def close(self) -> None:
+        """Free it; it must not run any more."""
+        library().cuGraphExecDestroy(self._exec)
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        raise DeviceError(f"the driver does not {what} a graph: error {status}")

@@ -1,0 +1,107 @@
+"""Arrays in the GPU's memory, with guard zones before and behind."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..device import AbstractArray
+from ..verify import poison_value
+from .driver import driver, enter_context
+
+Array = NDArray[Any]
+
+_GUARD_BYTES = 4096  # before and, at least, behind; keeps the alignment of the allocation
+_GUARD = 0xA5
+
+
+class CudaArray(AbstractArray):
+    """A C-contiguous array on the GPU. Raises MemoryError when it does not fit.
+
+    A frozen array is compared with what it held by a checksum, for which it travels to the host.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        enter_context()
+        self._cuda = driver()
+        self._shape, self._dtype = shape, np.dtype(dtype)
+        self._n_bytes = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+        self._behind_bytes = _GUARD_BYTES + -self._n_bytes % 256
+        try:
+            self._memory = self._cuda.mem_alloc(_GUARD_BYTES + self._n_bytes + self._behind_bytes)
+        except self._cuda.MemoryError as e:
+            raise MemoryError(f"the GPU has no {self._n_bytes} bytes left") from e
+        self._checksum: int | None = None
+        self._set_guards()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def address(self) -> int:
+        """Of the first element, on the GPU; a multiple of 256."""
+        return int(self._memory) + _GUARD_BYTES
+
+    def upload(self, values: Array) -> None:
+        assert values.shape == self._shape
+        assert values.dtype == self._dtype
+        self._checksum = None
+        if self._n_bytes:
+            self._cuda.memcpy_htod(self.address, np.ascontiguousarray(values))
+
+    def download(self) -> Array:
+        host = np.empty(self._shape, self._dtype)
+        if self._n_bytes:
+            self._cuda.memcpy_dtoh(host, self.address)
+        return host
+
+    def poison(self) -> None:
+        self._checksum = None
+        self._set_guards()
+        value = np.array(poison_value(self._dtype), self._dtype)
+        if self._n_bytes == 0:
+            return
+        if self._dtype.itemsize == 1:
+            self._cuda.memset_d8(self.address, int(value.view(np.uint8)), self._n_bytes)
+        elif self._dtype.itemsize == 4:
+            self._cuda.memset_d32(self.address, int(value.view(np.uint32)), self._n_bytes // 4)
+        elif self._dtype.kind == "f":
+            self._cuda.memset_d8(self.address, 0xFF, self._n_bytes)  # all ones is NaN
+        else:
+            self._cuda.memcpy_htod(self.address, np.full(self._shape, value))
+
+    def freeze(self) -> None:
+        self._checksum = self._sum()
+
+    def trespass(self) -> str | None:
+        if not self._is_guard(int(self._memory), _GUARD_BYTES):
+            return "before it"
+        if not self._is_guard(self.address + self._n_bytes, self._behind_bytes):
+            return "behind it"
+        if self._checksum is not None and self._sum() != self._checksum:
+            return "inside a read-only input"
+        return None
+
+    def free(self) -> None:
+        """Give the memory back now."""
+        self._memory.free()
+
+    def _sum(self) -> int:
+        return zlib.crc32(self.download().tobytes())
+
+    def _set_guards(self) -> None:
+        self._cuda.memset_d8(int(self._memory), _GUARD, _GUARD_BYTES)
+        self._cuda.memset_d8(self.address + self._n_bytes, _GUARD, self._behind_bytes)
+
+    def _is_guard(self, address: int, n_bytes: int) -> bool:
+        zone = np.empty(n_bytes, np.uint8)
+        self._cuda.memcpy_dtoh(zone, address)
+        return bool((zone == _GUARD).all())

@@ -1,0 +1,149 @@
+"""NVRTC, the compiler of CUDA text as a library: found, loaded, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from ctypes.util import find_library
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ..device import DeviceError
+
+ADVICE = 'install it with pip install -e ".[cuda]" (package nvidia-cuda-nvrtc), or a CUDA toolkit'
+
+# Verbose ptxas is what tells of spills; the rest is the default, multiply-adds fused as on the CPU.
+OPTIONS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v", "--define-macro=KERNELSCAPE_GPU")
+_LOG_CHARACTERS = 6000
+
+
+class KernelReport(msgspec.Struct, frozen=True):
+    """What one kernel takes, as the compiler says."""
+
+    kernel: str
+    registers: int  # of 32 bits, per thread
+    shared_bytes: int  # static, per block
+    spill_store_bytes: int  # per thread, as are the next two
+    spill_load_bytes: int
+    stack_bytes: int
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """What compiling gave: `cubin` is None where the text was refused; `log` holds what the compiler had to say
+    but for its statistics.
+    """
+
+    cubin: bytes | None
+    log: str
+    reports: tuple[KernelReport, ...] = ()
+
+
+def _candidates() -> Iterator[str]:
+    """Files that may be the library, best first: the wheel of CUDA 13, that of CUDA 12, a toolkit."""
+    site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
+    for pattern in ("cu*/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*"):
+        yield from sorted((str(p) for p in site.glob(pattern)), reverse=True)
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    yield from sorted((str(p) for p in Path(home).glob("lib64/libnvrtc.so")), reverse=True)
+    found = find_library("nvrtc")
+    if found is not None:
+        yield found
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The loaded library. Raises DeviceError with a sentence when there is none."""
+    for path in _candidates():
+        try:
+            loaded = ctypes.CDLL(path)
+        except OSError:
+            continue
+        loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return loaded
+    raise DeviceError(f"NVRTC, the compiler of CUDA, was not found; {ADVICE}")
+
+
+def version() -> str:
+    """The version of the library, as in "13.5"."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
+
+
+def supported() -> tuple[str, ...]:
+    """Architectures that it compiles for, as in "sm_90"."""
+    n = ctypes.c_int()
+    _check(library().nvrtcGetNumSupportedArchs(ctypes.byref(n)))
+    numbers = (ctypes.c_int * n.value)()
+    _check(library().nvrtcGetSupportedArchs(numbers))
+    return tuple(f"sm_{k}" for k in numbers)
+
+
+def compile_text(text: str, architecture: str, extra: tuple[str, ...] = ()) -> Compiled:
+    """Compile CUDA text in this process to a cubin. Equal text and options give equal bytes."""
+    nvrtc = library()
+    program = ctypes.c_void_p()
+    _check(
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None)
+    )
+    try:
+        options = [o.encode() for o in (f"--gpu-architecture={architecture}", *OPTIONS, *extra)]
+        status = nvrtc.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*options)
+        )
+        log = _read(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+        if status != 0:
+            what = log.strip() or nvrtc.nvrtcGetErrorString(status).decode()
+            return Compiled(None, what[:_LOG_CHARACTERS])
+        rest, reports = read_log(log)
+        return Compiled(_read(nvrtc, program, "CUBIN"), rest[:_LOG_CHARACTERS], reports)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+_KERNEL = re.compile(r"ptxas info\s*: Compiling entry function '([^']+)'")
+_OWNER = re.compile(r"ptxas info\s*: Function properties for (\S+)")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
+_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
+
+
+def read_log(log: str) -> tuple[str, tuple[KernelReport, ...]]:
+    """The log of a verbose compilation without its statistics, and these, kernel by kernel."""
+    rest: list[str] = []
+    stacks: dict[str, tuple[int, int, int]] = {}
+    reports: list[KernelReport] = []
+    kernel = owner = ""
+    for line in log.splitlines():
+        if found := _KERNEL.search(line):
+            kernel = found[1]
+        elif found := _OWNER.search(line):
+            owner = found[1]
+        elif found := _STACK.search(line):
+            stacks[owner] = (int(found[1]), int(found[2]), int(found[3]))
+        elif found := _USED.search(line):
+            shared = _SHARED.search(line)
+            stack, stores, loads = stacks.get(kernel, (0, 0, 0))
+            n_shared = int(shared[1]) if shared else 0
+            reports.append(KernelReport(kernel, int(found[1]), n_shared, stores, loads, stack))
+        elif line.strip() and not line.startswith("ptxas info"):
+            rest.append(line)
+    return "\n".join(rest), tuple(reports)
+
+
+def _read(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(max(1, size.value))
+    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
+    return buffer.raw[: size.value]
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise DeviceError(f"NVRTC says {library().nvrtcGetErrorString(status).decode()}")

@@ -1,0 +1,51 @@
+"""Text for the head of generated CUDA files: what has no name in CUDA C and one in the emulator too."""
+
+from __future__ import annotations
+
+_COPY = """\
+__device__ __forceinline__ void copy_async{n}(void *to, const void *from, int n_valid = {n}) {{
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {n}, %2;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(n_valid) : "memory");
+}}
+"""
+
+COPY_ASYNC = (
+    """\
+#if defined(__CUDACC__)
+/* Copies from global into shared memory beside the thread, zeros behind the first n_valid bytes; groups end in a commit. */
+"""
+    + _COPY.format(n=4, cache="ca")
+    + _COPY.format(n=8, cache="ca")
+    + _COPY.format(n=16, cache="cg")
+    + """\
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/* Waits until at most n_open groups of this thread are not finished. */
+template <int n_open> __device__ __forceinline__ void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" :: "n"(n_open) : "memory");
+}
+#endif
+"""
+)
+"""Declares copy_async4, 8 and 16, copy_async_commit and copy_async_wait<n>; needs sm_80. The emulator has them built in."""
+
+
+_EXTREMUM = """\
+__device__ __forceinline__ void atomic_{op}({type} *place, {type} value) {{
+    {bits} *bits = ({bits} *)place, seen = atomicCAS(bits, ({bits})0, ({bits})0), before;
+    do {{
+        before = seen;
+        seen = atomicCAS(bits, before, ({bits}){to_bits}({function}(value, {from_bits}(before))));
+    }} while (seen != before);
+}}
+"""
+_FLOAT = {"type": "float", "bits": "int"}
+_FLOAT |= {"to_bits": "__float_as_int", "from_bits": "__int_as_float"}
+_DOUBLE = {"type": "double", "bits": "unsigned long long"}
+_DOUBLE |= {"to_bits": "__double_as_longlong", "from_bits": "__longlong_as_double"}
+
+ATOMIC_EXTREMA = "".join(
+    _EXTREMUM.format(op=op, function=f"f{op}{suffix}", **words)
+    for op in ("max", "min")
+    for suffix, words in (("f", _FLOAT), ("", _DOUBLE))
+)
+"""Defines atomic_max and atomic_min for float and double, which CUDA has for integers only; for GPU and emulator alike."""

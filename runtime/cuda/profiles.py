@@ -1,0 +1,149 @@
+"""Facts of GPUs from their data sheets, for machines that have none: optimistic, so that bounds hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ...space.target import CacheLevel, Target
+from ..device import DeviceError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One data sheet. Rates are peaks, of all multiprocessors together, at the boost clock."""
+
+    name: str
+    source: str
+    architecture: str
+    multiprocessors: int
+    clock_ghz: float
+    memory_bytes: int
+    memory_bytes_per_ns: float
+    f32_flops_per_ns: float
+    f64_flops_per_ns: float
+    l1_bytes: int  # of one multiprocessor, together with its shared memory
+    l2_bytes: int
+    shared_bytes_per_core: int  # at most, of one multiprocessor
+    shared_bytes_per_block_most: int  # for a kernel that asks for it
+    threads_per_core: int
+    blocks_per_core: int
+
+
+_KIB, _MIB, _GB = 1 << 10, 1 << 20, 10**9
+
+PROFILES = {
+    "h200": Profile(
+        name="NVIDIA H200 SXM (data sheet)",
+        source="NVIDIA H200 Tensor Core GPU data sheet; multiprocessor: NVIDIA H100 architecture white paper",
+        architecture="sm_90",
+        multiprocessors=132,
+        clock_ghz=1.98,
+        memory_bytes=141 * _GB,
+        memory_bytes_per_ns=4800.0,
+        f32_flops_per_ns=67_000.0,
+        f64_flops_per_ns=34_000.0,
+        l1_bytes=256 * _KIB,
+        l2_bytes=50 * _MIB,
+        shared_bytes_per_core=228 * _KIB,
+        shared_bytes_per_block_most=227 * _KIB,
+        threads_per_core=2048,
+        blocks_per_core=32,
+    ),
+    "a100": Profile(
+        name="NVIDIA A100 SXM 80 GB (data sheet)",
+        source="NVIDIA A100 Tensor Core GPU data sheet and architecture white paper",
+        architecture="sm_80",
+        multiprocessors=108,
+        clock_ghz=1.41,
+        memory_bytes=80 * _GB,
+        memory_bytes_per_ns=2039.0,
+        f32_flops_per_ns=19_500.0,
+        f64_flops_per_ns=9_700.0,
+        l1_bytes=192 * _KIB,
+        l2_bytes=40 * _MIB,
+        shared_bytes_per_core=164 * _KIB,
+        shared_bytes_per_block_most=163 * _KIB,
+        threads_per_core=2048,
+        blocks_per_core=32,
+    ),
+    "rtx4090": Profile(
+        name="NVIDIA GeForce RTX 4090 (data sheet)",
+        source="NVIDIA Ada GPU architecture white paper, appendix A",
+        architecture="sm_89",
+        multiprocessors=128,
+        clock_ghz=2.52,
+        memory_bytes=24 * _GB,
+        memory_bytes_per_ns=1008.0,
+        f32_flops_per_ns=82_600.0,
+        f64_flops_per_ns=1_290.0,
+        l1_bytes=128 * _KIB,
+        l2_bytes=72 * _MIB,
+        shared_bytes_per_core=100 * _KIB,
+        shared_bytes_per_block_most=99 * _KIB,
+        threads_per_core=1536,
+        blocks_per_core=24,
+    ),
+}
+
+# Per clock: L1 of one multiprocessor, and all of L2 on the A100 (its white paper); no data sheet says it of the others.
+_L1_BYTES_PER_CLOCK = 128
+_L2_BYTES_PER_CLOCK = 5120
+# No data sheet has these: less than was ever reported, in clocks but for the launch.
+_ADD_CLOCKS, _BARRIER_CLOCKS, _LAUNCH_NS = 4, 16, 700.0
+
+
+def find_profile(name: str) -> Profile:
+    """The profile of that name. Raises DeviceError with those there are."""
+    if name not in PROFILES:
+        raise DeviceError(f"there is no data sheet {name!r}; there are {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def profile_target(name: str, backend: str) -> Target:
+    """The target that a data sheet describes. Raises DeviceError when there is no such profile."""
+    return target_of(find_profile(name), backend)
+
+
+def target_of(p: Profile, backend: str) -> Target:
+    """The target of these facts."""
+    levels = (
+        CacheLevel(
+            name="L1",
+            capacity_bytes=p.l1_bytes * p.multiprocessors,
+            read_bytes_per_ns=_L1_BYTES_PER_CLOCK * p.multiprocessors * p.clock_ghz,
+        ),
+        CacheLevel(
+            name="L2",
+            capacity_bytes=p.l2_bytes,
+            read_bytes_per_ns=_L2_BYTES_PER_CLOCK * p.clock_ghz,
+        ),
+    )
+    facts = {
+        "backend": backend,
+        "name": p.name,
+        "cores": p.multiprocessors,
+        "vector_bytes": 16,  # the widest access of one thread
+        "vector_registers": 63,  # of that width, in the 255 registers of one thread
+        "levels": levels,
+        "memory_read_bytes_per_ns": p.memory_bytes_per_ns,
+        "memory_write_bytes_per_ns": p.memory_bytes_per_ns,
+        "memory_mixed_bytes_per_ns": p.memory_bytes_per_ns,
+        "f32_flops_per_ns": p.f32_flops_per_ns,
+        "f64_flops_per_ns": p.f64_flops_per_ns,
+        "launch_ns": _LAUNCH_NS,
+        "barrier_ns": _BARRIER_CLOCKS / p.clock_ghz,
+        "call_ns": 1.0,
+        "add_latency_ns": _ADD_CLOCKS / p.clock_ghz,
+        "architecture": p.architecture,
+        "warp_size": 32,
+        "max_threads_per_block": 1024,
+        "max_threads_per_core": p.threads_per_core,
+        "max_blocks_per_core": p.blocks_per_core,
+        "registers_per_core": 1 << 16,
+        "shared_bytes_per_core": p.shared_bytes_per_core,
+        "shared_bytes_per_block": 48 * _KIB,
+        "max_shared_bytes_per_block": p.shared_bytes_per_block_most,
+        "clock_ghz": p.clock_ghz,
+    }
+    known = {f.name for f in fields(Target)}
+    return Target(**{n: v for n, v in facts.items() if n in known})  # type: ignore[arg-type]

@@ -1,0 +1,61 @@
+"""What kernels take of a multiprocessor, as the compiler reports it, and how many blocks that leaves room for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..build import BuildReport, LaunchResources
+from .nvrtc import KernelReport
+from .profiles import Profile
+
+if TYPE_CHECKING:
+    from ...codegen.source import KernelLaunch, Source
+    from .compiler import Cubin
+
+# CUDA C++ Programming Guide, technical specifications per compute capability.
+_REGISTERS_A_CORE = 1 << 16
+_REGISTERS_A_STEP = 256  # given to a warp in steps of so many
+_SHARED_STEP_BYTES = 128
+_SHARED_OWN_BYTES = 1024  # of every block, kept by the system from sm_80 on
+_WARP = 32
+
+
+def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport:
+    """What a compiled source takes on a GPU of this profile."""
+    by_name = {r.kernel: r for r in cubin.reports}
+    launches = tuple(launch_resources(by_name[x.kernel], x, p) for x in source.launches)
+    return BuildReport(launches, cubin.log, cubin.build_ns)
+
+
+def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> LaunchResources:
+    """How a kernel with these needs fills a multiprocessor of the profile."""
+    n_threads = launch.block[0] * launch.block[1] * launch.block[2]
+    n_warps = -(-n_threads // _WARP)
+    shared_bytes = report.shared_bytes + launch.shared_bytes
+    warp_registers = _round_up(max(1, report.registers) * _WARP, _REGISTERS_A_STEP)
+    block_shared = _round_up(shared_bytes + _SHARED_OWN_BYTES, _SHARED_STEP_BYTES)
+    room = {
+        "threads": p.threads_per_core // _WARP // n_warps,
+        "registers": _REGISTERS_A_CORE // warp_registers // n_warps,
+        "shared memory": p.shared_bytes_per_core // block_shared,
+        "blocks": p.blocks_per_core,
+    }
+    limit = min(room, key=room.__getitem__)
+    if n_threads > 1024 or shared_bytes > p.shared_bytes_per_block_most:
+        limit = "threads" if n_threads > 1024 else "shared memory"
+        room[limit] = 0
+    return LaunchResources(
+        kernel=report.kernel,
+        block=launch.block,
+        registers=report.registers,
+        shared_bytes=shared_bytes,
+        spill_bytes=report.spill_store_bytes,
+        stack_bytes=report.stack_bytes,
+        blocks_per_core=room[limit],
+        occupancy=room[limit] * n_warps / (p.threads_per_core // _WARP),
+        limit=limit,
+    )
+
+
+def _round_up(n: int, step: int) -> int:
+    return -(-n // step) * step

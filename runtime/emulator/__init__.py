@@ -1,0 +1,27 @@
+"""The emulator: CUDA text compiled for the CPU, with every access of every thread checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..device import AbstractDevice, DeviceOptions, Requirement
+
+
+def open_backend(options: DeviceOptions) -> AbstractDevice:
+    """A GPU that is emulated by this machine's CPU."""
+    from .device import EmulatorDevice
+
+    return EmulatorDevice(options)
+
+
+def requirements() -> list[Requirement]:
+    """The C++ compiler."""
+    from ..device import DeviceError, Requirement
+    from .device import find_compiler
+
+    try:
+        compiler = find_compiler()
+    except DeviceError as e:
+        return [Requirement("emulator", None, str(e))]
+    return [Requirement("emulator", f"{compiler.path}: {compiler.version}")]

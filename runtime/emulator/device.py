@@ -1,0 +1,178 @@
+"""The emulated GPU as a device: the text built by a C++ compiler, run in three orders of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..build import Artifact
+from ..cpu.compiler import Compiler, build_library, first_line
+from ..cpu.device import CpuDevice, CpuModule, make_sampler
+from ..cpu.memory import CpuArray
+from ..device import (
+    AbstractArray,
+    AbstractDevice,
+    AbstractModule,
+    CallArguments,
+    DeviceError,
+    DeviceOptions,
+    RunError,
+    ThreadOrder,
+)
+from ..measure import Sampler, interleave
+from ..outcome import Failure, Measurement, Protocol
+from .text import emulated_text
+
+if TYPE_CHECKING:
+    from ...codegen.source import Source
+    from ...space.target import Target
+
+Array = NDArray[Any]
+
+# The instrumentation calls functions of the header: -nodefaultlibs keeps the sanitizers' own libraries out.
+_FLAGS: tuple[str, ...] = ("-x", "c++", "-std=gnu++17", "-O1", "-ffp-contract=off", "-w")
+_FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nodefaultlibs")
+_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
+_FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
+_ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
+
+
+class EmulatorModule(AbstractModule):
+    """A loaded program. `order` is that of its runs; runs that differ must not differ in what they compute."""
+
+    def __init__(self, bound: CpuModule, library: ctypes.CDLL, order: ThreadOrder) -> None:
+        self._bound = bound
+        self._library = library
+        library.emulator_error.restype = ctypes.c_char_p
+        library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        self._order = order
+        self._n_runs = 0
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._bound.artifact
+
+    def run(
+        self,
+        values: Sequence[AbstractArray | Array | int | float | bool],
+        order: ThreadOrder | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """As promised; `order` and, for a random one, `seed` are for this run."""
+        pointers, _kept = self._bound.bind(values)
+        order = order or self._order
+        if order == "in turn":
+            order = _ORDERS[self._n_runs % len(_ORDERS)]
+        self._n_runs += 1
+        seed = self._n_runs if seed is None else seed
+        self._library.emulator_set_order(_ORDERS.index(order), seed)
+        self._bound.entry(pointers)
+        self._raise_error(f"random order {seed}" if order == "random" else f"{order} order")
+
+    def make_sampler(self, harness: ctypes.CDLL, args: CallArguments) -> Sampler:
+        """Times runs with threads in forward order."""
+        pointers, kept = self._bound.bind(args.values)
+
+        def run(_kept: list[Array], n: int) -> float:
+            elapsed_ns = float(harness.ks_run(self._bound.entry, pointers, n))
+            self._raise_error("forward order")
+            return elapsed_ns
+
+        self._library.emulator_set_order(0, 0)
+        return make_sampler(partial(run, kept), args)
+
+    def close(self) -> None:
+        self._bound.close()
+
+    def _raise_error(self, order: str) -> None:
+        error = self._library.emulator_error()
+        if error is not None:
+            what = error.decode(errors="replace")
+            raise RunError(Failure("crash", f"{what} (threads in {order})"))
+
+
+class EmulatorDevice(AbstractDevice):
+    """A GPU on the CPU. Raises DeviceError on the first build when no C++ compiler works."""
+
+    name = "emulator"
+
+    def __init__(self, options: DeviceOptions) -> None:
+        if options.thread_order not in get_args(ThreadOrder):
+            raise DeviceError(f"there is no thread order {options.thread_order!r}")
+        self._options = options
+        self._cpu = CpuDevice(options)
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """The C++ compiler; looked for on first use."""
+        return find_compiler(self._options.compiler)
+
+    def child_library(self) -> Path:
+        return self._cpu.child_library()
+
+    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
+        self._cpu.enter_child(library, reply_fd, 1)
+
+    def facts(self) -> Target:
+        from ..cuda.profiles import profile_target
+
+        return profile_target(self._options.profile, backend=self.name)
+
+    def build(self, source: Source) -> Artifact | Failure:
+        text = emulated_text(source)
+        o = self._options
+        # The flags of the source are for the compiler of the GPU.
+        built = build_library(self.compiler, text, (), o.build_folder, o.compile_timeout_s)
+        if isinstance(built, Failure):
+            return built
+        return Artifact(
+            key=f"{built.key}-{source.entry}",
+            source_key=source.key,
+            path=str(built.path),
+            entry=source.entry,
+            arguments=source.arguments,
+            n_threads=source.n_threads,
+            build_ns=built.build_ns,
+            launches=source.launches,
+        )
+
+    def load(self, artifact: Artifact) -> EmulatorModule | Failure:
+        try:
+            library = ctypes.CDLL(artifact.path)
+            return EmulatorModule(CpuModule(artifact, library), library, self._options.thread_order)
+        except OSError as e:
+            return Failure("launch", "the built program cannot be loaded", str(e))
+        except AttributeError:
+            return Failure("launch", f"the built program does not export {artifact.entry}")
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CpuArray:
+        return self._cpu.allocate(shape, dtype)
+
+    def time(
+        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+    ) -> list[Measurement]:
+        samplers = []
+        for module, args in calls:
+            assert isinstance(module, EmulatorModule)
+            samplers.append(module.make_sampler(self._cpu.harness, args))
+        return interleave(samplers, protocol)
+
+
+def find_compiler(wanted: str | None = None) -> Compiler:
+    """The C++ compiler named or pathed `wanted`, else the first of g++, clang++, c++. Raises DeviceError with a
+    sentence.
+    """
+    for name in (wanted,) if wanted else ("g++", "clang++", "c++"):
+        path = shutil.which(name)
+        version = None if path is None else first_line([path, "--version"])
+        if path is not None and version is not None:
+            return Compiler(path, version, _FLAGS)
+    what = f"no C++ compiler {wanted}" if wanted else "no C++ compiler"
+    raise DeviceError(f"{what} was found; install g++ (Debian: apt install g++)")

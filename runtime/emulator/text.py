@@ -1,0 +1,87 @@
+"""CUDA text made ready for a C++ compiler: the emulator's header before it, an entry with its launches behind it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from ...codegen.source import Argument, KernelLaunch, Source
+
+_SHARED = re.compile(
+    r"""(?P<extern>extern\s+)? __shared__ \s+
+    (?:(?:__align__|alignas)\s*\(\s*\d+\s*\)\s*)?
+    (?P<type>[A-Za-z_][\w ]*?) \s+ (?P<name>[A-Za-z_]\w*) \s* (?P<dims>(?:\[[^\]\n]*\]\s*)*);""",
+    re.VERBOSE,
+)
+_SCALARS = {
+    "float32": "float",
+    "float64": "double",
+    "int32": "int",
+    "int64": "long long",
+    "bool": "bool",
+}
+
+
+@cache
+def header() -> str:
+    """The emulator itself."""
+    return (Path(__file__).parent / "cuda_emulator.h").read_text()
+
+
+def emulated_text(source: Source) -> str:
+    """One C++ file that exports `source.entry` with the calling convention of a CPU source.
+
+    Line numbers in messages of the compiler and of the emulator are those of `source.text`.
+    """
+    shared = _SHARED.sub(_shared_array, source.text)
+    return f'{header()}\n#line 1 "kernel.cu"\n{shared}\n#line 1 "entry"\n{_entry(source)}'
+
+
+def _shared_array(found: re.Match[str]) -> str:
+    """The same declaration in C++, which has no storage that belongs to a block."""
+    type_, name, dims = found["type"], found["name"], found["dims"].strip()
+    if found["extern"]:
+        return f'{type_} *{name} = emulator::dynamic_array<{type_}>("{name}");'
+    site = f'"{name}@{found.start()}"'
+    array = f"{type_}{dims}"
+    return f'{type_} (&{name}){dims} = emulator::shared_array<{array}>({site}, "{name}");'
+
+
+def _entry(source: Source) -> str:
+    arrays = [
+        f'  emulator::array(a[{k}], {_n_bytes(a)}, {_item_bytes(a)}, "{a.name}");'
+        for k, a in enumerate(source.arguments)
+        if a.kind != "scalar"
+    ]
+    launches = [_launch(source, launch) for launch in source.launches]
+    body = "\n".join(["  emulator::begin();", *arrays, *launches, "  emulator::end();"])
+    return f'extern "C" EMULATOR_OWN void {source.entry}(void **a) {{\n{body}\n}}\n'
+
+
+def _launch(source: Source, launch: KernelLaunch) -> str:
+    values = ", ".join(_value(source.arguments[k], k) for k in launch.arguments)
+    grid, block = (", ".join(f"{n}u" for n in sizes) for sizes in (launch.grid, launch.block))
+    shape = f"{{{grid}}}, {{{block}}}, {launch.shared_bytes}"
+    call = f"[=]() EMULATOR_OWN {{ {launch.kernel}({values}); }}"
+    return f'  emulator::launch("{launch.kernel}", {shape}, {call});'
+
+
+def _value(argument: Argument, k: int) -> str:
+    if argument.kind == "scalar":
+        return f"*(const {_SCALARS[argument.dtype]} *)a[{k}]"
+    return f"emulator::Pointer{{a[{k}]}}"
+
+
+def _n_bytes(argument: Argument) -> int:
+    n = _item_bytes(argument) if argument.kind == "array" else 1
+    for extent in argument.shape:
+        n *= extent
+    return n
+
+
+def _item_bytes(argument: Argument) -> int:
+    """Bytes of what is looked at for races: a workspace holds elements of four bytes or more."""
+    if argument.kind == "workspace":
+        return 4
+    return {"bool": 1}.get(argument.dtype) or int(re.sub(r"\D", "", argument.dtype)) // 8

@@ -1,0 +1,264 @@
+"""What is different in the space of a GPU: a launch is one grid of blocks, and threads lie inside the tiles.
+
+Outer dims are shared out to blocks or run as loops by all threads of a block; mid dims are loops, or shared out to threads. All
+tasks of a launch have the same grid, so a value that passes from one to the other stays inside a block, where barriers order it;
+what crosses blocks takes another launch. Sums are kept in registers: no loop over results runs inside a loop over what is summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from math import prod
+from typing import ClassVar
+
+from ..kernels.dependence import task_reads
+from . import choices as ch
+from . import gpu_truths, truths
+from .backbone import INNER, MID, OUTER, Dim, Flow, index_loops
+from .constraints import SpaceBuilder, bits
+from .model import Term
+
+MAX_BLOCK_DIMS = 3
+MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
+MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
+MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
+_ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
+_ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
+_ANY_REDUCTION = (1 << len(ch.REDUCTION)) - 1
+
+
+def tree_bytes(max_threads: int) -> int:
+    """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
+    return 8 * max_threads
+
+
+class GpuSpaceBuilder(SpaceBuilder):
+    """Declares the space of a GPU."""
+
+    dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
+    placing_rules = (gpu_truths.beside_other, gpu_truths.beside_twin, gpu_truths.twins_merge)
+    shared_reductions: ClassVar[Mapping[int, int]] = {
+        OUTER: ch.PARTIALS,
+        MID: ch.TREE,
+        INNER: ch.LANES,
+    }
+
+    # --- one dim alone ---
+
+    def is_beyond_own_cache(self, array: str) -> bool:
+        """Blocks come and go: nothing is asked for ahead, or kept that could be read again."""
+        return False
+
+    def kinds_of(self, d: Dim) -> int:
+        task = self.problem.tasks[d.task]
+        kinds = super().kinds_of(d)
+        if d.level == MID and d.loop.extent > 1 and self.is_parallel(task, d):
+            kinds |= bits(ch.THREAD)
+        return kinds
+
+    def sizes_of(self, d: Dim) -> tuple[int, ...]:
+        task = self.problem.tasks[d.task]
+        if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
+            return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
+        return super().sizes_of(d)
+
+    # --- coherence and hardware: blocks and threads ---
+
+    def launches(self) -> None:
+        """Besides the rules for all machines: the tasks of a launch have one grid."""
+        super().launches()
+        b, v, partners = self.b, self.v, self.partners()
+        for t, u in combinations(range(len(self.problem.tasks)), 2):
+            for here, there in ((t, u), (u, t)):
+                for d in self.backbone.dims_of(here):
+                    if d.level == OUTER:
+                        own = [e for e in partners[d] if e.task == there]
+                        merged = [(b.order(d.order_id, e.order_id), bits(ch.MERGED)) for e in own]
+                        literals = [
+                            (v.fused[t, u], bits(ch.SEPARATE)),
+                            (v.kind[d], _ANY_KIND & ~bits(ch.BLOCK)),
+                            *merged,
+                        ]
+                        b.clause("one grid a launch", literals)
+
+    def merged_dims(self) -> None:
+        """Besides the rules for all machines: loops that are merged are shared out to threads together."""
+        super().merged_dims()
+        b, v = self.b, self.v
+        for merge in self.backbone.merges:
+            a, c = self.levels_of(merge)
+            outer = b.order(a[OUTER].order_id, c[OUTER].order_id)
+            rule = truths.merged_equal
+            b.table3("merged kinds", outer, v.kind[a[MID]], v.kind[c[MID]], rule, share=rule)
+
+    def parallel_dims(self) -> None:
+        """Blocks are around everything else, as many as a grid may have; one reduction a task is shared out to them."""
+        b, v = self.b, self.v
+        for t, task in enumerate(self.problem.tasks):
+            ordered = self.ordered_dims(t)
+            outer = [d for d in ordered if d.level == OUTER]
+            for d in outer:
+                for e in ordered:
+                    if e.loop != d.loop:
+                        rule = gpu_truths.blocks_outermost
+                        order = b.order(d.order_id, e.order_id)
+                        b.table3("blocks outermost", v.kind[d], v.kind[e], order, rule, share=rule)
+                self.grid_of(d)
+            is_block = tuple(int(k == ch.BLOCK) for k in range(len(ch.GPU_DIM_KIND)))
+            if len(outer) > MAX_BLOCK_DIMS:
+                terms = [Term(None, v.kind[d], is_block) for d in outer]
+                b.sum_at_most(f"dims of the grid of {task.name}", terms, MAX_BLOCK_DIMS)
+            reduced = [d for d in outer if d.loop.is_reduction]
+            for d, e in combinations(reduced, 2):
+                b.table2(
+                    "one reduction over blocks",
+                    v.kind[d],
+                    v.kind[e],
+                    gpu_truths.one_block_reduction,
+                )
+            self.results_outside(t)
+
+    def grid_of(self, d: Dim) -> None:
+        v, task = self.v, self.problem.tasks[d.task]
+        limit = MAX_BLOCKS_ALONE if len(task.loops) == 1 else MAX_BLOCKS_PER_DIM
+        if d.loop.is_reduction:
+            results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+            limit = min(limit, max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes)))
+        _, mid, inner = self.levels(d.task, d.loop.name)
+        fits = gpu_truths.GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit)
+        self.b.table3("size of the grid", v.kind[d], v.size[mid], v.size[inner], fits, share=fits)
+
+    def results_outside(self, t: int) -> None:
+        b, v = self.b, self.v
+        dims = self.ordered_dims(t)
+        for f in (d for d in dims if not d.loop.is_reduction):
+            for r in (d for d in dims if d.loop.is_reduction):
+                rule = gpu_truths.results_outside
+                order = b.order(f.order_id, r.order_id)
+                b.table3("sums in registers", v.kind[f], v.kind[r], order, rule, share=rule)
+
+    def sizes_and_kinds(self) -> None:
+        """Besides the rules for all machines: a block has so many threads at most."""
+        super().sizes_and_kinds()
+        v = self.v
+        for t, task in enumerate(self.problem.tasks):
+            mids = [d for d in self.backbone.dims_of(t) if d.level == MID]
+            terms = [Term((v.kind[d], bits(ch.THREAD)), v.size[d], v.universe[d]) for d in mids]
+            if terms:
+                limit = self.target.max_threads_per_block
+                self.b.product_at_most(f"threads of {task.name}", terms, limit)
+
+    def reductions(self) -> None:
+        """Threads reduce in a tree; blocks leave partial results to a second launch, so nothing in the first can follow them."""
+        b, v = self.b, self.v
+        by_level = {
+            OUTER: truths.outer_reduction,
+            MID: gpu_truths.tree_of_threads,
+            INNER: truths.inner_reduction,
+        }
+        for d, var in v.reduction.items():
+            rule = by_level[d.level]
+            b.table2("reduction of a kind", v.kind[d], var, rule, share=rule)
+            if d.level != OUTER:
+                continue
+            whole = (var, _ANY_REDUCTION & ~bits(ch.PARTIALS))
+            for dep in self.backbone.dependences:
+                if dep.source == d.task:
+                    separate = (v.fused[dep.source, dep.sink], bits(ch.SEPARATE))
+                    b.clause("partial results end a launch", [whole, separate])
+            late = {a.array for a, in_finish in task_reads(self.problem.tasks[d.task]) if in_finish}
+            for f, space in v.mem_space.items():
+                if f.consumer == d.task and f.array in late:
+                    b.clause("the second launch reads memory", [whole, (space, bits(ch.GLOBAL))])
+
+    # --- semantics: where values are ---
+
+    def further_reasons(self, f: Flow, var: int) -> list[tuple[int, int]]:
+        """A register belongs to one thread: every dim that is shared out to threads has to be merged."""
+        written = index_loops(self.problem.tasks[f.producer].target)
+        pairs = [(p, c) for p, c in f.pairs if p in written]
+        reasons = []
+        for task, mapped in (
+            (f.producer, {p for p, _ in pairs}),
+            (f.consumer, {c for _, c in pairs}),
+        ):
+            for d in self.backbone.dims_of(task):
+                if d.level == MID and d.loop.name not in mapped:
+                    literals = [
+                        (var, _ANY_SPACE & ~bits(ch.REGISTER)),
+                        (self.v.kind[d], _ANY_KIND & ~bits(ch.THREAD)),
+                    ]
+                    self.b.clause("registers of one thread", literals)
+                    reasons.append((self.v.kind[d], bits(ch.THREAD)))
+        return reasons
+
+    def share_bytes(self) -> int:
+        """Shared memory for each value or copy that may be there."""
+        users = {
+            f.producer for f, var in self.v.mem_space.items() if self.spaces_of(f) >> ch.SHARED & 1
+        }
+        n_users = max(1, len(users) + len(self.backbone.operands))
+        rest = self.target.shared_bytes_per_block - tree_bytes(self.target.max_threads_per_block)
+        return rest // n_users
+
+    def on_chip_flow(self, f: Flow, var: int) -> None:
+        """What a block keeps in shared memory is the value of one tile, or small as a whole."""
+        b, v = self.b, self.v
+        fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
+        rule = truths.on_chip_same_launch
+        b.table2("flow on chip", var, fused, rule, share=rule)
+        task, array = self.problem.tasks[f.producer], self.problem.array(f.array)
+        if task.opaque is not None:
+            return
+        capacity = self.share_bytes() // array.dtype.size_bytes
+        direct = (var, _ANY_SPACE & ~bits(ch.SHARED))
+        written = sorted(index_loops(task.target))
+        partner = dict(f.pairs)
+        along = [axis for axis in task.target.axes if axis is not None and axis.terms]
+        is_plain = all(len(a.terms) == 1 and a.terms[0][1] == 1 for a in along)
+        is_small = len(along) <= 1 and array.size_bytes // array.dtype.size_bytes <= capacity
+        if not is_small and not (is_plain and set(written) <= set(partner)):
+            b.clause("tile in shared memory", [direct])
+            return
+        for p in written:
+            if not is_small:
+                a, e = self.levels(f.producer, p)[OUTER], self.levels(f.consumer, partner[p])[OUTER]
+                order = b.order(a.order_id, e.order_id)
+                b.clause("tile in shared memory", [direct, (order, bits(ch.MERGED))])
+        sizes = [d for p in written for d in self.levels(f.producer, p)[1:]]
+        terms = [Term((var, bits(ch.SHARED)), v.size[d], v.universe[d]) for d in sizes]
+        if terms:
+            b.product_at_most(f"{f.name} in shared memory", terms, max(1, capacity))
+
+    def staged_copies(self) -> None:
+        """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before."""
+        b, v = self.b, self.v
+        for o, var in v.staged.items():
+            loops = [self.levels(o.task, name) for name in o.loops]
+            for x in loops:
+                for y in loops:
+                    if x is not y:
+                        order = b.order(x[OUTER].order_id, y[MID].order_id)
+                        around = gpu_truths.copy_around_loops
+                        b.table3(
+                            "block of a copy", v.kind[y[MID]], var, order, around, share=around
+                        )
+            present = [(v.kind[x[MID]], bits(ch.LOOP, ch.THREAD)) for x in loops]
+            b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
+            for f, space in v.mem_space.items():
+                if f.consumer == o.task and f.array == o.access.array:
+                    body = self.backbone.body_ids[f.producer]
+                    done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
+                    b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
+                    rule = truths.copy_of_memory
+                    b.table2("copy from memory", var, space, rule, share=rule)
+            element = self.array(o.access.array).dtype.size_bytes
+            terms = [
+                Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
+                for x in loops
+                for level in (MID, INNER)
+            ]
+            # One ninth is left for the padding of rows.
+            capacity = self.share_bytes() * 8 // 9 // element
+            b.product_at_most(f"copy of {o.name} in shared memory", terms, max(1, capacity))

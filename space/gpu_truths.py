@@ -1,0 +1,58 @@
+"""The truths that hold on a GPU only; see space/truths.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import choices as ch
+
+_WITHOUT_LOOP = (ch.ABSENT, ch.THREAD)
+
+
+def beside_other(kind: int, outer: int, mid: int) -> bool:
+    return kind not in _WITHOUT_LOOP or mid == (ch.INSIDE if outer == ch.MERGED else outer)
+
+
+def beside_twin(kind: int, outer: int, mid: int) -> bool:
+    return kind not in _WITHOUT_LOOP or mid in (outer, ch.MERGED)
+
+
+def twins_merge(kind: int, outers: int, mids: int) -> bool:
+    return kind not in _WITHOUT_LOOP or (outers == ch.MERGED) == (mids == ch.MERGED)
+
+
+def blocks_outermost(outer: int, other: int, order: int) -> bool:
+    """`order` is that of `outer` to `other`."""
+    return outer != ch.BLOCK or order != ch.INSIDE or other in (ch.BLOCK, *_WITHOUT_LOOP)
+
+
+def results_outside(free: int, reduced: int, order: int) -> bool:
+    """`order` is that of the dim of the result to the dim that is reduced."""
+    return not (free == reduced == ch.LOOP) or order != ch.INSIDE
+
+
+def one_block_reduction(a: int, b: int) -> bool:
+    return not a == b == ch.BLOCK
+
+
+def tree_of_threads(kind: int, reduction: int) -> bool:
+    return (kind == ch.THREAD) == (reduction == ch.TREE)
+
+
+def copy_around_loops(kind: int, staged: int, order: int) -> bool:
+    """`order` is that of another loop's outer dim to the mid dim of `kind`."""
+    return kind in _WITHOUT_LOOP or staged != ch.COPY or order == ch.OUTSIDE
+
+
+@dataclass(frozen=True)
+class GridFits:
+    """At most `limit` tiles of mid times inner iterations, where the outer dim is shared out to blocks."""
+
+    extent: int
+    mids: tuple[int, ...]
+    inners: tuple[int, ...]
+    limit: int
+
+    def __call__(self, kind: int, mid: int, inner: int) -> bool:
+        tile = self.mids[mid] * self.inners[inner]
+        return kind != ch.BLOCK or -(-self.extent // tile) <= self.limit

@@ -1,0 +1,167 @@
+"""Generated CUDA text: right on the emulator in every order of threads, with the barriers that it needs and no others."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelscape.experiments import checking
+from kernelscape.experiments.correctness import SIZES, library_cases
+from kernelscape.kernels.library import names
+from kernelscape.kernels.normalise import normalise
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+from kernelscape.space.decisions import restore
+from templates import any_sequence
+
+pytest.importorskip("kernelscape.runtime.emulator")
+pytest.importorskip("kernelscape.runtime.cuda")
+from kernelscape.experiments import gpu_checking as gpu
+from kernelscape.runtime.cuda import nvrtc
+from kernelscape.runtime.device import DeviceError
+
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.skipif(not shutil.which("g++") and not shutil.which("clang++"), reason="no C++"),
+]
+N_LIBRARY = len(names())
+CASES = list(islice(library_cases(), len(SIZES) * N_LIBRARY))
+BARRIER = re.compile(r"^ *__syncthreads\(\);\n", re.MULTILINE)
+
+
+def case_of(name, sizes=4):
+    """A library sequence at the sizes of that number."""
+    return next(c for c in CASES[sizes * N_LIBRARY :] if c.name.split()[0] == name)
+
+
+def root_of(problem):
+    root = build_space(problem, gpu.TARGET).root()
+    assert isinstance(root, Candidate), root
+    return root
+
+
+def inputs_of(case):
+    return checking.make_inputs(case.recording, case.problem, case.arrays, case.scalars)
+
+
+def drawn(root, seed, n):
+    """`n` random complete candidates."""
+    rng = np.random.default_rng(seed)
+    found = []
+    while len(found) < n:
+        made = checking.random_candidate(root, rng)
+        found += [made] if isinstance(made, Candidate) else []
+    return found
+
+
+def decided(problem, decisions):
+    """A completion of what is decided."""
+    made = restore(build_space(problem, gpu.TARGET), decisions.items())
+    assert isinstance(made, Candidate), made
+    complete = made.complete()
+    assert isinstance(complete, Candidate), complete
+    return complete
+
+
+@pytest.mark.parametrize("name", names())
+def test_library_sequences_are_right(name, tmp_path):
+    for sizes in (1, 4):
+        case = case_of(name, sizes)
+        inputs = inputs_of(case)
+        for candidate in drawn(root_of(case.problem), sizes, 1) if inputs else ():
+            source = gpu.source_of(candidate)
+            assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(any_sequence(), st.integers(0, 2**31))
+def test_random_sequences_are_right(tmp_path_factory, example, seed):
+    problem = normalise(example.recording)
+    inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
+    if inputs:
+        source = gpu.source_of(drawn(root_of(problem), seed, 1)[0])
+        assert gpu.check(source, inputs, tmp_path_factory.mktemp("drawn")) == "", source.text
+
+
+def nvrtc_is_there():
+    try:
+        nvrtc.library()
+    except DeviceError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
+@pytest.mark.parametrize("name", names())
+def test_nvrtc_takes_random_candidates_without_warnings(name):
+    for candidate in drawn(root_of(case_of(name).problem), 7, 2):
+        source = gpu.source_of(candidate)
+        assert gpu.compiler_says(source) == "", source.text
+
+
+MATMUL = {
+    "dim_kind(multiply0.i.outer)": "BLOCK",
+    "dim_kind(multiply0.j.outer)": "BLOCK",
+    "dim_kind(multiply0.k.outer)": "LOOP",
+    "dim_kind(multiply0.i.mid)": "THREAD",
+    "dim_kind(multiply0.j.mid)": "THREAD",
+    "dim_kind(multiply0.k.mid)": "LOOP",
+    "size(multiply0.i.mid)": "16",
+    "size(multiply0.j.mid)": "4",
+    "size(multiply0.k.mid)": "8",
+    "dim_kind(multiply0.i.inner)": "UNROLL",
+    "size(multiply0.i.inner)": "2",
+    "dim_kind(multiply0.j.inner)": "VECTOR",
+    "size(multiply0.j.inner)": "4",
+    "dim_kind(multiply0.k.inner)": "ABSENT",
+    "staged(multiply0.a)": "COPY",
+    "staged(multiply0.b)": "COPY",
+}
+# One launch for both products, each row read once: rows over blocks, columns over threads.
+BICGK = {
+    "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
+    "order(gemv0.i.outer,add_gemvt0.i.outer)": "MERGED",
+    "order(gemv0.j.outer,add_gemvt0.j.outer)": "MERGED",
+    "dim_kind(gemv0.i.outer)": "BLOCK",
+    "dim_kind(gemv0.j.outer)": "LOOP",
+    "dim_kind(gemv0.j.mid)": "THREAD",
+    "size(gemv0.j.mid)": "32",
+    "dim_kind(gemv0.i.inner)": "UNROLL",
+    "size(gemv0.i.inner)": "4",
+}
+
+
+def test_a_tiled_product_stages_both_operands(tmp_path):
+    case = case_of("matmul", 5)
+    source = gpu.source_of(decided(case.problem, MATMUL))
+    assert len(source.launches) == 1
+    assert source.text.count("__shared__") == 2
+    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+
+
+def test_two_products_with_one_matrix_share_a_launch(tmp_path):
+    case = case_of("bicgk")
+    source = gpu.source_of(decided(case.problem, BICGK))
+    kernels = [launch.kernel for launch in source.launches]
+    assert kernels == ["launch_0", "launch_1"]  # both products, then what the blocks left
+    assert "gemv0" in source.text and "combines what the blocks left" in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+
+
+def test_every_barrier_is_needed(tmp_path):
+    """Without either barrier around a staged copy, the emulator finds threads that did not wait."""
+    case = case_of("matmul", 5)
+    source = gpu.source_of(decided(case.problem, MATMUL))
+    start = source.text.index("launch_0(")
+    barriers = [m for m in BARRIER.finditer(source.text) if m.start() > start]
+    assert len(barriers) == 2
+    for barrier in barriers:
+        cut = source.text[: barrier.start()] + source.text[barrier.end() :]
+        said = gpu.check(replace(source, text=cut), inputs_of(case), tmp_path)
+        assert "with no barrier in between" in said

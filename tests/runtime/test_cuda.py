@@ -1,0 +1,243 @@
+"""The cuda device: its contract on a GPU where there is one, and everywhere on a stand-in for the driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernelscape.cli import commands as cli
+from kernelscape.cli.doctor import examine
+from kernelscape.runtime.cuda import device as cuda_device
+from kernelscape.runtime.cuda import driver as cuda_driver
+from kernelscape.runtime.cuda import memory as cuda_memory
+from kernelscape.runtime.cuda import nvrtc
+from kernelscape.runtime.device import (
+    CallArguments,
+    DeviceError,
+    DeviceOptions,
+    RunError,
+    open_device,
+)
+from kernelscape.runtime.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker import Worker, WorkerError, WorkerOptions
+
+from ..contracts.device import QUICK, DeviceContract
+from . import fake_pycuda
+from . import gpu_sources as gpu
+from .sources import N, workload
+
+
+def why_no_compiler() -> str:
+    try:
+        nvrtc.library()
+    except DeviceError as e:
+        return str(e)
+    return ""
+
+
+def why_no_driver() -> str:
+    try:
+        cuda_driver.driver()
+    except DeviceError as e:
+        return str(e)
+    return ""
+
+
+def why_no_gpu() -> str:
+    return why_no_driver() or why_no_compiler()
+
+
+NO_GPU, NO_COMPILER = why_no_gpu(), why_no_compiler()
+on_a_gpu = pytest.mark.skipif(bool(NO_GPU), reason=NO_GPU)
+compiled = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("build")
+
+
+class CudaContract(DeviceContract):
+    @pytest.fixture
+    def source(self):
+        return gpu.source()
+
+    @pytest.fixture
+    def broken_source(self):
+        return gpu.broken_source()
+
+
+@on_a_gpu
+class TestOnAGpu(CudaContract):
+    @pytest.fixture
+    def device(self, folder):
+        return open_device("cuda", DeviceOptions(build_folder=folder))
+
+
+FAULTS = {
+    "wrong value": (gpu.CORRECT + "    if (i == 17) z[17] += 1;\n", "wrong", "z[17]"),
+    "just behind": (gpu.CORRECT + "    if (i == 0) z[1000] = 0;\n", "wrong", "behind it"),
+    "read-only input": (
+        gpu.CORRECT + "    ((float *)x)[3] = 0;\n",
+        "wrong",
+        "inside a read-only input",
+    ),
+    "far outside": ("    z[i + (1ll << 40)] = 0;\n", "crash", "outside its arrays"),
+    "misaligned": ("    *(double *)((char *)z + 4) = 0;\n", "crash", "misaligned"),
+    "endless": ("    while (*(volatile float *)z != 3.5f) {}\n", "timeout", "within"),
+}
+
+
+@on_a_gpu
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_has_its_status_and_the_next_candidate_runs(folder, name):
+    body, kind, detail = FAULTS[name]
+    device = open_device("cuda", DeviceOptions(build_folder=folder))
+    with Worker(device, WorkerOptions(run_timeout_s=3.0)) as worker:
+        worker.prepare(workload())
+        outcome = worker.evaluate(device.build(gpu.source(body)), QUICK)
+        assert isinstance(outcome, Failure)
+        assert (outcome.kind, detail in outcome.advice) == (kind, True), outcome
+        assert isinstance(worker.evaluate(device.build(gpu.source()), QUICK), Measurement)
+
+
+# --- without one -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stand_in(monkeypatch, folder):
+    """The device with fake_pycuda for a driver."""
+    for module in (cuda_device, cuda_memory):
+        monkeypatch.setattr(module, "driver", lambda: fake_pycuda)
+        monkeypatch.setattr(module, "enter_context", lambda: None)
+    monkeypatch.setattr(cuda_device, "gpu", lambda: fake_pycuda.Device(0))
+
+    def no_graph(*_):
+        raise DeviceError("no graphs here")
+
+    monkeypatch.setattr(cuda_device, "Graph", no_graph)
+    return open_device("cuda", DeviceOptions(build_folder=folder))
+
+
+@compiled
+class TestOnAStandIn(CudaContract):
+    @pytest.fixture
+    def device(self, stand_in):
+        return stand_in
+
+
+def loaded(device, source=None):
+    module = device.load(device.build(source or gpu.source()))
+    assert not isinstance(module, Failure), module
+    return module
+
+
+@compiled
+def test_arguments_reach_the_kernel(stand_in):
+    module = loaded(stand_in)
+    x, y, z = np.ones(N, np.float32), np.full(N, 2, np.float32), np.zeros(N, np.float32)
+    module.run([x, y, z, 3.0])
+    assert (z == 5).all()
+    assert (y == 5).all()
+    with pytest.raises(TypeError, match="argument y must be"):
+        module.run([x, x[:5], z, 3.0])
+
+
+@compiled
+def test_writes_around_an_array_show(stand_in):
+    array = stand_in.allocate((N,), np.dtype(np.float32))
+    array.upload(np.ones(N, np.float32))
+    array.freeze()
+    assert array.trespass() is None
+    fake_pycuda.memset_d8(array.address + 17, 0x11, 1)
+    assert array.trespass() == "inside a read-only input"
+    for offset, place in ((-1, "before it"), (4 * N, "behind it")):
+        array.poison()
+        assert array.trespass() is None
+        assert np.isnan(array.download()).all()
+        fake_pycuda.memset_d8(array.address + offset, 0, 1)
+        assert array.trespass() == place
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("said", "kind", "is_lost"),
+    [
+        ("cuStreamSynchronize failed: an illegal memory access was encountered", "crash", True),
+        ("cuStreamSynchronize failed: misaligned address", "crash", True),
+    ],
+)
+def test_faults_of_a_run_are_outcomes(stand_in, said, kind, is_lost):
+    module = loaded(stand_in)
+    zeros = [np.zeros(N, np.float32) for _ in range(3)]
+    fake_pycuda.fault.append(said)
+    with pytest.raises(RunError, match="launch_0") as caught:
+        module.run([*zeros, 1.0])
+    assert (caught.value.failure.kind, caught.value.is_lost) == (kind, is_lost)
+
+
+@compiled
+def test_limits_are_launch_failures(stand_in):
+    zeros = [np.zeros(N, np.float32) for _ in range(3)]
+    with pytest.raises(RunError, match="limits") as caught:
+        loaded(stand_in, gpu.source(block=2048)).run([*zeros, 1.0])
+    assert (caught.value.failure.kind, caught.value.is_lost) == ("launch", False)
+    greedy = stand_in.load(stand_in.build(gpu.source(shared_bytes=1 << 20)))
+    assert isinstance(greedy, Failure)
+    assert "shared memory" in greedy.advice
+    s = gpu.source()
+    other = replace(s, launches=(replace(s.launches[0], kernel="absent"),))
+    missing = stand_in.load(stand_in.build(other))
+    assert isinstance(missing, Failure)
+    assert "absent" in missing.advice
+
+
+@compiled
+def test_memory_that_is_not_there_is_python_s_error(stand_in):
+    with pytest.raises(MemoryError, match="the GPU has no"):
+        stand_in.allocate((1 << 29,), np.dtype(np.float64))
+
+
+@compiled
+def test_arrays_in_place_start_from_their_contents(stand_in):
+    module = loaded(stand_in)
+    x, y, z = (stand_in.allocate((N,), np.dtype(np.float32)) for _ in range(3))
+    for a in (x, y, z):
+        a.upload(np.ones(N, np.float32))
+    contents = np.full(N, 7, np.float32)
+    protocol = Protocol(sample_ns=1e3, min_samples=2, max_samples=3, budget_ns=1e6)
+    call = CallArguments((x, y, z, 0.0), ((y, contents),))
+    [measured] = stand_in.time([(module, call)], protocol)
+    assert measured.time_ns > 0
+    assert (y.download() == 7).all()
+
+
+@compiled
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
+def test_without_a_gpu_it_builds_and_a_worker_says_what_is_missing(folder):
+    device = open_device("cuda", DeviceOptions(build_folder=folder, profile="a100"))
+    assert device.facts().cores == 108
+    assert not isinstance(device.build(gpu.source()), Failure)
+    with pytest.raises(DeviceError, match=r"driver|PyCUDA|pycuda"):
+        device.check()
+    with Worker(device) as worker, pytest.raises(WorkerError, match=r"driver|PyCUDA|pycuda"):
+        worker.prepare(workload())
+
+
+def test_the_doctor_says_what_is_there_and_how_to_get_the_rest():
+    found = {f.topic: f for f in examine({})}
+    assert found["gpu"].verdict == ("note" if why_no_driver() else "ok")
+    assert found["nvrtc"].verdict == ("note" if NO_COMPILER else "ok")
+    for topic in ("gpu", "nvrtc", "pycuda"):
+        assert found[topic].verdict == "ok" or found[topic].advice
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
+def test_a_run_without_a_gpu_ends_with_a_sentence(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["run", "axpydot", "--size", "n=9", "--target", "cuda"])
+    out, err = capfd.readouterr()
+    assert (caught.value.code, out) == (cli.Exit.ENVIRONMENT, "")
+    assert "driver" in err or "PyCUDA" in err

@@ -1,0 +1,391 @@
+"""The emulator: CUDA text computes what it says in every order of threads, and each planted fault is named."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from kernelscape.codegen.source import Argument, KernelLaunch, Source
+from kernelscape.runtime.device import DeviceError, DeviceOptions, RunError, open_device
+from kernelscape.runtime.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker import Worker, WorkerOptions
+
+from ..contracts.device import DeviceContract
+from . import gpu_sources as gpu
+from .sources import workload
+
+QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
+ORDERS = ("forward", "backward", "random")
+FOUND = [name for name in ("g++", "clang++") if shutil.which(name)]
+pytestmark = pytest.mark.skipif(not FOUND, reason="no C++ compiler")
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory):
+    return open_device("emulator", DeviceOptions(build_folder=tmp_path_factory.mktemp("build")))
+
+
+@pytest.fixture(scope="module")
+def emulated(emulator):
+    with Worker(emulator, WorkerOptions(run_timeout_s=3.0)) as w:
+        w.prepare(workload(3))
+        yield w
+
+
+class TestEmulator(DeviceContract):
+    @pytest.fixture
+    def device(self, emulator):
+        return emulator
+
+    @pytest.fixture
+    def source(self):
+        return gpu.source()
+
+    @pytest.fixture
+    def broken_source(self):
+        return gpu.broken_source()
+
+
+def load(device, source):
+    built = device.build(source)
+    assert not isinstance(built, Failure), built.log
+    module = device.load(built)
+    assert not isinstance(module, Failure), module
+    return module
+
+
+def arrays(device, source):
+    """Random inputs, poisoned outputs: all but the first arrays."""
+    rng = np.random.default_rng(3)
+    made = [device.allocate(a.shape, np.dtype(a.dtype)) for a in source.arguments]
+    for k, array in enumerate(made):
+        array.poison()
+        if k == 0 or (k == 1 and len(made) == 3 and source.arguments[2].name == "c"):
+            array.upload(rng.uniform(-1, 1, array.shape).astype(array.dtype))
+    return made
+
+
+def failure(device, source, order="forward"):
+    module = load(device, source)
+    with pytest.raises(RunError) as caught:
+        module.run(arrays(device, source), order)
+    module.close()
+    assert caught.value.failure.kind == "crash"
+    assert caught.value.failure.advice.startswith("launch_0, ")
+    return caught.value.failure.advice
+
+
+# --- what is right -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_barrier_makes_a_block_agree(emulator, order):
+    s = gpu.one_block(gpu.REVERSE.replace("{barrier}", "__syncthreads();"))
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    module.run([x, y], order)
+    assert np.array_equal(y.download(), x.download()[::-1])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("compiler", FOUND)
+def test_matmul_in_stages(tmp_path, compiler, order):
+    device = open_device("emulator", DeviceOptions(compiler=compiler, build_folder=tmp_path))
+    s = gpu.matmul("")
+    module, (a, b, c) = load(device, s), arrays(device, s)
+    module.run([a, b, c], order)
+    want = a.download().astype(np.float64) @ b.download()
+    assert np.allclose(c.download(), want, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_last_block_sums_up(emulator, order):
+    s = gpu.last_block()
+    module, (x, out, work) = load(emulator, s), arrays(emulator, s)
+    for _ in range(2):
+        module.run([x, out, work], order, seed=5)
+        assert out.download()[0] == pytest.approx(x.download().sum(dtype=np.float64), abs=1e-4)
+
+
+def test_the_largest_block_and_three_dims(emulator):
+    s = gpu.one_block("    y[t] = x[t] + threadIdx.z;\n", (8, 16, 8), 1024)
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    module.run([x, y])
+    assert np.array_equal(y.download(), x.download() + np.float32(np.arange(1024) // 128))
+
+
+def test_dynamic_shared_memory(emulator):
+    body = """\
+    extern __shared__ float pool[];
+    pool[t] = x[t];
+    __syncthreads();
+    y[t] = pool[(t + 1) % 256];
+"""
+    s = gpu.with_grid(gpu.one_block(body), (1, 1, 1), 1024)
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    module.run([x, y])
+    assert np.array_equal(y.download(), np.roll(x.download(), -1))
+    assert "past the end of pool" in failure(emulator, gpu.with_grid(s, (1, 1, 1), 1020))
+
+
+WARP = {
+    "down": ("__shfl_down_sync(0xffffffffu, v, 3)", lambda x: np.r_[x[3:32], x[29:32]]),
+    "up": ("__shfl_up_sync(0xffffffffu, v, 3)", lambda x: np.r_[x[:3], x[:29]]),
+    "xor": ("__shfl_xor_sync(0xffffffffu, v, 5)", lambda x: x[np.arange(32) ^ 5]),
+    "index": ("__shfl_sync(0xffffffffu, v, 7)", lambda x: np.full(32, x[7])),
+    "width": ("__shfl_down_sync(0xffffffffu, v, 1, 4)", lambda x: x[[1, 2, 3, 3]]),
+    "double": ("(float)__shfl_xor_sync(0xffffffffu, (double)v, 1)", lambda x: x[[1, 0]]),
+    "any": ("__any_sync(0xffffffffu, t == 9)", lambda x: np.ones(32)),
+    "all": ("__all_sync(0xffffffffu, t != 9)", lambda x: np.zeros(32)),
+    "ballot": ("__ballot_sync(0xffffffffu, t == 2)", lambda x: np.full(32, 4)),
+}
+
+
+@pytest.mark.parametrize("name", WARP)
+def test_lanes_exchange(emulator, name):
+    text, of = WARP[name]
+    s = gpu.one_block(f"    const float v = x[t];\n    y[t] = {text};\n")
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    for order in ORDERS:
+        y.poison()
+        module.run([x, y], order)
+        want = of(x.download())
+        assert np.array_equal(y.download()[: len(want)], want.astype(np.float32)), order
+
+
+def test_half_a_warp_exchanges_while_the_other_does_not(emulator):
+    body = "    y[t] = x[t];\n    if (t % 32 < 16) y[t] = __shfl_xor_sync(0xffffu, x[t], 1);\n"
+    s = gpu.one_block(body)
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    module.run([x, y])
+    at = np.arange(256)
+    assert np.array_equal(y.download(), x.download()[np.where(at % 32 < 16, at ^ 1, at)])
+
+
+def test_vectors_and_hints_about_caches(emulator):
+    body = """\
+    if (t < 64) {
+        const float4 v = __ldcs((const float4 *)x + t);
+        __stcg((float4 *)y + t, make_float4(v.w, v.z, v.y, fmaf(v.x, 1.0f, 0.0f)));
+    }
+"""
+    s = gpu.one_block(body)
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    module.run([x, y])
+    assert np.array_equal(y.download(), x.download().reshape(-1, 4)[:, ::-1].reshape(-1))
+
+
+def test_atomics_of_every_type(emulator):
+    text = """\
+extern "C" __global__ void launch_0(float *f, double *d, int *i, int *most) {
+    atomicAdd(f, 1.0f);
+    atomicAdd(d, 0.5);
+    atomicAdd(i, 2);
+    atomicMax(most, (int)(blockIdx.x * 7 % 5));
+}
+"""
+    names = {"f": "float32", "d": "float64", "i": "int32", "most": "int32"}
+    arguments = tuple(Argument(n, "array", d, (1,)) for n, d in names.items())
+    launch = KernelLaunch("launch_0", (6, 1, 1), (96, 1, 1), 0, (0, 1, 2, 3))
+    s = Source(text, "entry", arguments, 1, launches=(launch,))
+    module = load(emulator, s)
+    made = [np.zeros(1, a.dtype) for a in arguments]
+    module.run(made)
+    assert [m[0] for m in made] == [576, 288, 1152, 4]
+
+
+def test_launches_follow_one_another(emulator):
+    s = gpu.one_block("    y[t] = x[255 - t];\n")
+    back = KernelLaunch("launch_0", (1, 1, 1), (256, 1, 1), 0, (1, 0))
+    s = Source(s.text, "entry", s.arguments, 1, launches=(s.launches[0], back))
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    before = x.download().copy()
+    module.run([x, y])
+    assert np.array_equal(x.download(), before)
+
+
+# --- what is not -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_missing_barrier_is_found(emulator, order):
+    said = failure(emulator, gpu.one_block(gpu.REVERSE.replace("{barrier}", "")), order)
+    assert "tile" in said
+    assert "with no barrier in between" in said
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_missing_barrier_after_the_last_use_of_a_stage_is_found(emulator, order):
+    assert "no barrier in between" in failure(emulator, gpu.matmul("", ""), order)
+
+
+def test_a_copy_that_is_not_waited_for_gives_nothing(emulator):
+    body = """\
+    __shared__ float tile[256];
+    copy_async4(&tile[t], &x[t]);
+    copy_async_commit();
+    {wait}
+    __syncthreads();
+    y[t] = tile[t];
+"""
+    for wait, is_right in (("copy_async_wait<0>();", True), ("", False)):
+        s = gpu.one_block(body.replace("{wait}", wait))
+        module, (x, y) = load(emulator, s), arrays(emulator, s)
+        module.run([x, y])
+        assert np.array_equal(x.download(), y.download()) == is_right
+
+
+def test_a_barrier_of_the_warp_is_enough_for_a_warp(emulator):
+    body = """\
+    __shared__ float tile[256];
+    tile[t] = x[t];
+    __syncwarp();
+    y[t] = tile[{other}];
+"""
+    s = gpu.one_block(body.replace("{other}", "t ^ 1"))
+    load(emulator, s).run(arrays(emulator, s))
+    assert "no barrier" in failure(emulator, gpu.one_block(body.replace("{other}", "t ^ 32")))
+
+
+DIVERGENT = {
+    "half": ("    if (t < 128) __syncthreads();\n    y[t] = x[t];\n", "have finished without it"),
+    "two": (
+        "    if (t < 128)\n        __syncthreads();\n    else\n        __syncthreads();\n",
+        "line 4, thread 128 at the one in line 6",
+    ),
+    "lanes": (
+        "    if (t % 32 < 16) y[t] = __shfl_xor_sync(0xffffffffu, x[t], 1);\n",
+        "has finished, and others wait for it at line 3",
+    ),
+    "mask": ("    y[t] = __shfl_xor_sync(1u, x[t], 1);\n", "not in the mask"),
+}
+
+
+@pytest.mark.parametrize("name", DIVERGENT)
+def test_divergence_is_found_with_block_and_line(emulator, name):
+    body, words = DIVERGENT[name]
+    said = failure(emulator, gpu.one_block(body))
+    assert words in said
+    assert "block (0, 0, 0)" in said
+
+
+OUTSIDE = {
+    "global read": (
+        "    y[t] = x[t + 1];\n",
+        "reads 4 bytes out of bounds, 0 bytes past the end of x",
+    ),
+    "global write": (
+        "    y[t - 1] = x[t];\n",
+        "writes 4 bytes out of bounds, 4 bytes before the start of y",
+    ),
+    "far": ("    y[t + (1 << 28)] = x[t];\n", "outside every array"),
+    "shared index": (
+        "    __shared__ float a[16][16];\n    float *p = &a[0][0];\n    p[t + 1] = x[t];\n",
+        "0 bytes past the end of a",
+    ),
+    "shared row": (
+        "    __shared__ float a[16][17];\n    a[t / 16][t % 16 + 2] = x[t];\n",
+        "index 17 at line 4",
+    ),
+    "register": (
+        "    float r[4] = {};\n    for (int k = 0; k <= t; k++) r[k] += x[k];\n    y[t] = r[t % 4];\n",
+        "index 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_out_of_bounds_is_found(emulator, name):
+    body, words = OUTSIDE[name]
+    assert words in failure(emulator, gpu.one_block(body))
+
+
+def test_a_vector_across_the_end_is_found(emulator):
+    body = "    if (t == 0) *(float4 *)&y[252] = make_float4(0, 0, 0, 0);\n"
+    load(emulator, gpu.one_block(body)).run(arrays(emulator, gpu.one_block(body)))
+    assert "the end of y" in failure(emulator, gpu.one_block(body, n=254))
+
+
+def test_misalignment_is_found(emulator):
+    body = "    if (t < 8) *(float2 *)&y[2 * t + 1] = make_float2(0, 0);\n"
+    assert "misaligned" in failure(emulator, gpu.one_block(body))
+
+
+def test_blocks_that_write_one_element_are_found(emulator):
+    s = gpu.with_grid(gpu.one_block("    if (t == 0) y[0] = blockIdx.x;\n"), (2, 1, 1))
+    assert "another block of this launch wrote" in failure(emulator, s)
+
+
+def test_a_missing_fence_before_the_last_block_is_found(emulator):
+    assert "another block" in failure(emulator, gpu.last_block(""))
+
+
+def test_shared_memory_is_not_zero_at_first(emulator):
+    s = gpu.one_block("    __shared__ float a[256];\n    y[t] = a[t];\n")
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    y.upload(np.zeros(256, np.float32))
+    module.run([x, y])
+    assert np.isnan(y.download()).all()
+
+
+@pytest.mark.parametrize(
+    ("threads", "bytes_", "words"),
+    [((1025, 1, 1), 0, "1025 x 1 x 1 threads"), ((32, 1, 1), 233000, "shared memory")],
+)
+def test_limits_of_a_launch(emulator, threads, bytes_, words):
+    s = gpu.one_block("    extern __shared__ float p[];\n    p[t] = 0;\n", threads, 2048)
+    assert words in failure(emulator, gpu.with_grid(s, (1, 1, 1), bytes_))
+
+
+def test_too_much_static_shared_memory(emulator):
+    s = gpu.one_block("    __shared__ float a[12289];\n    a[t] = 0;\n")
+    assert "static shared memory" in failure(emulator, s)
+
+
+# --- in a worker -------------------------------------------------------------------------------------
+
+
+FAULTS = {
+    "wrong value": (gpu.CORRECT + "    if (i == 17) z[17] += 1;\n", "wrong", "z[17]"),
+    "one element missing": (gpu.CORRECT.replace("1000", "999"), "wrong", "[999] is"),
+    "just behind": (gpu.CORRECT.replace("1000", "1001"), "crash", "0 bytes past the end of"),
+    "read-only input": (gpu.CORRECT + "    ((float *)x)[3] = 0;\n", "crash", ""),
+    "endless": ("    while (true) __syncwarp();\n", "timeout", "within"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_has_its_status_and_the_next_candidate_runs(emulator, emulated, name):
+    body, kind, detail = FAULTS[name]
+    outcome = emulated.evaluate(emulator.build(gpu.source(body)), QUICK)
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, detail in outcome.advice) == (kind, True), outcome
+    assert isinstance(emulated.evaluate(emulator.build(gpu.source()), QUICK), Measurement)
+
+
+def test_interleave_names_the_one_that_fails(emulator, emulated):
+    bodies = (gpu.CORRECT, "    z[i] = 0;\n", gpu.CORRECT + "    // again\n")
+    outcomes = emulated.interleave([emulator.build(gpu.source(b)) for b in bodies], QUICK)
+    assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
+
+
+def test_many_candidates_leave_no_memory_behind(emulator, emulated):
+    artifact = emulator.build(gpu.source())
+    for _ in range(12):  # 64 MiB of stacks each
+        assert isinstance(emulated.evaluate(artifact, QUICK), Measurement)
+
+
+def test_it_says_that_it_reports_nothing(emulator):
+    with pytest.raises(DeviceError, match="does not report"):
+        emulator.report(gpu.source())
+
+
+def test_a_missing_compiler_is_a_sentence():
+    device = open_device("emulator", DeviceOptions(compiler="no-such-compiler"))
+    with pytest.raises(DeviceError, match="install g"):
+        device.build(gpu.source())
+
+
+def test_an_unknown_order_is_a_sentence():
+    with pytest.raises(DeviceError, match="sideways"):
+        open_device("emulator", DeviceOptions(thread_order="sideways"))

@@ -1,0 +1,216 @@
+"""The space of a GPU: what its candidates have in common, and implementations that must be among them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import prod
+
+import numpy as np
+import pytest
+from kernelscape.codegen.plan import read_plan
+from kernelscape.experiments.checking import random_candidate
+from kernelscape.experiments.correctness import library_cases
+from kernelscape.kernels.library import names
+from kernelscape.space import choices as ch
+from kernelscape.space.backbone import OUTER
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.constraints import build_space
+from kernelscape.space.decisions import restore
+from kernelscape.space.target import CacheLevel, Target
+
+GPU = Target(
+    backend="cuda",
+    name="some GPU",
+    cores=8,
+    vector_bytes=16,
+    vector_registers=63,
+    levels=(CacheLevel(name="L2", capacity_bytes=1 << 20, read_bytes_per_ns=100),),
+    memory_read_bytes_per_ns=50,
+    memory_write_bytes_per_ns=50,
+    memory_mixed_bytes_per_ns=50,
+    f32_flops_per_ns=1000,
+    f64_flops_per_ns=500,
+    launch_ns=1000,
+    barrier_ns=10,
+    call_ns=1,
+    architecture="sm_90",
+    max_threads_per_block=256,
+    registers_per_core=1 << 16,
+    shared_bytes_per_block=16 << 10,
+)
+N_LIBRARY = len(names())
+SMALL, LARGE = 4, 6  # which sizes
+
+
+def problem_of(name, sizes=SMALL):
+    cases = islice(library_cases(), sizes * N_LIBRARY, (sizes + 1) * N_LIBRARY)
+    return next(c.problem for c in cases if c.name.split()[0] == name)
+
+
+@pytest.fixture(scope="module")
+def plans():
+    """Random candidates of every library sequence, with their plans."""
+    found = []
+    rng = np.random.default_rng(0)
+    for name in names():
+        space = build_space(problem_of(name), GPU)
+        root = space.root()
+        assert isinstance(root, Candidate), root
+        for _ in range(12):
+            made = random_candidate(root, rng)
+            if isinstance(made, Candidate):
+                assert not space.model.violations(made.assignment())
+                found.append((made, read_plan(made)))
+    assert len(found) > 11 * N_LIBRARY
+    return found
+
+
+def is_together(candidate, t, u):
+    fused = candidate.space.variables.fused
+    return candidate.value(fused[min(t, u), max(t, u)]) == ch.SAME_LAUNCH
+
+
+def test_blocks_have_as_many_threads_as_the_target_allows(plans):
+    sizes = {t.n_threads for _, plan in plans for t in plan.tasks}
+    assert max(sizes) <= GPU.max_threads_per_block
+    assert len(sizes) > 4
+
+
+def test_a_launch_has_one_grid(plans):
+    together = 0
+    for candidate, plan in plans:
+        for t in plan.tasks:
+            for u in plan.tasks[: t.index]:
+                if is_together(candidate, t.index, u.index):
+                    grids = [
+                        sorted((p.loop.extent, p.tile) for p in x.loops if p.is_parallel)
+                        for x in (t, u)
+                    ]
+                    assert grids[0] == grids[1]
+                    together += bool(grids[0])
+    assert together > 10
+
+
+def test_nothing_follows_partial_results_in_their_launch(plans):
+    with_partials = 0
+    for candidate, plan in plans:
+        for dep in candidate.space.backbone.dependences:
+            if plan.tasks[dep.source].partials:
+                with_partials += 1
+                assert not is_together(candidate, dep.source, dep.sink)
+    assert with_partials > 10
+
+
+def test_loops_are_inside_blocks(plans):
+    for candidate, plan in plans:
+        backbone = candidate.space.backbone
+        kinds = candidate.space.variables.kind
+        for d in backbone.dims:
+            if d.level != OUTER or candidate.value(kinds[d]) != ch.BLOCK:
+                continue
+            for e in backbone.dims_of(d.task):
+                if e.order_id >= 0 and candidate.value(kinds[e]) == ch.LOOP:
+                    order = candidate.space.model.order(d.order_id, e.order_id)
+                    assert candidate.value(order) == ch.OUTSIDE
+        assert all(sum(p.is_parallel for p in t.loops) <= 3 for t in plan.tasks)
+
+
+def test_a_reduction_in_order_is_of_one_thread(plans):
+    seen = 0
+    for _, plan in plans:
+        for t in plan.tasks:
+            if t.task.is_reduction and not t.task.fast_math:
+                seen += 1
+                assert not t.has_tree and not t.partials
+    strict = [t for t in problem_of("sgemv").tasks if not t.fast_math]
+    assert seen or not strict
+
+
+def test_copies_fit_shared_memory(plans):
+    staged = 0
+    for _, plan in plans:
+        for t in plan.tasks:
+            sizes = [
+                prod(t.loop(name).tile for name in o.loops) * t.task.dtype.size_bytes
+                for o in t.copies
+            ]
+            staged += len(sizes)
+            assert sum(sizes) <= GPU.shared_bytes_per_block
+    assert staged > 5
+
+
+@pytest.mark.parametrize(
+    ("name", "decisions"),
+    [
+        (
+            "axpy",
+            {
+                "dim_kind(add_scaled0.i.outer)": "BLOCK",
+                "size(add_scaled0.i.mid)": "32",
+                "dim_kind(add_scaled0.i.mid)": "THREAD",
+                "dim_kind(add_scaled0.i.inner)": "VECTOR",
+                "cache(add_scaled0.z)": "STREAM",
+            },
+        ),
+        (
+            "bicgk",
+            {
+                "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
+                "reduction(gemv0.j.mid)": "TREE",
+                "reduction(add_gemvt0.i.outer)": "PARTIALS",
+            },
+        ),
+        (
+            "axpydot",
+            {
+                "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
+                "mem_space(subtract_scaled0->dot0.z)": "REGISTER",
+                "reduction(dot0.i.outer)": "PARTIALS",
+                "reduction(dot0.i.mid)": "TREE",
+            },
+        ),
+        (
+            "matmul",
+            {
+                "staged(multiply0.a)": "COPY",
+                "staged(multiply0.b)": "COPY",
+                "dim_kind(multiply0.i.mid)": "THREAD",
+                "dim_kind(multiply0.j.mid)": "THREAD",
+                "dim_kind(multiply0.k.mid)": "LOOP",
+            },
+        ),
+    ],
+)
+def test_known_implementations_are_in_the_space(name, decisions):
+    made = restore(build_space(problem_of(name, LARGE), GPU), decisions.items())
+    assert isinstance(made, Candidate), made
+    assert isinstance(made.complete(), Candidate)
+
+
+@pytest.mark.parametrize(
+    ("name", "decisions"),
+    [
+        (
+            "axpydot",
+            {
+                "mem_space(subtract_scaled0->dot0.z)": "REGISTER",
+                "dim_kind(dot0.i.mid)": "THREAD",
+                "dim_kind(subtract_scaled0.i.mid)": "LOOP",
+            },
+        ),
+        (
+            "atax",
+            {"fused(gemv0,add_gemvt0)": "SAME_LAUNCH", "reduction(gemv0.j.outer)": "PARTIALS"},
+        ),
+        (
+            "matmul",
+            {
+                "dim_kind(multiply0.k.outer)": "LOOP",
+                "dim_kind(multiply0.i.outer)": "BLOCK",
+                "order(multiply0.i.outer,multiply0.k.outer)": "INNER",
+            },
+        ),
+    ],
+)
+def test_wrong_implementations_are_not(name, decisions):
+    assert isinstance(restore(build_space(problem_of(name), GPU), decisions.items()), DeadEnd)
