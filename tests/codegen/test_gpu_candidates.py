@@ -23,8 +23,7 @@ from templates import any_sequence
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 from kernelscape.experiments import gpu_checking as gpu
-from kernelscape.runtime.cuda import nvrtc
-from kernelscape.runtime.device import DeviceError
+from kernelscape.runtime.device import requirements
 
 pytestmark = [
     pytest.mark.compiler,
@@ -41,7 +40,7 @@ def case_of(name, sizes=4):
 
 
 def root_of(problem):
-    root = build_space(problem, gpu.TARGET).root()
+    root = build_space(problem, gpu.target()).root()
     assert isinstance(root, Candidate), root
     return root
 
@@ -62,7 +61,7 @@ def drawn(root, seed, n):
 
 def decided(problem, decisions):
     """A completion of what is decided."""
-    made = restore(build_space(problem, gpu.TARGET), decisions.items())
+    made = restore(build_space(problem, gpu.target()), decisions.items())
     assert isinstance(made, Candidate), made
     complete = made.complete()
     assert isinstance(complete, Candidate), complete
@@ -90,19 +89,15 @@ def test_random_sequences_are_right(tmp_path_factory, example, seed):
 
 
 def nvrtc_is_there():
-    try:
-        nvrtc.library()
-    except DeviceError:
-        return False
-    return True
+    return any(r.what == "nvrtc" and r.found for r in requirements("cuda"))
 
 
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("name", names())
-def test_nvrtc_takes_random_candidates_without_warnings(name):
+def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
     for candidate in drawn(root_of(case_of(name).problem), 7, 2):
         source = gpu.source_of(candidate)
-        assert gpu.compiler_says(source) == "", source.text
+        assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
 MATMUL = {
