@@ -160,3 +160,25 @@ def test_every_barrier_is_needed(tmp_path):
         cut = source.text[: barrier.start()] + source.text[barrier.end() :]
         said = gpu.check(replace(source, text=cut), inputs_of(case), tmp_path)
         assert "with no barrier in between" in said
+
+
+def test_warps_meet_to_reduce(tmp_path):
+    case = case_of("sgemv", 6)
+    wanted = {
+        "dim_kind(gemv0.i.outer)": "BLOCK",
+        "dim_kind(gemv0.j.outer)": "LOOP",
+        "dim_kind(gemv0.j.mid)": "THREAD",
+        "size(gemv0.j.mid)": "128",
+        "dim_kind(gemv0.i.mid)": "THREAD",
+        "size(gemv0.i.mid)": "4",
+    }
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert source.launches[0].block == (512, 1, 1)
+    assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
+    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+
+
+def test_equal_candidates_give_equal_texts():
+    root = root_of(case_of("gemver").problem)
+    first, second = (gpu.source_of(drawn(root, 5, 1)[0]) for _ in range(2))
+    assert first == second

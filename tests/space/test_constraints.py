@@ -206,7 +206,7 @@ def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
 
     if kind == "flow":  # the flows themselves stay, only their order is free
         problem = library_problem("atax", m=5, n=7)
-        before = constraints._SpaceBuilder.order_between_tasks
+        before = constraints.SpaceBuilder.order_between_tasks
 
         def unordered(self):
             found = self.backbone
@@ -214,7 +214,7 @@ def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
             object.__setattr__(found, "dependences", kept)
             before(self)
 
-        monkeypatch.setattr(constraints._SpaceBuilder, "order_between_tasks", unordered)
+        monkeypatch.setattr(constraints.SpaceBuilder, "order_between_tasks", unordered)
     else:
         problem = chain_problem(chain if kind == "anti" else twice)
         monkeypatch.setattr(backbone, "dependences", some)
