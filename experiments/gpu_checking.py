@@ -13,23 +13,25 @@ from pathlib import Path
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
 from ..runtime.build import Artifact
-from ..runtime.cuda.dialect import CUDA
-from ..runtime.cuda.nvrtc import compile_text
-from ..runtime.cuda.profiles import profile_target
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.outcome import Failure
 from ..space.candidate import Candidate
+from ..space.target import Target
 from . import checking
 from .checking import InputSet
 
-ARCHITECTURES = ("sm_80", "sm_90")
-TARGET = profile_target("h200", "emulator")
+SHEETS = ("a100", "h200")  # data sheets of GPUs with architectures sm_80 and sm_90
 _ORDERS = ("forward", "backward", "random")
 
 
 def source_of(candidate: Candidate) -> Source:
     """The CUDA text of a complete candidate."""
-    return print_source(lower(candidate), CUDA)
+    return print_source(lower(candidate), open_device("emulator").dialect())
+
+
+def target() -> Target:
+    """The GPU to generate for."""
+    return open_device("emulator").facts()
 
 
 def build(source: Source, folder: Path) -> Artifact | Failure:
@@ -64,11 +66,12 @@ def _run_all(path: str, source: Source, inputs: Sequence[InputSet]) -> str:
     return ""
 
 
-def compiler_says(source: Source, architectures: Sequence[str] = ARCHITECTURES) -> str:
+def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) -> str:
     """What NVRTC has to say to a text: warnings, errors, or nothing."""
     said = []
-    for architecture in architectures:
-        compiled = compile_text(source.text, architecture)
-        if compiled.cubin is None or compiled.log.strip():
-            said.append(f"{architecture}: {compiled.log.strip()}")
+    for sheet in sheets:
+        device = open_device("cuda", DeviceOptions(build_folder=folder, profile=sheet))
+        report = device.report(source)
+        log = report.log if isinstance(report, Failure) else report.warnings
+        said += [f"{sheet}: {log or 'refused'}"] if log or isinstance(report, Failure) else []
     return "\n".join(said)

@@ -90,7 +90,7 @@ def check_case(case: Case, tally: Tally, n: int, folder: Path, rng: np.random.Ge
     if not inputs:
         tally.n_left_out += 1
         return
-    root = build_space(case.problem, gpu_checking.TARGET).root()
+    root = build_space(case.problem, gpu_checking.target()).root()
     if isinstance(root, DeadEnd):
         tally.wrong.append(f"{case.name}: the space is empty: {root.why}")
         return
@@ -107,7 +107,7 @@ def check_case(case: Case, tally: Tally, n: int, folder: Path, rng: np.random.Ge
             sources.append(source)
     with ThreadPoolExecutor(BUILDS_AT_ONCE) as pool:
         checked = pool.map(lambda s: gpu_checking.check(s, inputs, folder), sources)
-        said = pool.map(gpu_checking.compiler_says, sources)
+        said = pool.map(lambda s: gpu_checking.compiler_says(s, folder), sources)
         for source, found, log in zip(sources, checked, said, strict=True):
             tally.n_candidates += 1
             if found or log:
@@ -156,7 +156,7 @@ def report(tally: Tally, seconds: float, seed: int) -> str:
     lines = [
         "# Correctness of generated kernels",
         "",
-        f"Random complete candidates, compiled by NVRTC for {' and '.join(gpu_checking.ARCHITECTURES)}, run on the emulator with",
+        "Random complete candidates, compiled by NVRTC for sm_80 and sm_90, run on the emulator with",
         "threads in forward, backward and random order, against the interpreter in float64. Written by",
         f"`python -m kernelscape.experiments.gpu_correctness --n {tally.n_candidates} --seed {seed}` in {seconds:.0f} s.",
         "",

@@ -19,6 +19,7 @@ from .build import Artifact, BuildReport
 from .outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
+    from ..codegen.dialect import Dialect
     from ..codegen.source import Source
     from ..space.target import Target
 
@@ -145,6 +146,12 @@ class AbstractDevice(ABC):
     def probe_library(self) -> Path | None:
         """The library that measures the machine's memory and cores in a worker's child; None where there is none."""
         return None
+
+    def dialect(self) -> Dialect:
+        """How texts for this device are spelt; C where nothing else is said."""
+        from .cpu.dialect import C_OPENMP
+
+        return C_OPENMP
 
     @abstractmethod
     def facts(self) -> Target:

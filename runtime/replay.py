@@ -45,14 +45,7 @@ class Rebuilt:
 
 def dialect_of(device: AbstractDevice) -> Dialect:
     """The dialect that the device builds."""
-    if device.name in ("cuda", "emulator"):
-        from .cuda.dialect import CUDA
-
-        return CUDA
-    # The fake device takes any text.
-    from .cpu.dialect import C_OPENMP
-
-    return C_OPENMP
+    return device.dialect()
 
 
 def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Problem]:

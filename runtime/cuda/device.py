@@ -25,6 +25,7 @@ from ..measure import Sampler, interleave
 from ..outcome import Failure, Measurement, Protocol
 from ..verify import has_extremes
 from .compiler import Cubin, CudaCompiler
+from .dialect import CUDA
 from .driver import driver, enter_context, explain, gpu
 from .graph import Graph
 from .memory import CudaArray
@@ -32,6 +33,7 @@ from .profiles import Profile, find_profile, target_of
 from .resources import build_report
 
 if TYPE_CHECKING:
+    from ...codegen.dialect import Dialect
     from ...codegen.source import Argument, KernelLaunch, Source
     from ...space.target import Target
 
@@ -173,6 +175,9 @@ class CudaDevice(AbstractDevice):
 
     def check(self) -> None:
         gpu()
+
+    def dialect(self) -> Dialect:
+        return CUDA
 
     def facts(self) -> Target:
         return target_of(self.profile, self.name)

@@ -31,6 +31,7 @@ from ..outcome import Failure, Measurement, Protocol
 from .text import emulated_text
 
 if TYPE_CHECKING:
+    from ...codegen.dialect import Dialect
     from ...codegen.source import Source
     from ...space.target import Target
 
@@ -119,6 +120,11 @@ class EmulatorDevice(AbstractDevice):
 
     def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
         self._cpu.enter_child(library, reply_fd, 1)
+
+    def dialect(self) -> Dialect:
+        from ..cuda.dialect import CUDA
+
+        return CUDA
 
     def facts(self) -> Target:
         from ..cuda.profiles import profile_target

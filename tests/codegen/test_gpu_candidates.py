@@ -23,8 +23,7 @@ from templates import any_sequence
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 from kernelscape.experiments import gpu_checking as gpu
-from kernelscape.runtime.cuda import nvrtc
-from kernelscape.runtime.device import DeviceError
+from kernelscape.runtime.device import requirements
 
 pytestmark = [
     pytest.mark.compiler,
@@ -41,7 +40,7 @@ def case_of(name, sizes=4):
 
 
 def root_of(problem):
-    root = build_space(problem, gpu.TARGET).root()
+    root = build_space(problem, gpu.target()).root()
     assert isinstance(root, Candidate), root
     return root
 
@@ -62,7 +61,7 @@ def drawn(root, seed, n):
 
 def decided(problem, decisions):
     """A completion of what is decided."""
-    made = restore(build_space(problem, gpu.TARGET), decisions.items())
+    made = restore(build_space(problem, gpu.target()), decisions.items())
     assert isinstance(made, Candidate), made
     complete = made.complete()
     assert isinstance(complete, Candidate), complete
@@ -90,19 +89,15 @@ def test_random_sequences_are_right(tmp_path_factory, example, seed):
 
 
 def nvrtc_is_there():
-    try:
-        nvrtc.library()
-    except DeviceError:
-        return False
-    return True
+    return any(r.what == "nvrtc" and r.found for r in requirements("cuda"))
 
 
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("name", names())
-def test_nvrtc_takes_random_candidates_without_warnings(name):
+def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
     for candidate in drawn(root_of(case_of(name).problem), 7, 2):
         source = gpu.source_of(candidate)
-        assert gpu.compiler_says(source) == "", source.text
+        assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
 MATMUL = {
@@ -165,3 +160,25 @@ def test_every_barrier_is_needed(tmp_path):
         cut = source.text[: barrier.start()] + source.text[barrier.end() :]
         said = gpu.check(replace(source, text=cut), inputs_of(case), tmp_path)
         assert "with no barrier in between" in said
+
+
+def test_warps_meet_to_reduce(tmp_path):
+    case = case_of("sgemv", 6)
+    wanted = {
+        "dim_kind(gemv0.i.outer)": "BLOCK",
+        "dim_kind(gemv0.j.outer)": "LOOP",
+        "dim_kind(gemv0.j.mid)": "THREAD",
+        "size(gemv0.j.mid)": "128",
+        "dim_kind(gemv0.i.mid)": "THREAD",
+        "size(gemv0.i.mid)": "4",
+    }
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert source.launches[0].block == (512, 1, 1)
+    assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
+    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+
+
+def test_equal_candidates_give_equal_texts():
+    root = root_of(case_of("gemver").problem)
+    first, second = (gpu.source_of(drawn(root, 5, 1)[0]) for _ in range(2))
+    assert first == second
