@@ -100,16 +100,30 @@ def show(
 @click.option("--seed", help="Of inputs and search.")
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")
+@click.option("--build-only", is_flag=True, help="Compile and report; run nothing (GPUs).")
+@click.option("--profile", default="h200", help="With it: the GPU, where there is none.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @talks
 def run(
-    talk: Talk, sequence: str, sizes: tuple[str, ...], output: Path | None, **flags: Any
+    talk: Talk,
+    sequence: str,
+    sizes: tuple[str, ...],
+    build_only: bool,
+    profile: str,
+    output: Path | None,
+    **flags: Any,
 ) -> None:
     """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
     from ..explorer.entry import explore_subject
 
     settings = settings_of(talk, **flags)
     subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed)
+    if build_only:
+        from ..explorer.building import build_only as build
+        from .build_view import show_builds
+
+        n_ok = show_builds(build(subject, options_of(settings), profile), talk.is_json)
+        sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
     found = explore_subject(
         subject,
         options_of(settings),

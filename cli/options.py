@@ -52,7 +52,7 @@ def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
     """The argument that names a sequence, with its size, dtype and target."""
     size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
     dtype = click.option("--dtype", help="f32 or f64.")
-    target = click.option("--target", help="cpu.")
+    target = click.option("--target", help="cpu, cuda or emulator.")
     return click.argument("sequence")(size(dtype(target(function))))
 
 

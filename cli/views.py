@@ -16,7 +16,7 @@ from ..kernels.stateflow import build_graph, show_graph
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import Calibration
 from ..runtime.cpu.probe import calibrate as calibrate_device
-from ..runtime.device import DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, backends, open_device
 from ..runtime.outcome import Failure
 from ..search.bound import Bounder
 from ..search.estimate import SpaceEstimate, estimate_knuth
@@ -25,8 +25,6 @@ from ..search.ordering import NextChoice
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from .log import Unit, count_choices, space_lines
-
-_TARGETS = ("cpu",)
 
 # --- explore list --------------------------------------------------------------------------------
 
@@ -40,7 +38,7 @@ def list_fields() -> Iterator[dict[str, Any]]:
             "name": entry.name,
             "formula": entry.formula,
             "sizes": dict(entry.sizes),
-            "targets": list(_TARGETS),
+            "targets": list(backends()),
         }
 
 
@@ -49,10 +47,10 @@ def list_lines() -> Iterator[str]:
     rows = list(list_fields())
     sizes = [", ".join(f"{n}={x}" for n, x in row["sizes"].items()) for row in rows]
     wide = max(len(s) for s in sizes)
-    yield f"{'sequence':<15} {'targets':<8} {'default size':<{wide}}  formula"
+    yield f"{'sequence':<15} {'targets':<17} {'default size':<{wide}}  formula"
     for row, size in zip(rows, sizes, strict=True):
         targets = ",".join(row["targets"])
-        yield f"{row['name']:<15} {targets:<8} {size:<{wide}}  {row['formula']}"
+        yield f"{row['name']:<15} {targets:<17} {size:<{wide}}  {row['formula']}"
 
 
 # --- explore show --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ class Dialect:
     """Spelling of what the printer meets in csyntax."""
 
     name: str
+    suffix: str  # of files
     headers: tuple[str, ...]
     scalar_types: dict[str, str]  # DType name -> C name
     barrier: str

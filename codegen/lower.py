@@ -105,6 +105,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         arguments(program),
         program.n_threads,
         launches=program.launches,
+        suffix=dialect.suffix,
     )
 
 

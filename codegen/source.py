@@ -44,6 +44,7 @@ class Source:
     flags: tuple[str, ...] = ()  # compiler flags the text relies on
     notes: tuple[str, ...] = field(default=(), compare=False)
     launches: tuple[KernelLaunch, ...] = ()  # for GPU text, in order, on one stream; empty for C
+    suffix: str = ".c"  # of a file that holds the text
 
     @property
     def key(self) -> str:

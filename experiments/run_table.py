@@ -42,7 +42,8 @@ GB/s counts every argument once (compulsory bytes of the fused sequence, no writ
 share of the roofline in memory is of the probe of the same round whose mix of reads and writes is
 nearest, in caches of the calibrated read rate; of compute-bound rows of the calibrated peak. The gap
 compares the bound with this table's best time. "compiler" is the share of the search's time in which
-the compiler ran. Seconds count from the start of the exploration: "set-up" until the search begins,
+the compiler ran. A default that fails its verification says
+so. Seconds count from the start of the exploration: "set-up" until the search begins,
 "within 5 %" until something that near the search's best was measured."""
 
 
@@ -172,14 +173,15 @@ def _cells(r: dict[str, Any]) -> list[str]:
     if r["status"] != "ok":
         return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
+    failed = r["default_ns"] is None
     spent_s, search_s = r["spent_s"], max(r["search_s"], 1e-9)
     return [
         title(r),
         time_text(r["best_ns"]),
         f"{100 * r['best_spread']:.1f}",
-        time_text(r["default_ns"]),
+        r["default_fails"].split(":")[0] if failed else time_text(r["default_ns"]),
         time_text(r["numpy_ns"]),
-        f"{r['over_default']:.2f} ± {100 * r['over_default_spread']:.0f} %",
+        "–" if failed else f"{r['over_default']:.2f} ± {100 * r['over_default_spread']:.0f} %",
         f"{r['over_numpy']:.2f} ± {100 * r['over_numpy_spread']:.0f} %",
         f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
         "peak" if r["is_computed"] else r["level"],

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import LibrarySequence, names
-from ..runtime.cpu.compiler import compiler_named, find_compiler
+from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
 from ..runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
 from ..runtime.measure import Sampler, measure
@@ -295,18 +295,16 @@ def replay_again(path: str | Path, n_sets: int = 3) -> Again:
 
 
 def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
-    """Write the C file of a stored implementation; the file, the command line that compiles it and
-    the function it exports. Raises as `replay`.
+    """Write the text of a stored implementation; the file, the command line that compiles it and
+    the functions it exports. Raises as `replay`.
     """
     best = load(path)
     source = rebuild(best.file, best.device.facts(), dialect_of(best.device)).source
-    file = folder / SOURCE
+    file = folder / f"{SOURCE}{source.suffix}"
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(source.text)
-    library = file.with_suffix(".so")
-    compiler = find_compiler(compiler_named(best.file.conditions.compiler))
-    command = compiler.command_line(file, library, source.flags)
-    return file, command, source.entry
+    command = best.device.command_line(source, file, best.file.conditions.compiler)
+    return file, command, ", ".join(x.kernel for x in source.launches) or source.entry
 
 
 def _run_session(

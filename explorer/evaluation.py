@@ -157,7 +157,7 @@ class Evaluator:
         if self._failed_folder is None:
             return
         self._failed_folder.mkdir(exist_ok=True)
-        path = self._failed_folder / f"{outcome.status}-{source.key}.c"
+        path = self._failed_folder / f"{outcome.status}-{source.key}{source.suffix}"
         reason = outcome.detail.replace("*/", "* /")
         path.write_text(f"/* {outcome.status}: {reason} */\n{source.text}")
 

@@ -143,9 +143,9 @@ class Keeper:
         self._journal.append(TallyRecord(at_s=self._tally_told_s, counts=counts, refused=named))
 
     def keep(self, kept: Kept) -> BestFile:
-        """Write best.json and kernel.c."""
+        """Write best.json and the text."""
         best = self._best_file(kept)
-        write_atomically(self._folder / SOURCE, kept.source.text.encode())
+        write_atomically(self._folder / f"{SOURCE}{kept.source.suffix}", kept.source.text.encode())
         write_record(self._folder / BEST, best)
         return best
 

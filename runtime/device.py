@@ -170,6 +170,12 @@ class AbstractDevice(ABC):
         raise DeviceError(f"the backend {self.name!r} does not report what code takes")
 
     @abstractmethod
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        """What a shell compiles `file`, which holds the source, with; `compiler` is what built it before, as
+        `Conditions.compiler` says it.
+        """
+
+    @abstractmethod
     def load(self, artifact: Artifact) -> AbstractModule | Failure:
         """Load the artifact into *this* process; a missing symbol is a Failure "launch"."""
 
@@ -204,7 +210,9 @@ def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevi
     """
     package = f"{__package__}.{name}"
     if not name.isidentifier() or find_spec(package) is None:
-        raise DeviceError(f"there is no backend {name!r}; this installation has {_backends()}")
+        raise DeviceError(
+            f"there is no backend {name!r}; this installation has {', '.join(backends())}"
+        )
     try:
         device: AbstractDevice = import_module(package).open_backend(options or DeviceOptions())
     except ImportError as e:
@@ -231,6 +239,8 @@ def requirements(name: str) -> list[Requirement]:
     return found
 
 
-def _backends() -> str:
+def backends() -> tuple[str, ...]:
+    """Names of the backends that this installation has, but for the one of tests."""
     here = Path(__file__).parent
-    return ", ".join(sorted(p.parent.name for p in here.glob("*/__init__.py")))
+    found = {p.parent.name for p in here.glob("*/__init__.py")}
+    return tuple(sorted(found - {"fake"}))

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-HEADER, JOURNAL, BEST, SOURCE = "run.json", "journal.jsonl", "best.json", "kernel.c"
+HEADER, JOURNAL, BEST = "run.json", "journal.jsonl", "best.json"
+SOURCE = "kernel"  # with the suffix of its language
 
 
 def make_run_folder(runs: Path, name: str) -> Path:

@@ -26,7 +26,7 @@ from ..device import (
 from ..measure import Sampler, interleave, waited_ns
 from ..outcome import Failure, Measurement, Protocol
 from ..verify import has_extremes
-from .compiler import Compiler, build_library, find_compiler
+from .compiler import Compiler, build_library, compiler_named, find_compiler
 from .memory import CpuArray
 
 if TYPE_CHECKING:
@@ -134,6 +134,10 @@ class CpuDevice(AbstractDevice):
             n_threads=source.n_threads,
             build_ns=built.build_ns,
         )
+
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        found = find_compiler(compiler_named(compiler))
+        return found.command_line(file, file.with_suffix(".so"), source.flags)
 
     def load(self, artifact: Artifact) -> CpuModule | Failure:
         try:

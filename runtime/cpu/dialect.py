@@ -6,6 +6,7 @@ from ...codegen.dialect import Dialect
 
 C_OPENMP = Dialect(
     name="c",
+    suffix=".c",
     headers=("<math.h>", "<stdint.h>", "<omp.h>"),
     scalar_types={
         "f32": "float",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import select
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +24,9 @@ from ..outcome import Failure
 from . import nvrtc
 from ._compile import CompileRequest
 from .nvrtc import Compiled, KernelReport
+
+if TYPE_CHECKING:
+    from ...codegen.source import Source
 
 _START_S = 30.0  # that a process may need on top of its first compilation
 
@@ -35,6 +40,14 @@ class Cubin:
     reports: tuple[KernelReport, ...]
     log: str
     build_ns: int  # 0 when it was there already
+
+
+def nvcc_command(source: Source, file: Path, architecture: str) -> str:
+    """What a shell compiles the file with, where the toolkit is."""
+    cubin = str(file.with_suffix(".cubin"))
+    return shlex.join(
+        ["nvcc", f"-arch={architecture}", *source.flags, "-cubin", "-o", cubin, str(file)]
+    )
 
 
 class CudaCompiler:

@@ -24,7 +24,7 @@ from ..device import (
 from ..measure import Sampler, interleave
 from ..outcome import Failure, Measurement, Protocol
 from ..verify import has_extremes
-from .compiler import Cubin, CudaCompiler
+from .compiler import Cubin, CudaCompiler, nvcc_command
 from .dialect import CUDA
 from .driver import driver, enter_context, explain, gpu
 from .graph import Graph
@@ -200,6 +200,9 @@ class CudaDevice(AbstractDevice):
     def compile(self, source: Source) -> Cubin | Failure:
         """The same with what the compiler reports. Raises DeviceError where there is no NVRTC."""
         return self.compiler.build(source.text, self.profile.architecture, source.flags)
+
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        return nvcc_command(source, file, self.profile.architecture)
 
     def report(self, source: Source) -> BuildReport | Failure:
         cubin = self.compile(source)

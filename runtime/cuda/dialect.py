@@ -6,6 +6,7 @@ from ...codegen.dialect import Dialect
 
 CUDA = Dialect(
     name="cuda",
+    suffix=".cu",
     headers=(),
     scalar_types={
         "f32": "float",

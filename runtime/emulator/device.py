@@ -149,6 +149,11 @@ class EmulatorDevice(AbstractDevice):
             launches=source.launches,
         )
 
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        from ..cuda.compiler import nvcc_command
+
+        return nvcc_command(source, file, self.facts().architecture)
+
     def load(self, artifact: Artifact) -> EmulatorModule | Failure:
         try:
             library = ctypes.CDLL(artifact.path)

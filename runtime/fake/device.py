@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +125,9 @@ class FakeDevice(AbstractDevice):
             n_threads=source.n_threads,
             build_ns=0,
         )
+
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        return f"fake {file}"
 
     def load(self, artifact: Artifact) -> FakeModule | Failure:
         if self._script.get(artifact.source_key) == "launch":

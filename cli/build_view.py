@@ -1,0 +1,73 @@
+"""What `explore run --build-only` prints: what compiled implementations take of the device, a row a launch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from ..explorer.building import BuiltOnly
+from ..runtime.outcome import Failure
+
+_HEAD = (
+    f"{'implementation':<20} {'bound':>10}  {'launch':<10} {'threads':>7} {'registers':>9} "
+    f"{'shared':>8} {'spills':>7} {'occupancy':>9}  limit"
+)
+
+
+def show_builds(builds: Iterable[BuiltOnly], is_json: bool) -> int:
+    """Print each as it comes; how many compiled."""
+    n_ok = 0
+    for k, built in enumerate(builds):
+        if is_json:
+            click.echo(json.dumps(build_fields(built), allow_nan=False))
+        else:
+            click.echo("\n".join([*([] if k else [_HEAD]), *build_lines(built)]))
+        n_ok += not isinstance(built.report, Failure)
+    return n_ok
+
+
+def build_lines(built: BuiltOnly) -> Iterator[str]:
+    """Rows for people."""
+    name, bound = f"{built.tag} {built.candidate.key.hex()[:6]}", f"{built.bound_ns / 1e3:.4g} us"
+    report = built.report
+    if isinstance(report, Failure):
+        yield f"{name:<20} {bound:>10}  {report.kind}: {report.advice}"
+        return
+    for x in report.launches:
+        threads = x.block[0] * x.block[1] * x.block[2]
+        yield (
+            f"{name:<20} {bound:>10}  {x.kernel:<10} {threads:>7} {x.registers:>9} "
+            f"{x.shared_bytes:>6} B {x.spill_bytes:>5} B {x.occupancy:>9.0%}  {x.limit}"
+        )
+        name, bound = "", ""
+    if report.warnings:
+        yield f"{name:<20} the compiler warns: {report.warnings.strip()}"
+
+
+def build_fields(built: BuiltOnly) -> dict[str, Any]:
+    """One object an implementation."""
+    fields: dict[str, Any] = {
+        "event": "built",
+        "tag": built.tag,
+        "candidate": built.candidate.key.hex(),
+        "bound_ns": built.bound_ns,
+    }
+    report = built.report
+    if isinstance(report, Failure):
+        return fields | {"status": report.kind, "why": report.advice}
+    launches = [
+        {
+            "kernel": x.kernel,
+            "block": list(x.block),
+            "registers": x.registers,
+            "shared_bytes": x.shared_bytes,
+            "spill_bytes": x.spill_bytes,
+            "occupancy": x.occupancy,
+            "limit": x.limit,
+        }
+        for x in report.launches
+    ]
+    return fields | {"status": "ok", "warnings": report.warnings, "launches": launches}

@@ -1,0 +1,78 @@
+"""Building without running: what implementations take of a device that need not be there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..runtime.build import BuildReport, report_many
+from ..runtime.channel import available_cores
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.outcome import Failure
+from ..runtime.replay import dialect_of
+from ..search.bound import Bounder
+from ..search.first import first_candidates
+from ..space.candidate import Candidate, Space
+from ..space.constraints import build_space
+from .subject import Options, Subject
+
+
+@dataclass(frozen=True)
+class BuiltOnly:
+    """An implementation that was compiled and not run. `tag` is the name of a first candidate, or "random"."""
+
+    tag: str
+    candidate: Candidate
+    bound_ns: float
+    report: BuildReport | Failure
+
+
+def build_only(subject: Subject, options: Options, profile: str) -> Iterator[BuiltOnly]:
+    """Compile first candidates, then random ones, until the time or the number of the options is spent.
+
+    `profile` names the data sheet that stands for a GPU where there is none. Raises DeviceError.
+    """
+    device = open_device(
+        options.target,
+        DeviceOptions(
+            compiler=options.compiler,
+            compile_timeout_s=options.compile_timeout_s,
+            profile=profile,
+        ),
+    )
+    space = build_space(subject.problem, device.facts())
+    bounder, dialect = Bounder(space), dialect_of(device)
+    end = time.monotonic() + (60.0 if options.time_limit_s is None else options.time_limit_s)
+    left = options.max_evals
+    drawn = _candidates(space, options.seed)
+    while (left is None or left > 0) and time.monotonic() < end:
+        n = available_cores() if left is None else min(available_cores(), left)
+        batch = list(islice(drawn, n))
+        if not batch:
+            return
+        sources = [print_source(lower(c), dialect) for _, c in batch]
+        for (tag, c), report in zip(batch, report_many(device, sources, n), strict=True):
+            yield BuiltOnly(tag, c, bounder.ns(c), report)
+        left = None if left is None else left - len(batch)
+
+
+def _candidates(space: Space, seed: int) -> Iterator[tuple[str, Candidate]]:
+    """Each implementation once; random ones until none is new any more."""
+    seen: set[bytes] = set()
+    for tag, c in first_candidates(space):
+        seen.add(c.key)
+        yield tag, c
+    rng, root, n_known = np.random.default_rng(seed), space.root(), 0
+    while isinstance(root, Candidate) and n_known < 100:
+        made = root.random_completion(rng)
+        if not isinstance(made, Candidate) or made.key in seen:
+            n_known += 1
+            continue
+        n_known = 0
+        seen.add(made.key)
+        yield "random", made

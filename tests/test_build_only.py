@@ -1,0 +1,60 @@
+"""`explore run --build-only`: what compiled kernels take of a GPU that is not there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from kernelscape.cli.commands import explore
+
+pytest.importorskip("kernelscape.runtime.cuda")
+from kernelscape.runtime.device import requirements
+
+nvrtc = pytest.mark.skipif(
+    not any(r.what == "nvrtc" and r.found for r in requirements("cuda")), reason="no NVRTC"
+)
+
+
+def run(*arguments):
+    given = ["run", "bicgk", "--size", "n=64", "--build-only", *arguments]
+    return CliRunner().invoke(explore, given)
+
+
+@nvrtc
+def test_rows_and_objects_say_the_same():
+    text = run("--target", "cuda", "--max-evals", "2")
+    assert text.exit_code == 0, text.output
+    assert "occupancy" in text.output.splitlines()[0]
+    objects = [
+        json.loads(line)
+        for line in run("--target", "cuda", "--max-evals", "2", "--json").output.splitlines()
+    ]
+    assert [o["status"] for o in objects] == ["ok", "ok"]
+    assert objects[0]["tag"] == "default"
+    launches = [x for o in objects for x in o["launches"]]
+    assert len(launches) == len(text.output.splitlines()) - 1
+    assert all(x["registers"] > 0 for x in launches)
+
+
+@nvrtc
+def test_the_sheet_decides_what_is_compiled_for():
+    bounds = {
+        json.loads(
+            run("--target", "cuda", "--max-evals", "1", "--profile", p, "--json").output
+        )["bound_ns"]
+        for p in ("h200", "rtx4090")
+    }
+    assert len(bounds) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--target", "cpu"), "does not report"),
+        (("--target", "cuda", "--profile", "b52"), "no data sheet 'b52'"),
+    ],
+)
+def test_what_cannot_be_reported_gets_a_sentence(arguments, sentence):
+    ended = run(*arguments, "--max-evals", "1")
+    assert sentence in str(ended.exception)
