@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.candidate import Candidate
+from .gpu.nest import build_grid
 from .nest import AccumulatorPlan, LoopNode, Meet, TreeNode, build_launch
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 
@@ -23,6 +24,7 @@ _WHERE = {
     ch.SHARED: "in an array of the thread's own",
     ch.GLOBAL: "through memory",
 }
+_WHERE_ON_GPU = {**_WHERE, ch.SHARED: "in shared memory"}
 _ACCUMULATORS = {
     "registers": "in registers",
     "thread": "in an array of the thread's own",
@@ -34,7 +36,7 @@ _ACCUMULATORS = {
 @dataclass(frozen=True, slots=True)
 class Starts:
     """What one call of an implementation starts: launches, those of them that are run by a team of
-    threads, and barriers inside launches (as often as threads meet there).
+    threads, and barriers inside launches (as often as the threads of a team or block meet there).
     """
 
     n_launches: int
@@ -44,46 +46,50 @@ class Starts:
 
 def describe(candidate: Candidate) -> Words:
     """The decisions of a complete candidate in words."""
-    plan = read_plan(candidate)
+    plan, on_gpu = read_plan(candidate), candidate.space.target.is_gpu
     return {
         "launches": tuple(_launch(plan, roots) for roots in plan.launches),
         "fused loops": tuple(_fused(plan)),
         "loop order": tuple(_order(plan)),
-        "threads": tuple(_threads(plan)),
+        "threads": tuple(_blocks(plan) if on_gpu else _threads(plan)),
         "tiles": tuple(_tiles(plan)),
         "values": tuple(_values(plan, candidate)),
         "stores": tuple(_stores(plan)),
         "packing": tuple(_packing(plan)),
-        "reductions": tuple(_reductions(plan)),
+        "reductions": tuple(_block_reductions(plan) if on_gpu else _reductions(plan)),
     }
 
 
 def count_starts(candidate: Candidate) -> Starts:
     """Launches, teams and barriers of one call of a complete candidate."""
     plan = read_plan(candidate)
-    launches = [build_launch(plan, roots) for roots in plan.launches]
+    on_gpu = candidate.space.target.is_gpu
+    build = build_grid if on_gpu else build_launch
+    launches = [build(plan, roots) for roots in plan.launches]
     return Starts(
         n_launches=len(launches),
         n_teams=sum(launch.is_parallel for launch in launches),
-        n_barriers=sum(_meetings(plan, launch.roots) for launch in launches),
+        n_barriers=sum(_meetings(plan, launch.roots, on_gpu) for launch in launches),
     )
 
 
-def _meetings(plan: Plan, nodes: list[TreeNode]) -> int:
+def _meetings(plan: Plan, nodes: list[TreeNode], on_gpu: bool) -> int:
     n = 0
     for node in nodes:
         if isinstance(node, Meet):
             n += 1
         elif isinstance(node, LoopNode):
-            n += _trips(plan, node) * _meetings(plan, node.children)
+            n += _trips(plan, node, on_gpu) * _meetings(plan, node.children, on_gpu)
     return n
 
 
-def _trips(plan: Plan, node: LoopNode) -> int:
+def _trips(plan: Plan, node: LoopNode, on_gpu: bool) -> int:
     """Iterations of a loop each time it is reached, where its tile is full."""
     first = node.members[0]
     if node.level == MID:
         return plan.tasks[first.task].loop(first.loop).mid
+    if node.is_parallel and on_gpu:
+        return 1  # each block runs one
     return -(-node.extent // node.step)
 
 
@@ -118,6 +124,15 @@ def _threads(plan: Plan) -> Iterator[str]:
         yield f"{t.task.name} {shares}"
 
 
+def _blocks(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        blocks = [p.loop.name for p in t.loops if p.is_parallel]
+        threads = [f"{p.loop.name} out to {p.mid} threads" for p in t.loops if p.is_thread]
+        parts = [f"{_listed(blocks)} out to blocks"] if blocks else []
+        shares = " and ".join([*parts, *threads])
+        yield f"{t.task.name} " + (f"shares {shares}" if shares else "runs on one thread")
+
+
 def _tiles(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         parts = [part for p in t.loops for part in _tile(p)]
@@ -129,12 +144,13 @@ def _tile(p: LoopPlan) -> Iterator[str]:
     if p.inner > 1:
         form = "in vectors" if p.is_vector else "unrolled"
         yield f"{p.loop.name} by {p.inner} {form}" + ("" if p.divides else " (does not divide)")
-    if p.mid > 1:
+    if p.has_mid_loop:
         yield f"{p.loop.name} in blocks of {p.tile}"
 
 
 def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     tasks, where = plan.tasks, candidate.space.variables.mem_space
+    words = _WHERE_ON_GPU if candidate.space.target.is_gpu else _WHERE
     for t in tasks:
         if t.prefetch_iterations:
             yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
@@ -147,7 +163,7 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
             continue
         yield (
             f"{f.array} goes from {tasks[f.producer].task.name} to {tasks[f.consumer].task.name}"
-            f" {_WHERE[value]}"
+            f" {words[value]}"
         )
 
 
@@ -176,6 +192,18 @@ def _reductions(plan: Plan) -> Iterator[str]:
         lanes = [p.loop.name for p in t.loops if p.has_lanes]
         apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
         yield f"{t.task.name} reduces {_ACCUMULATORS[found.owner]}{apart}"
+
+
+def _block_reductions(plan: Plan) -> Iterator[str]:
+    for t in plan.tasks:
+        if not t.task.is_reduction:
+            continue
+        ways = ["in registers"]
+        ways += ["the threads of a block together"] if t.has_tree else []
+        ways += ["into a partial result for each block, combined by a launch"] if t.partials else []
+        lanes = [p.loop.name for p in t.loops if p.has_lanes]
+        apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
+        yield f"{t.task.name} reduces {', '.join(ways)}{apart}"
 
 
 # --- words ---------------------------------------------------------------------------------------

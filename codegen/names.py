@@ -16,6 +16,15 @@ RESERVED = frozenset(
     omp_get_thread_num omp_get_num_threads uintptr_t late_thread hold_back
     """.split()  # noqa: SIM905  (a list of literals would be four times as long)
 )
+# What C++ and CUDA keep for themselves besides, and what the text of kernels uses.
+RESERVED_CUDA = frozenset(
+    """
+    alignas alignof and bitand bitor bool catch class compl concept const_cast consteval constexpr constinit decltype delete
+    dynamic_cast explicit export false friend mutable namespace new noexcept not nullptr operator or private protected public
+    reinterpret_cast requires static_assert static_cast template this thread_local throw true try typeid typename using
+    virtual wchar_t xor threadIdx blockIdx blockDim gridDim warpSize meeting
+    """.split()  # noqa: SIM905
+)
 _SHAPED = re.compile(
     r"launch_\d+|_?_mm.*|__.*|_[A-Z].*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
     r"|(\w+_)?(f32|f64|i32|i64)(x\d+)?(_\w+)?"
@@ -30,14 +39,14 @@ def identifier(name: str) -> str:
     return plain
 
 
-def c_names(names: Iterable[str]) -> dict[str, str]:
-    """A different identifier for each name; names that are fine stay as they are."""
+def c_names(names: Iterable[str], avoid: frozenset[str] = frozenset()) -> dict[str, str]:
+    """A different identifier for each name, none of `avoid`; names that are fine stay as they are."""
     wanted = list(names)
-    found = {name: name for name in wanted if identifier(name) == name}
+    found = {name: name for name in wanted if identifier(name) == name and name not in avoid}
     taken = set(found)
     for name in wanted:
         if name not in found:
-            stem = new = identifier(name)
+            stem = new = f"v_{name}_" if name in avoid else identifier(name)
             k = 0
             while new in taken:
                 k += 1

@@ -169,7 +169,8 @@ def _touches(space: Space) -> dict[str, Any]:
             ]
             # Only a temporary has a store to leave away; what it may leave away and cannot is open.
             store = v.store.get(t, -1) if is_temp and writes else -1
-            read, written = read_bytes(task, array), written_bytes(task, array)
+            read = read_bytes(task, array, space.target.line_bytes)
+            written = written_bytes(task, array)
             if is_temp:
                 read = read if flows[first:] else 0
                 written = written if store >= 0 else 0
@@ -190,13 +191,23 @@ def _operations(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
     target: Target = space.target
     counter = SureOperations()
     ns, lanes = [], []
-    for task in space.problem.tasks:
-        f32, f64 = counter.count(task)
+    counts = [counter.count(task) for task in space.problem.tasks]
+    if target.is_gpu:
+        counts = _of_one_pipe(counts, target)
+    for task, (f32, f64) in zip(space.problem.tasks, counts, strict=True):
         ns.append(f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns)
         # The threads of a GPU are its vectors.
         is_free = compiler_vectorises or target.is_gpu
         lanes.append(1.0 if is_free else _scalar_slowdown(target, task, f32 + f64))
     return {"operations_ns": np.array(ns), "lanes": np.array(lanes)}
+
+
+def _of_one_pipe(counts: list[tuple[float, float]], target: Target) -> list[tuple[float, float]]:
+    """The operations of the dtype that takes longer: a GPU computes in f32 and f64 side by side."""
+    f32, f64 = (sum(numbers) for numbers in zip(*counts, strict=True))
+    if f32 / target.f32_flops_per_ns >= f64 / target.f64_flops_per_ns:
+        return [(n, 0.0) for n, _ in counts]
+    return [(0.0, n) for _, n in counts]
 
 
 def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:

@@ -31,14 +31,14 @@ def sure_loads(e: Expr | None) -> Iterator[Load]:
             yield from sure_loads(e.condition)
 
 
-def read_bytes(task: Task, array: ArrayInfo) -> int:
-    """Bytes of whole cache lines of `array` that the task surely reads."""
+def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
+    """Bytes of whole cache lines of `array` that the task surely reads; `line` bytes each."""
     if task.opaque is not None:
         return 0
     loads = (*sure_loads(task.value), *sure_loads(task.finish))
     accesses = {access_of(x) for x in loads if x.array == array.name}
     # Two accesses may touch the same lines: the largest alone is certain.
-    return max((line_bytes(a, extents(task), array) for a in accesses), default=0)
+    return max((line_bytes(a, extents(task), array, line) for a in accesses), default=0)
 
 
 def written_bytes(task: Task, array: ArrayInfo) -> int:
@@ -48,14 +48,16 @@ def written_bytes(task: Task, array: ArrayInfo) -> int:
     return distinct_elements(task.target, extents(task)) * array.dtype.size_bytes
 
 
-def line_bytes(access: Access, loops: Mapping[str, int], array: ArrayInfo) -> int:
+def line_bytes(
+    access: Access, loops: Mapping[str, int], array: ArrayInfo, line: int = LINE_BYTES
+) -> int:
     """Bytes of the distinct cache lines that an access touches, at least; any alignment."""
     size = array.dtype.size_bytes
     elements = distinct_elements(access, loops)
     strides = flat_strides(access, array)
     step = gcd(*(stride for loop, stride in strides.items() if loops[loop] > 1))
-    per_line = -(-(LINE_BYTES // size) // max(step, 1))
-    return max(elements * size, -(-elements // per_line) * LINE_BYTES)
+    per_line = -(-(line // size) // max(step, 1))
+    return max(elements * size, -(-elements // per_line) * line)
 
 
 def distinct_elements(access: Access, loops: Mapping[str, int]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LINE_BYTES = 64  # of every cache
+LINE_BYTES = 64  # of every cache of a CPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +38,18 @@ class Target:
     barrier_ns: float
     call_ns: float  # the cheapest call of the whole sequence
     add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
+    line_bytes: int = LINE_BYTES  # the least that memory delivers
     calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.
     architecture: str = ""  # what code is compiled for, as in "sm_90"
-    warp_size: int = 32
     max_threads_per_block: int = 0
-    max_threads_per_core: int = 0
-    max_blocks_per_core: int = 0
     registers_per_core: int = 0  # of 32 bits
-    shared_bytes_per_core: int = 0
     shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
-    max_shared_bytes_per_block: int = 0  # where it asks
-    clock_ghz: float = 0.0
 
     @property
     def is_gpu(self) -> bool:
         """Whether programs are grids of blocks of threads: CUDA C, on a device or emulated."""
-        return self.backend in ("cuda", "emulator")
+        return self.max_threads_per_block > 0
 
     def lanes(self, size_bytes: int) -> int:
         """Elements of `size_bytes` in one vector register."""

@@ -40,9 +40,9 @@ def test_rows_and_objects_say_the_same():
 @nvrtc
 def test_the_sheet_decides_what_is_compiled_for():
     bounds = {
-        json.loads(
-            run("--target", "cuda", "--max-evals", "1", "--profile", p, "--json").output
-        )["bound_ns"]
+        json.loads(run("--target", "cuda", "--max-evals", "1", "--profile", p, "--json").output)[
+            "bound_ns"
+        ]
         for p in ("h200", "rtx4090")
     }
     assert len(bounds) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...space.candidate import Candidate
 from .. import csyntax as c
-from ..names import c_names
+from ..names import RESERVED_CUDA, c_names
 from ..nest import Launch
 from ..plan import Plan, read_plan
 from ..program import (
@@ -39,7 +39,9 @@ class _Lowering:
                 n = array.size_bytes // array.dtype.size_bytes
                 buffer = self.workspace.allocate(array.name, array.dtype, n, is_private=False)
                 self.offsets[array.name] = buffer.offset_bytes
-        self.names = c_names([a.name for a in problem.arrays] + [s.name for s in problem.scalars])
+        self.names = c_names(
+            [a.name for a in problem.arrays] + [s.name for s in problem.scalars], RESERVED_CUDA
+        )
         sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
         sizes += [loop.extent for task in problem.tasks for loop in task.loops]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"

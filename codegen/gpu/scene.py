@@ -13,6 +13,7 @@ from ...space.target import Target
 from .. import csyntax as c
 from ..block import Writer
 from ..csyntax import flatten
+from ..names import RESERVED_CUDA
 from ..nest import Launch
 from ..plan import LoopPlan, Plan, TaskPlan
 from ..scene import Scene
@@ -29,6 +30,7 @@ class GpuWriter(Writer):
 
     def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
         super().__init__(prelude, names)
+        self.used |= RESERVED_CUDA
         self.multiples: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:

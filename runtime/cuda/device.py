@@ -22,12 +22,12 @@ from ..device import (
     RunError,
 )
 from ..measure import Sampler, interleave
-from ..outcome import Failure, Measurement, Protocol
+from ..outcome import Failure, FailureKind, Measurement, Protocol
 from ..verify import has_extremes
 from .compiler import Cubin, CudaCompiler, nvcc_command
 from .dialect import CUDA
 from .driver import driver, enter_context, explain, gpu
-from .graph import Graph
+from .graph import Graph, GraphError
 from .memory import CudaArray
 from .profiles import Profile, find_profile, target_of
 from .resources import build_report
@@ -41,7 +41,7 @@ Array = NDArray[Any]
 
 _FORMATS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "bool": "?"}
 _SHARED_BYTES = 48 << 10  # dynamic shared memory beyond this has to be asked for
-_CALLS_A_GRAPH = 32
+_LAUNCHES_A_GRAPH = 32
 
 
 class CudaModule(AbstractModule):
@@ -70,7 +70,8 @@ class CudaModule(AbstractModule):
                 raise RunError(failure, is_lost=is_lost) from e
         for given, array in moved:
             if isinstance(given, np.ndarray) and isinstance(array, CudaArray):
-                given[...] = array.download()
+                if given.flags.writeable:
+                    given[...] = array.download()
                 array.free()
 
     def bind(
@@ -216,9 +217,11 @@ class CudaDevice(AbstractDevice):
         try:
             module = cuda.module_from_buffer(Path(artifact.path).read_bytes())
         except cuda.Error as e:
-            kind = explain(e, "loading")[0].kind
-            advice = "the built module cannot be loaded"
-            return Failure("memory" if kind == "memory" else "launch", advice, str(e))
+            failure, is_lost = explain(e, "loading")
+            if is_lost:
+                raise RunError(failure, is_lost=True) from e
+            kind: FailureKind = "memory" if failure.kind == "memory" else "launch"
+            return Failure(kind, "the built module cannot be loaded", str(e))
         functions = {}
         for launch in artifact.launches:
             try:
@@ -252,7 +255,7 @@ class CudaDevice(AbstractDevice):
 
 
 class _TimedCalls:
-    """Calls of one module between two events; many of them as graphs of 32 calls."""
+    """Calls of one module between two events; many of them as graphs, so that the host does not set the pace."""
 
     def __init__(self, module: CudaModule, args: CallArguments) -> None:
         self._cuda = driver()
@@ -260,6 +263,7 @@ class _TimedCalls:
         self._restored = args.restore
         bound = module.bind(args.values)
         self._launches = [go for _, go in bound]
+        self._calls_a_graph = max(1, _LAUNCHES_A_GRAPH // max(1, len(self._launches)))
         self._name = ", ".join(dict.fromkeys(launch.kernel for launch, _ in bound))
         self._start, self._end = self._cuda.Event(), self._cuda.Event()
         self._graph: Graph | None = None
@@ -279,26 +283,31 @@ class _TimedCalls:
     def _run(self, n: int) -> float:
         """Nanoseconds of n calls on the GPU."""
         try:
-            n_graphs = n // _CALLS_A_GRAPH if self._may_use_graph(n) else 0
+            n_graphs = n // self._calls_a_graph if self._may_use_graph(n) else 0
+            n_timed = n_graphs * self._calls_a_graph or n
             self._start.record(self._module.stream)
             for _ in range(n_graphs):
                 assert self._graph is not None
                 self._graph.launch()
-            self._call(n - n_graphs * _CALLS_A_GRAPH)
+            if not n_graphs:
+                self._call(n)
             self._end.record(self._module.stream)
             self._end.synchronize()
-            return float(self._start.time_till(self._end)) * 1e6
+            return float(self._start.time_till(self._end)) * 1e6 * n / n_timed
         except self._cuda.Error as e:
             failure, is_lost = explain(e, self._name)
             raise RunError(failure, is_lost=is_lost) from e
+        except GraphError as e:
+            failure, _ = explain(e, self._name)
+            raise RunError(failure, is_lost=True) from e
 
     def _may_use_graph(self, n: int) -> bool:
-        if n < _CALLS_A_GRAPH or not self._has_graphs:
+        if n < self._calls_a_graph or not self._has_graphs:
             return False
         if self._graph is None:
             try:
-                self._graph = Graph(self._module.stream, lambda: self._call(_CALLS_A_GRAPH))
-            except DeviceError:
+                self._graph = Graph(self._module.stream, lambda: self._call(self._calls_a_graph))
+            except GraphError:
                 self._has_graphs = False
         return self._graph is not None
 
@@ -319,7 +328,7 @@ class _TimedCalls:
 _SHEETS = {"H200": "h200", "A100": "a100", "RTX 4090": "rtx4090"}
 # Lanes for float32 a multiprocessor, and how many of them a float64 takes, by major and minor number of the architecture.
 _LANES = {(7, 5): (64, 32), (8, 0): (64, 2), (9, 0): (128, 2), (10, 0): (128, 2)}
-_OTHER_LANES = (128, 32)
+_OTHER_LANES = (128, 2)  # no chip has more
 
 
 def _profile_of(device: Any) -> Profile:

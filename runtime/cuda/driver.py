@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import threading
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from ..outcome import Failure, FailureKind
 
 # PyCUDA has no types. Modules and contexts of it are Any here and nowhere else than in this folder.
 Driver = Any
+_thread = threading.local()
 
 PYCUDA_ADVICE = 'install it with pip install -e ".[cuda]" (it is built against a CUDA toolkit)'
 _NO_DRIVER = "the NVIDIA driver (libcuda.so.1) was not found; a GPU and its driver are needed"
@@ -57,15 +59,24 @@ def gpu() -> Any:
 
 
 @cache
-def enter_context() -> Any:
-    """Make this process's context on the first GPU, current in the calling thread. Raises DeviceError."""
+def _primary() -> Any:
     cuda = driver()
     try:
-        context = gpu().make_context()
+        return gpu().retain_primary_context()
     except cuda.Error as e:
         raise DeviceError(f"the GPU cannot be opened: {e}") from e
-    atexit.register(context.pop)
-    return context
+
+
+def enter_context() -> None:
+    """Make the first GPU's primary context, which other libraries of this process share, current in the calling thread.
+
+    Raises DeviceError.
+    """
+    if not getattr(_thread, "is_inside", False):
+        context = _primary()
+        context.push()
+        _thread.is_inside = True
+        atexit.register(context.pop)
 
 
 _MEANINGS: tuple[tuple[str, FailureKind, str, bool], ...] = (

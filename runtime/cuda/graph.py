@@ -9,14 +9,17 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from ..device import DeviceError
 from .driver import library
 
 _THREAD_LOCAL_CAPTURE = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 
+class GraphError(Exception):
+    """The driver refuses; the message has its words."""
+
+
 class Graph:
-    """What `record` launched on a stream, to be launched again as a whole. Raises DeviceError where the driver cannot."""
+    """What `record` launched on a stream, to be launched again as a whole. Raises GraphError where the driver cannot."""
 
     def __init__(self, stream: Any, record: Callable[[], None]) -> None:
         cuda = library()
@@ -47,4 +50,7 @@ class Graph:
 
 def _check(status: int, what: str) -> None:
     if status != 0:
-        raise DeviceError(f"the driver does not {what} a graph: error {status}")
+        said = ctypes.c_char_p()
+        library().cuGetErrorString(status, ctypes.byref(said))
+        words = (said.value or b"").decode() or f"error {status}"
+        raise GraphError(f"the driver does not {what} a graph: {words}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ...space.target import CacheLevel, Target
 from ..device import DeviceError
@@ -118,32 +118,25 @@ def target_of(p: Profile, backend: str) -> Target:
             read_bytes_per_ns=_L2_BYTES_PER_CLOCK * p.clock_ghz,
         ),
     )
-    facts = {
-        "backend": backend,
-        "name": p.name,
-        "cores": p.multiprocessors,
-        "vector_bytes": 16,  # the widest access of one thread
-        "vector_registers": 63,  # of that width, in the 255 registers of one thread
-        "levels": levels,
-        "memory_read_bytes_per_ns": p.memory_bytes_per_ns,
-        "memory_write_bytes_per_ns": p.memory_bytes_per_ns,
-        "memory_mixed_bytes_per_ns": p.memory_bytes_per_ns,
-        "f32_flops_per_ns": p.f32_flops_per_ns,
-        "f64_flops_per_ns": p.f64_flops_per_ns,
-        "launch_ns": _LAUNCH_NS,
-        "barrier_ns": _BARRIER_CLOCKS / p.clock_ghz,
-        "call_ns": 1.0,
-        "add_latency_ns": _ADD_CLOCKS / p.clock_ghz,
-        "architecture": p.architecture,
-        "warp_size": 32,
-        "max_threads_per_block": 1024,
-        "max_threads_per_core": p.threads_per_core,
-        "max_blocks_per_core": p.blocks_per_core,
-        "registers_per_core": 1 << 16,
-        "shared_bytes_per_core": p.shared_bytes_per_core,
-        "shared_bytes_per_block": 48 * _KIB,
-        "max_shared_bytes_per_block": p.shared_bytes_per_block_most,
-        "clock_ghz": p.clock_ghz,
-    }
-    known = {f.name for f in fields(Target)}
-    return Target(**{n: v for n, v in facts.items() if n in known})  # type: ignore[arg-type]
+    return Target(
+        backend=backend,
+        name=p.name,
+        cores=p.multiprocessors,
+        vector_bytes=16,  # the widest access of one thread
+        vector_registers=63,  # of that width, in the 255 registers of one thread
+        levels=levels,
+        memory_read_bytes_per_ns=p.memory_bytes_per_ns,
+        memory_write_bytes_per_ns=p.memory_bytes_per_ns,
+        memory_mixed_bytes_per_ns=p.memory_bytes_per_ns,
+        f32_flops_per_ns=p.f32_flops_per_ns,
+        f64_flops_per_ns=p.f64_flops_per_ns,
+        launch_ns=_LAUNCH_NS,
+        barrier_ns=_BARRIER_CLOCKS / p.clock_ghz,
+        call_ns=1.0,
+        add_latency_ns=_ADD_CLOCKS / p.clock_ghz,
+        architecture=p.architecture,
+        max_threads_per_block=1024,
+        registers_per_core=1 << 16,
+        shared_bytes_per_block=48 * _KIB,
+        line_bytes=32,  # a sector
+    )

@@ -49,8 +49,8 @@ class Device:
     def name(self) -> str:
         return "NVIDIA H200"
 
-    def make_context(self) -> SimpleNamespace:
-        return SimpleNamespace(pop=lambda: None)
+    def retain_primary_context(self) -> SimpleNamespace:
+        return SimpleNamespace(push=lambda: None, pop=lambda: None)
 
 
 class DeviceAllocation:
