@@ -107,14 +107,15 @@ def explain_run(path: str | Path) -> Explanation:
     """
     place = Path(path)
     file, records = _load(place)
-    here = take_conditions().machine
+    device = open_device(file.target)
+    here = take_conditions(accelerator=device.accelerator()).machine
     if file.conditions.machine != here:
         raise StaleError(
             f"{place} was measured on {file.conditions.machine} and this machine is {here}: its"
             " times can only be explained there"
         )
     _, problem = rebuild_problem(file.stored, file.problem_key)
-    target = open_device(file.target).facts()
+    target = device.facts()
     space = build_space(problem, target)
     notes = []
     if not target.calibrated:

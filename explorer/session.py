@@ -378,7 +378,7 @@ def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
         return take_conditions(
             compiler=compiler.version, flags=compiler.flags, memory_bytes_per_ns=worker.probe()
         )
-    return take_conditions()
+    return take_conditions(compiler=device.compiler_version(), accelerator=device.accelerator())
 
 
 def time_reference(

@@ -32,7 +32,11 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def take_conditions(
-    *, compiler: str = "", flags: tuple[str, ...] = (), memory_bytes_per_ns: float = 0.0
+    *,
+    compiler: str = "",
+    flags: tuple[str, ...] = (),
+    memory_bytes_per_ns: float = 0.0,
+    accelerator: str = "",
 ) -> Conditions:
     """The conditions now; the caller adds what only it knows."""
     from datetime import UTC, datetime
@@ -42,7 +46,7 @@ def take_conditions(
     machine = read_machine()
     return Conditions(
         taken=datetime.now(UTC).isoformat(timespec="seconds"),
-        machine=machine.key,
+        machine=f"{machine.key} {accelerator}".strip(),
         cpu=machine.model,
         cores=machine.cores,
         caches={c.name: c.capacity_bytes for c in machine.caches},

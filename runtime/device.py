@@ -133,6 +133,14 @@ class AbstractDevice(ABC):
         """Raises DeviceError with a sentence when code can be built but not run here."""
         return
 
+    def accelerator(self) -> str:
+        """What tells this device from others that this machine may have; "" where the machine says all. No device is opened."""
+        return ""
+
+    def compiler_version(self) -> str:
+        """The compiler, for people; "" where there is none."""
+        return ""
+
     def child_library(self) -> Path | None:
         """What a child of a worker is given to load first, built here; None where it needs nothing."""
         return None

@@ -177,6 +177,12 @@ class CudaDevice(AbstractDevice):
     def check(self) -> None:
         gpu()
 
+    def accelerator(self) -> str:
+        return self.profile.name
+
+    def compiler_version(self) -> str:
+        return self.compiler.version
+
     def dialect(self) -> Dialect:
         return CUDA
 

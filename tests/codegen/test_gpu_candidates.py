@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
 from kernelscape.experiments.correctness import SIZES, library_cases
+from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
 from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
@@ -87,6 +89,32 @@ def test_random_sequences_are_right(tmp_path_factory, example, seed):
     if inputs:
         source = gpu.source_of(drawn(root_of(problem), seed, 1)[0])
         assert gpu.check(source, inputs, tmp_path_factory.mktemp("drawn")) == "", source.text
+
+
+@kernel
+def scaled(new: types.ndarray(), this: types.ndarray(), threadIdx: types.ndarray()):  # noqa: N803
+    for template in range(new.shape[0]):
+        meeting = 0.0
+        for bool in range(new.shape[1]):  # noqa: A001
+            meeting += new[template, bool] * this[bool]
+        threadIdx[template] = meeting
+
+
+def test_names_with_a_meaning_in_cuda(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-1, 1, s).astype(np.float32) for s in ((33, 65), (65,), (33,))]
+    recording = record_sequence(
+        lambda new, this, threadIdx: scaled(new, this, threadIdx), arrays, "names"
+    )
+    problem = normalise(recording)
+    given = dict(zip((a.name for a in recording.arrays), arrays, strict=True))
+    assert set(given) == {"new", "this", "threadIdx"}
+    inputs = checking.make_inputs(recording, problem, given, {})
+    for candidate in drawn(root_of(problem), 3, 3):
+        source = gpu.source_of(candidate)
+        assert gpu.check(source, inputs, tmp_path) == "", source.text
+        if nvrtc_is_there():
+            assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
 def nvrtc_is_there():

@@ -32,6 +32,7 @@ def gpu_space(name: str, **sizes: int) -> Space:
         max_threads_per_block=1024,
         registers_per_core=(4 * MEBI) // (4 * 10),
         shared_bytes_per_block=48 << 10,
+        line_bytes=32,
     )
     return library_space(name, target, **sizes)
 
@@ -65,6 +66,14 @@ def test_traffic_of_a_fused_launch():
     ns = Bounder(space).ns(root_of(space))
     reads, moved = (3 * array + 4 - held) / 50, (4 * array - 2 * held) / 64
     assert ns == pytest.approx(max(reads, moved), rel=0.02)
+
+
+def test_a_read_with_gaps_costs_the_sectors_that_it_touches():
+    """Elements of A lie 32 apart: each takes a sector of 32 bytes, not a line of a CPU."""
+    space = gpu_space("matmul_strided", m=4096, n=16, k=1024)
+    elements, held = 4096 * 1024, 8 * MEBI
+    reads = (32 * elements + 4 * 1024 * 16 - held) / 50
+    assert Bounder(space).ns(root_of(space)) == pytest.approx(reads, rel=0.02)
 
 
 def test_launches_overlap_with_work_but_each_takes_its_time():
