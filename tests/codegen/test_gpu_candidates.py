@@ -92,7 +92,7 @@ def test_random_sequences_are_right(tmp_path_factory, example, seed):
 
 
 @kernel
-def scaled(new: types.ndarray(), this: types.ndarray(), threadIdx: types.ndarray()):  # noqa: N803
+def scaled(new: types.ndarray(), this: types.ndarray(), threadIdx: types.ndarray()):
     for template in range(new.shape[0]):
         meeting = 0.0
         for bool in range(new.shape[1]):  # noqa: A001
