@@ -161,9 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gpu_table: {absent}", file=sys.stderr)
         return 3
     try:
-        wanted = [row for text in given.only for row in parse_row(text, all_rows())] or all_rows()
+        found = [(text, parse_row(text, all_rows())) for text in given.only]
     except ValueError as e:
         parser.error(str(e))
+    for text, rows in found:
+        if not rows:
+            parser.error(f"the table has no row {text!r}: give sizes as well")
+    wanted = [row for _, rows in found for row in rows] or all_rows()
     tests = None if given.no_tests or given.target != "cuda" else run_tests()
     if tests is not None:
         print(f"contract tests: {tests['said']}", *tests["failed"], sep="\n  ", flush=True)
@@ -171,7 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target=given.target, rounds=given.rounds, seed=given.seed, budget_ms=given.budget_ms
     )
     made = make_table(wanted, options, given.again, given.results, end_s, tests, given.seconds)
-    lines = missed(made)
+    there = {row_key(r["name"], r["sizes"]) for r in made["rows"]}
+    lines = missed(made) + [
+        f"{row_key(*w)} is not made" for w in wanted if row_key(*w) not in there
+    ]
     print("\n".join(f"missed: {line}" for line in lines) or "no goal missed")
     return 1 if lines else 0
 

@@ -59,7 +59,7 @@ class TorchLibrary(AbstractGpuLibrary):
         def graph() -> Any:
             recorded = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(recorded, stream=stream):
+                with torch.cuda.graph(recorded, stream=stream, capture_error_mode="thread_local"):
                     for _ in range(CALLS_A_GRAPH):
                         call()
             except RuntimeError:  # something in it cannot be recorded

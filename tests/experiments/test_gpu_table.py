@@ -250,12 +250,24 @@ def test_without_a_gpu_it_ends_with_one_sentence(capfd):
     assert err.count("\n") == 1
 
 
-def test_a_row_that_there_is_not_is_a_usage_error(capfd, monkeypatch):
+@pytest.mark.parametrize(
+    ("row", "said"), [("nosuch", "no sequence 'nosuch'"), ("heat", "no row 'heat'")]
+)
+def test_a_row_that_there_is_not_is_a_usage_error(capfd, monkeypatch, row, said):
     monkeypatch.setattr(gpu_table, "why_not", lambda target: "")
     with pytest.raises(SystemExit) as caught:
-        gpu_table.main(["--only", "nosuch"])
+        gpu_table.main(["--only", row])
     assert caught.value.code == 2
-    assert "no sequence 'nosuch'" in capfd.readouterr().err
+    assert said in capfd.readouterr().err
+
+
+def test_a_command_that_runs_out_of_time_says_so(capfd, monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_table, "why_not", lambda target: "")
+    few = ["--minutes", "0.1", "--no-tests", "--results", str(tmp_path), "--only", "sscal"]
+    assert gpu_table.main(few) == 1
+    out = capfd.readouterr().out
+    assert "no time left for 1 rows" in out
+    assert "missed: sscal:n=67108864 is not made" in out
 
 
 @pytest.mark.compiler
