@@ -1,9 +1,12 @@
 # Two commands, each doing all its set-up in .venv:  make demo  ·  make test
+# On a machine with an NVIDIA GPU also:  make gpu
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: demo test check install clean
+GPU_PYTHON ?= $(BIN)/python
+
+.PHONY: demo test gpu check install clean
 
 # A demo that starts on guesses would show a loose bound: calibrate first, once a machine.
 demo: .venv/installed
@@ -14,6 +17,15 @@ demo: .venv/installed
 
 test: .venv/tools check
 	$(BIN)/pytest
+
+# The table of experiments/gpu_table.py, in under 20 minutes. With GPU_PYTHON=python3 nothing is installed: that one has
+# PyCUDA, NVRTC, pytest and what the package needs, and CuPy or torch to compare with.
+gpu:
+	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2> /dev/null \
+	  || { echo "make gpu needs an NVIDIA GPU and its driver: libcuda.so.1 was not found" >&2; exit 3; }
+	@$(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(MAKE) --no-print-directory .venv/gpu)
+	@mkdir -p .types && ln -sfn .. .types/kernelscape
+	PYTHONPATH="$(CURDIR)/.types$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PYTHON) -m kernelscape.experiments.gpu_table
 
 # The folder of a checkout may have any name, and the package in it has one.
 check: .venv/tools
@@ -36,6 +48,9 @@ install: .venv/installed
 
 .venv/tools: .venv/bin/python pyproject.toml
 	@$(PIP) -e '.[dev]' && touch $@ .venv/installed
+
+.venv/gpu: .venv/tools
+	@$(PIP) -e '.[dev,cuda]' torch && touch $@
 
 clean:
 	rm -rf .venv .types build *.egg-info .*_cache

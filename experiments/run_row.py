@@ -27,7 +27,7 @@ from ..kernels.library import load
 from ..runtime.build import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
-from ..runtime.device import open_device
+from ..runtime.device import AbstractDevice, open_device
 from ..runtime.folder import BEST, JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import read_journal
@@ -108,7 +108,8 @@ def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str,
     subject = library_subject(load(name), sizes, "f32", options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
-        found = _explore(subject, device.facts(), options, folder)
+        explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
+        found = search(subject, explored, folder)
         compared = _compare(subject, device, folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -122,8 +123,8 @@ def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str,
     return {"status": "ok", "name": name, "sizes": sizes, "options": vars(options)} | values
 
 
-def _explore(subject: Subject, target: Target, options: RowOptions, folder: Path) -> dict[str, Any]:
-    """Explore into `folder`; what the search did."""
+def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
+    """Explore into `folder`; what the search did, as JSON values. Raises RuntimeError where it found nothing."""
     watch = Watch()
     places = {
         "compile": (evaluation, "build_many"),
@@ -132,7 +133,6 @@ def _explore(subject: Subject, target: Target, options: RowOptions, folder: Path
         "prepare": (Worker, "prepare"),
         "numpy": (session, "time_reference"),
     }
-    explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
     with spent(places) as seconds:
         explore_subject(subject, explored, directory=folder, on_event=watch.hear)
     ended = watch.ended
@@ -161,9 +161,11 @@ def _compare(
     subject: Subject, device: CpuDevice, folder: Path, options: RowOptions
 ) -> dict[str, Any]:
     """Best, default and NumPy in turn, round by round, each round beside a probe of memory."""
-    best = _built(device, rebuild(load_best(folder / BEST), device.facts(), dialect_of(device)))
+    best = built_again(
+        device, rebuild(load_best(folder / BEST), device.facts(), dialect_of(device))
+    )
     space = build_space(subject.problem, device.facts())
-    default = _built(device, first_candidates(space)[0][1])
+    default = built_again(device, first_candidates(space)[0][1])
     rng = np.random.default_rng(options.seed)
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
     protocol = replace(FINAL, budget_ns=1.5e8)
@@ -212,7 +214,8 @@ def _over_default(rounds: list[tuple[float, float, float]], default_fails: str) 
     }
 
 
-def _built(device: CpuDevice, what: Any) -> Artifact:
+def built_again(device: AbstractDevice, what: Any) -> Artifact:
+    """The artifact of a candidate, or of what was rebuilt from a file. Raises RuntimeError where it no longer compiles."""
     source = print_source(lower(what), dialect_of(device)) if isinstance(what, Candidate) else None
     built = device.build(what.source if source is None else source)
     if isinstance(built, Failure):

@@ -32,6 +32,7 @@ SPEED_UP = 1.5
 ROOF_SHARE = 0.85
 CHECKED = ("axpydot", "waxpby", "vadd", "bicgk", "gemver")
 _TWO_SIZES = ("heat", "standardise")  # in memory and in the last cache
+Row = tuple[str, dict[str, int]]  # sequence, sizes
 _ROW_MARGIN_S = 420.0  # set-up and comparison of the largest size on a busy machine
 
 PROTOCOL = """Each row is made in a process of its own: a calibration, an exploration, then
@@ -73,13 +74,15 @@ def row_key(name: str, sizes: dict[str, int]) -> str:
     return name + ":" + ",".join(f"{k}={v}" for k, v in sizes.items())
 
 
-def parse_row(text: str) -> list[tuple[str, dict[str, int]]]:
-    """The rows that a name, or a name with sizes (powers as 2^26), stands for. Raises ValueError."""
+def parse_row(text: str, rows: Sequence[Row] = ()) -> list[Row]:
+    """The rows that a name, or a name with sizes (powers as 2^26), stands for, among `rows` (default: all of this
+    table). Raises ValueError.
+    """
     name, _, given = text.partition(":")
     if name.lower() not in names():
         raise ValueError(f"no sequence {name!r}")
     if not given:
-        return [row for row in all_rows() if row[0] == name.lower()]
+        return [row for row in rows or all_rows() if row[0] == name.lower()]
     sizes = {}
     for part in given.split(","):
         key, _, number = part.partition("=")

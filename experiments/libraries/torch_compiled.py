@@ -14,15 +14,21 @@ from .formulas import FORMULAS, places
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 
 
-def _compiled(name: str) -> Callable[..., Any]:
+def compiled_function(name: str) -> Callable[..., None]:
+    """The sequence on tensors: compiled when it is first called."""
     formula, (inputs, outputs) = FORMULAS[name], places(name)
-    tensors: dict[int, Any] = {}  # by array: making one costs as much as a small kernel
 
     def write(*args: Any) -> None:
         for k, result in zip(outputs, formula(*(args[i] for i in inputs)), strict=True):
             args[k].copy_(result)
 
-    compiled = torch.compile(write)
+    compiled: Callable[..., None] = torch.compile(write)
+    return compiled
+
+
+def _compiled(name: str) -> Callable[..., Any]:
+    outputs, compiled = places(name)[1], compiled_function(name)
+    tensors: dict[int, Any] = {}  # by array: making one costs as much as a small kernel
 
     def as_tensor(value: Any) -> Any:
         if isinstance(value, (int, float)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import sys
 import sysconfig
 from collections.abc import Iterator
 from ctypes.util import find_library
@@ -44,15 +45,25 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def _candidates() -> Iterator[str]:
-    """Files that may be the library, best first: the wheel of CUDA 13, that of CUDA 12, a toolkit."""
-    site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
-    for pattern in ("cu*/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*"):
-        yield from sorted((str(p) for p in site.glob(pattern)), reverse=True)
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    yield from sorted((str(p) for p in Path(home).glob("lib64/libnvrtc.so")), reverse=True)
+    """Files and names that may be the library, best first: wheels, toolkits, whatever the loader finds."""
+    paths = sysconfig.get_paths()
+    for site in dict.fromkeys((paths["purelib"], paths["platlib"], *filter(None, sys.path))):
+        yield from _newest(Path(site) / "nvidia", "*/lib/libnvrtc.so.*")
+    homes = [Path(h) for name in ("CUDA_HOME", "CUDA_PATH") if (h := os.environ.get(name))]
+    for home in (*homes, *map(Path, _newest(Path("/usr/local"), "cuda*"))):
+        for folder in ("lib64", "lib", "targets/*/lib"):
+            yield from _newest(home, f"{folder}/libnvrtc.so*")
     found = find_library("nvrtc")
-    if found is not None:
-        yield found
+    yield from (*filter(None, [found]), "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+def _newest(folder: Path, pattern: str) -> list[str]:
+    """What the pattern finds, highest version first."""
+
+    def numbers(path: str) -> list[int]:
+        return [int(n) for n in re.findall(r"\d+", path)]
+
+    return sorted(map(str, folder.glob(pattern)), key=numbers, reverse=True)
 
 
 @cache
@@ -61,7 +72,8 @@ def library() -> ctypes.CDLL:
     for path in _candidates():
         try:
             loaded = ctypes.CDLL(path)
-        except OSError:
+            _ = loaded.nvrtcGetCUBIN, loaded.nvrtcGetNumSupportedArchs  # since CUDA 11.2
+        except (OSError, AttributeError):
             continue
         loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
         return loaded

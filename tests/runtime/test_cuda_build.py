@@ -243,3 +243,20 @@ def test_everything_imports_without_driver_and_pycuda():
     )
     code += "from kernelscape.runtime.device import open_device\nopen_device('cuda')\n"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_compiler_is_looked_for_in_wheels_and_toolkits(tmp_path, monkeypatch):
+    places = ["carried/nvidia/cu13/lib/libnvrtc.so.13", "carried/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+              "toolkit/lib64/libnvrtc.so", "toolkit/lib64/libnvrtc.so.9", "toolkit/lib64/libnvrtc.so.13"]  # fmt: skip
+    for place in (*places, "carried/nvidia/cu13/lib/libnvrtc-builtins.so.13"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_bytes(b"no library")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "carried")])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    found = list(nvrtc._candidates())
+    own = [f.removeprefix(f"{tmp_path}/") for f in found if f.startswith(str(tmp_path))]
+    assert own == [*places[:2], places[4], places[3], places[2]]
+    assert found.index(f"{tmp_path}/{own[-1]}") < found.index("libnvrtc.so.13")
+    monkeypatch.setattr(nvrtc, "_candidates", lambda: iter([str(tmp_path / p) for p in places]))
+    with pytest.raises(DeviceError, match="NVRTC, the compiler of CUDA, was not found"):
+        nvrtc.library.__wrapped__()

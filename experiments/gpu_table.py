@@ -1,0 +1,187 @@
+"""How fast is what the search finds on a GPU? The 11 sequences and four kernels, beside cuBLAS and torch.compile.
+
+    python -m kernelscape.experiments.gpu_table [--seconds 60] [--only bicgk matmul:n=1024] [--again]
+
+runs the contract tests of the CUDA backend, then makes the table row by row. Rows that are in the results already are kept
+unless --again is given, so that the table can be made in pieces; no row begins that would not end within --minutes. Writes
+experiments/results/gpu_table.md and .json after every row. With --target emulator the same goes on without a GPU, slowly and
+beside nobody, into gpu_table_emulator. The exit status is 1 when a goal is missed, 3 without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..runtime.device import DeviceError, open_device, requirements
+from .conditions import RESULTS, write_results
+from .gpu_goals import all_rows
+from .gpu_row import GpuRowOptions, make_row
+from .gpu_text import missed, report
+from .run_table import Row, in_fresh_process, parse_row, row_key, time_text, title
+
+MOST_S, LEAST_S = 120.0, 10.0  # of one search
+_EXTRA_S = 35.0  # that a row takes beside its search, until rows have told
+_MARGIN_S = 400.0  # beyond which a row hangs
+_TESTS = ("tests/contracts", "tests/runtime/test_cuda.py", "tests/runtime/test_cuda_build.py")
+_TESTS_S = 300.0
+
+
+def search_s(
+    left_s: float, n_rows: int, extra_s: Sequence[float], wanted_s: float | None = None
+) -> float:
+    """Seconds for the next search when `n_rows` are to be made in the time left: `wanted_s`, or as much as all of them can
+    have. `extra_s` is what rows before took beside their searches. 0 when there is no time for a row.
+    """
+    extra = median(extra_s) if extra_s else _EXTRA_S
+    if left_s < (LEAST_S if wanted_s is None else wanted_s) + extra:
+        return 0.0
+    return wanted_s or min(MOST_S, max(LEAST_S, left_s / n_rows - extra))
+
+
+def run_tests() -> dict[str, Any]:
+    """Runs the contract tests of the CUDA backend; what pytest says at its end."""
+    root = Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_TESTS]
+    started_s = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, timeout=_TESTS_S, check=False
+        )
+        said = (done.stdout.strip() or done.stderr.strip() or "no word").splitlines()
+        code, failed = done.returncode, [x for x in said if x.startswith(("FAILED", "ERROR"))]
+        said_last = said[-1]
+    except subprocess.TimeoutExpired:
+        code, failed, said_last = -1, [], f"no end within {_TESTS_S:.0f} s"
+    return {
+        "is_ok": code == 0,
+        "said": said_last,
+        "failed": failed[:20],
+        "seconds": time.monotonic() - started_s,
+    }
+
+
+def run_row(name: str, sizes: dict[str, int], options: GpuRowOptions) -> dict[str, Any]:
+    """The row, made in a child. A row that fails says why."""
+    asked = {"name": name, "sizes": sizes, "options": asdict(options)}
+    made = in_fresh_process("gpu_table", asked, 2 * options.seconds + _MARGIN_S)
+    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+
+
+def make_table(
+    wanted: Sequence[Row],
+    options: GpuRowOptions,
+    again: bool,
+    folder: Path | None,
+    end_s: float,
+    tests: dict[str, Any] | None = None,
+    seconds: float | None = None,
+) -> dict[str, Any]:
+    """Make the rows that are missing before `end_s` of the monotonic clock, writing after each; all of the results."""
+    file = "gpu_table" if options.target == "cuda" else f"gpu_table_{options.target}"
+    place = (folder or RESULTS) / f"{file}.json"
+    stored = json.loads(place.read_text()) if place.exists() else {"rows": [], "tests": None}
+    rows = {row_key(r["name"], r["sizes"]): r for r in stored["rows"]}
+    made = {"tests": tests or stored["tests"], "rows": list(rows.values())}
+    missing = [row for row in wanted if again or rows.get(row_key(*row), {}).get("status") != "ok"]
+    order = [row_key(*row) for row in all_rows()]
+    extra_s: list[float] = []
+    for n_made, (name, sizes) in enumerate(missing):
+        started_s = time.monotonic()
+        budget_s = search_s(end_s - started_s, len(missing) - n_made, extra_s, seconds)
+        if budget_s == 0:
+            print(f"no time left for {len(missing) - n_made} rows: run this again", flush=True)
+            break
+        row = run_row(name, sizes, replace(options, seconds=budget_s))
+        rows[row_key(name, sizes)] = row
+        took_s = time.monotonic() - started_s
+        extra_s.append(max(0.0, took_s - budget_s))
+        print(f"{title(row)}: {_said(row)} ({took_s:.0f} s)", flush=True)
+        keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
+        made["rows"] = [rows[k] for k in keys]
+        write_results(file, report(made), made, folder)
+    return made
+
+
+def _said(row: dict[str, Any]) -> str:
+    if row["status"] != "ok":
+        return f"failed: {row['why']}"
+    ratio = row["over_cublas"]
+    beside = "cuBLAS not timed" if ratio is None else f"{ratio:.2f} x cuBLAS"
+    return f"{time_text(row['best_ns'])}, {beside}"
+
+
+def why_not(target: str) -> str:
+    """What is missing to make the table; "" for nothing."""
+    try:
+        open_device(target).check()
+    except DeviceError as e:
+        return str(e)
+    absent = [r for r in requirements(target) if r.found is None]
+    return f"{absent[0].what} is missing: {absent[0].advice}" if absent else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", default=(), help="NAME or NAME:n=2^20,...")
+    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser.add_argument(
+        "--seconds", type=float, help="of each search (default: what fits, at most 120)"
+    )
+    parser.add_argument("--minutes", type=float, default=19.0, help="of everything, tests included")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--budget-ms", type=float, default=60.0, help="of timing, a round and program"
+    )
+    parser.add_argument("--target", choices=("cuda", "emulator"), default="cuda")
+    parser.add_argument("--no-tests", action="store_true", help="do not run the contract tests")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.child:
+        asked = json.loads(given.child)
+        row = make_row(asked["name"], asked["sizes"], GpuRowOptions(**asked["options"]))
+        print(json.dumps(row))
+        return 0
+    end_s = time.monotonic() + 60 * given.minutes
+    absent = why_not(given.target)
+    if absent:
+        print(f"gpu_table: {absent}", file=sys.stderr)
+        return 3
+    try:
+        found = [(text, parse_row(text, all_rows())) for text in given.only]
+    except ValueError as e:
+        parser.error(str(e))
+    for text, rows in found:
+        if not rows:
+            parser.error(f"the table has no row {text!r}: give sizes as well")
+    wanted = [row for _, rows in found for row in rows] or all_rows()
+    tests = None if given.no_tests or given.target != "cuda" else run_tests()
+    if tests is not None:
+        print(f"contract tests: {tests['said']}", *tests["failed"], sep="\n  ", flush=True)
+    options = GpuRowOptions(
+        target=given.target, rounds=given.rounds, seed=given.seed, budget_ms=given.budget_ms
+    )
+    made = make_table(wanted, options, given.again, given.results, end_s, tests, given.seconds)
+    there = {row_key(r["name"], r["sizes"]) for r in made["rows"]}
+    lines = missed(made) + [
+        f"{row_key(*w)} is not made" for w in wanted if row_key(*w) not in there
+    ]
+    print("\n".join(f"missed: {line}" for line in lines) or "no goal missed")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The GPU table as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .conditions import stamp_text, table
+from .gpu_goals import GOALS, verdicts
+from .run_table import time_text, title
+
+PROTOCOL = """Each row is made in a process of its own: an exploration, then rounds of {a copy of 1 GiB from device to device;
+best and default, sample by sample in turn; the cuBLAS sequence; torch.compile}, each library in a process of its own, in an order
+that rotates. Times are of calls that follow one another on arrays in the GPU's memory, between CUDA events; outputs and temporaries
+are allocated beforehand; from 32 calls a sample on they are recorded as CUDA graphs, ours as torch's (CuPy cannot). Values are
+medians over rounds, ratios and shares are formed inside a round, ± is half the inter-quartile range. "cuBLAS" is the sequence of
+BLAS calls by CuPy or by torch (whose copies, axpys, scals and rank-one updates are its own kernels), whichever is faster, TF32 off.
+Shares count every argument once: an implementation that reads a matrix twice cannot pass 50 %. The gap compares the bound with
+this table's best time."""
+
+
+def report(made: dict[str, Any]) -> str:
+    """Rows, goals and stamp as Markdown."""
+    rows: list[dict[str, Any]] = made["rows"]
+    heads = [
+        *("sequence", "best", "± %", "default", "cuBLAS", "by", "torch.compile"),
+        *("x default", "x cuBLAS", "x compile", "rate", "share", "of", "bound", "gap", "search s"),
+        *("evaluations", "failures", "below bound", "ended"),
+    ]
+    good = [r for r in rows if r["status"] == "ok"]
+    parts = ["# What the search finds on a GPU", "", PROTOCOL, ""]
+    if any(r["options"]["target"] != "cuda" for r in rows):
+        parts += ["**Made on the emulator: it shows that the table is made, and no speed.**", ""]
+    if good:
+        parts += [*_stamp(good), ""]
+    parts += [table(heads, [_cells(r) for r in rows]), ""]
+    notes = [f"- {title(r)}, {key}: {why}" for r in good for key, why in r["absent"].items()]
+    if notes:
+        parts += ["Not timed:", "", *notes, ""]
+    parts += [f"Measurements below their bound: {sum(r['below_bound'] for r in good)}.", ""]
+    if made["tests"] is not None:
+        t = made["tests"]
+        parts += [f"Contract tests of the CUDA backend: {t['said']} ({t['seconds']:.0f} s).", ""]
+    parts += [GOALS, ""]
+    parts += [f"- {v.word}: {v.text}" for v in verdicts(rows)]
+    return "\n".join([*parts, ""])
+
+
+def missed(made: dict[str, Any]) -> list[str]:
+    """The goals that were measured and not met, and tests that failed."""
+    lines = [v.text for v in verdicts(made["rows"]) if v.is_met is False]
+    if made["tests"] is not None and not made["tests"]["is_ok"]:
+        lines.insert(0, f"contract tests: {made['tests']['said']}")
+    return lines
+
+
+def _stamp(good: Sequence[dict[str, Any]]) -> list[str]:
+    last = max(good, key=lambda r: str(r["stamp"]["taken"]))
+    device = ", ".join(f"{k} {v}" for k, v in last["stamp"]["device"].items() if v)
+    copies = [r["copy_bytes_per_ns"] for r in good if r["copy_bytes_per_ns"] is not None]
+    spreads = [r["copy_spread"] for r in good if r["copy_spread"] is not None]
+    lines = [f"- {device}", stamp_text(last["stamp"])]
+    if copies:
+        lines.append(
+            f"- copy bandwidth, bytes read and written, {min(copies):.0f} – {max(copies):.0f} GB/s over the rows,"
+            f" ± {100 * max(spreads):.1f} % at most inside one"
+        )
+    source = "calibrated" if last["is_calibrated"] else "data sheet"
+    lines.append(f"- FP32 rate {last['f32_flops_per_ns'] / 1e3:.1f} TF/s ({source})")
+    first = min(r["stamp"]["taken"] for r in good)
+    rounds = sorted({r["options"]["rounds"] for r in good})
+    lines.append(f"- rows from {first}, {' or '.join(map(str, rounds))} rounds, f32")
+    return lines
+
+
+def _cells(r: dict[str, Any]) -> list[str]:
+    if r["status"] != "ok":
+        return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
+    rate = r["flops"] if r["is_computed"] else r["bytes"]
+    failures = ", ".join(f"{n} {kind}" for kind, n in r["failures"].items())
+    return [
+        title(r),
+        time_text(r["best_ns"]),
+        f"{100 * r['best_spread']:.1f}",
+        *(_time(r[f"{column}_ns"]) for column in ("default", "cublas")),
+        r["cublas_by"] or "–",
+        _time(r["compiled_ns"]),
+        *(_ratio(r, column) for column in ("default", "cublas", "compiled")),
+        f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
+        "–" if r["share"] is None else f"{r['share']:.0%} ± {100 * r['share_spread']:.0f} %",
+        "FP32 rate" if r["is_computed"] else "copy",
+        _time(r["bound_ns"]),
+        "–" if r["gap"] is None else f"{r['gap']:.0%}",
+        f"{r['options']['seconds']:.0f}",
+        str(r["evaluations"]),
+        failures or "none",
+        str(r["below_bound"]),
+        r["search_status"],
+    ]
+
+
+def _time(ns: float | None) -> str:
+    return "–" if ns is None else time_text(ns)
+
+
+def _ratio(r: dict[str, Any], column: str) -> str:
+    ratio = r[f"over_{column}"]
+    return "–" if ratio is None else f"{ratio:.2f} ± {100 * r[f'over_{column}_spread']:.0f} %"
