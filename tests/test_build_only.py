@@ -16,8 +16,8 @@ nvrtc = pytest.mark.skipif(
 )
 
 
-def run(*arguments):
-    given = ["run", "bicgk", "--size", "n=64", "--build-only", *arguments]
+def run(*arguments, n=64):
+    given = ["run", "bicgk", "--size", f"n={n}", "--build-only", *arguments]
     return CliRunner().invoke(explore, given)
 
 
@@ -39,11 +39,10 @@ def test_rows_and_objects_say_the_same():
 
 @nvrtc
 def test_the_sheet_decides_what_is_compiled_for():
+    given = ("--target", "cuda", "--max-evals", "1", "--json")
     bounds = {
-        json.loads(run("--target", "cuda", "--max-evals", "1", "--profile", p, "--json").output)[
-            "bound_ns"
-        ]
-        for p in ("h200", "rtx4090")
+        json.loads(run(*given, "--profile", profile, n=8192).output)["bound_ns"]
+        for profile in ("h200", "rtx4090")
     }
     assert len(bounds) == 2
 
