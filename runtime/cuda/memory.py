@@ -95,7 +95,7 @@ class CudaArray(AbstractArray):
         self._memory.free()
 
     def _sum(self) -> int:
-        return zlib.crc32(self.download())
+        return zlib.crc32(self.download().data)
 
     def _set_guards(self) -> None:
         self._cuda.memset_d8(int(self._memory), _GUARD, _GUARD_BYTES)
