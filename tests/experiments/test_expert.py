@@ -65,7 +65,10 @@ def fault(name, sizes, dtype, folder, *, variant="", compiler="gcc"):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", names())
 def test_an_expert_program_is_right_at_any_shape(name, dtype, compiler, tmp_path):
-    for sizes in shapes_of(name):
+    shapes = shapes_of(name)
+    # Each takes a second to compile: all of them once, then the one that divides nothing.
+    thorough = dtype is np.float32 and compiler == "gcc"
+    for sizes in shapes if thorough else shapes[2:3]:
         found = fault(name, sizes, dtype, tmp_path, compiler=compiler)
         assert not found, (sizes, found)
 
@@ -75,9 +78,9 @@ def test_an_expert_program_is_right_at_any_shape(name, dtype, compiler, tmp_path
     ("name", "variant"), [(name, v) for name in names() for v in VARIANTS[name]]
 )
 def test_every_variant_is_right(name, variant, tmp_path):
-    for sizes in shapes_of(name)[-2:]:
-        found = fault(name, sizes, np.float32, tmp_path, variant=variant)
-        assert not found, (sizes, found)
+    sizes = shapes_of(name)[2]
+    found = fault(name, sizes, np.float32, tmp_path, variant=variant)
+    assert not found, (sizes, found)
 
 
 @pytest.mark.parametrize("name", ["gemver", "sgemvt"])
