@@ -12,12 +12,10 @@ class Dialect:
     name: str
     suffix: str  # of files
     headers: tuple[str, ...]
-    scalar_types: dict[str, str]  # DType name -> C name
     barrier: str
     parallel_open: str  # before the body of a parallel launch; {threads} is the team size
     thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body
     simd_loop: str  # pragma before a loop that should be vectorised
-    pointer: str  # a parameter that no other parameter aliases; {type}
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
     stream_prelude: str  # defines the non-temporal store used by streams
     stream_fence: str  # after the last stream of a launch

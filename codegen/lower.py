@@ -16,13 +16,13 @@ from .program import (
     arguments,
     decisions,
     dtype_named,
-    is_in_memory,
     parameters,
+    place_temporaries,
     sentence,
 )
 from .source import Source
 from .storage import Workspace
-from .vectors import Prelude
+from .vectors import Prelude, type_name
 
 ENTRY = "run_sequence"
 
@@ -35,12 +35,7 @@ def lower(candidate: Candidate) -> Program:
     plan = read_plan(candidate)
     prelude = Prelude()
     workspace = Workspace(target.cores)
-    temporaries = []
-    for array in plan.problem.arrays:
-        if array.role == "temp" and is_in_memory(plan, array):
-            n = array.size_bytes // array.dtype.size_bytes
-            buffer = workspace.allocate(array.name, array.dtype, n, is_private=False)
-            temporaries.append((array, buffer.offset_bytes))
+    temporaries = place_temporaries(plan, workspace)
     names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
     functions, calls = [], []
     for k, roots in enumerate(plan.launches):
@@ -56,7 +51,7 @@ def lower(candidate: Candidate) -> Program:
         problem=plan.problem,
         functions=tuple(functions),
         calls=tuple(calls),
-        temporaries=tuple(temporaries),
+        temporaries=temporaries,
         workspace_bytes=workspace.size_bytes,
         prelude=prelude.text(),
         streams=prelude.streams,
@@ -121,12 +116,12 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
             if used or program.temporaries:
                 p.line(f"char *workspace = args[{k}];")
         elif program.names[a.name] in used:
-            kind = dialect.scalar_types[dtype_named(a.dtype).name]
+            kind = type_name(dtype_named(a.dtype), 0)
             value = f"args[{k}]" if a.kind == "array" else f"*({kind} *)args[{k}]"
             p.line(f"{kind} {'*' if a.kind == 'array' else ''}{program.names[a.name]} = {value};")
     for array, offset in program.temporaries:
         if program.names[array.name] in used:
-            kind = dialect.scalar_types[array.dtype.name]
+            kind = type_name(array.dtype, 0)
             p.line(f"{kind} *{program.names[array.name]} = ({kind} *)(workspace + {offset});")
     for name, names in program.calls:
         p.line(f"{name}({', '.join(names)});")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from ..kernels.dependence import task_reads
 from ..space.backbone import INNER, MID, OUTER, Operand, written_arrays
@@ -229,8 +230,48 @@ class Footprint:
         return bool(names - (self.own & later.own))
 
 
-class Hazards:
-    """Finds where threads must meet, and which nodes one thread alone runs."""
+class Touches(Protocol):
+    """What a node touches."""
+
+    def conflicts(self, later: Any, /) -> bool:
+        """Whether threads have to meet before a node that touches `later`."""
+
+
+class BarrierPlacer:
+    """Puts barriers between nodes that conflict; what a node touches, and where all threads go, the kinds of targets say."""
+
+    def footprint(self, node: TreeNode) -> Touches:
+        raise NotImplementedError
+
+    def enters(self, node: LoopNode) -> bool:
+        """Whether all threads that meet go through the loop together, so that barriers may stand in it."""
+        raise NotImplementedError
+
+    def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:
+        """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""
+        placed: list[TreeNode] = []
+        pending: list[Touches] = []
+        for n in nodes:
+            if isinstance(n, LoopNode) and self.enters(n):
+                n.children = self.with_barriers(n.children, is_loop=not n.is_parallel)
+            here = self.footprint(n)
+            if any(p.conflicts(here) for p in pending):
+                placed.append(Meet())
+                pending = []
+            placed.append(n)
+            # A loop that ends with a barrier leaves nobody behind: it runs at least once.
+            if not (isinstance(n, LoopNode) and self.enters(n) and n.children[-1:] == [Meet()]):
+                pending.append(here)
+        if is_loop:
+            first = placed.index(Meet()) if Meet() in placed else len(placed)
+            heads = [self.footprint(n) for n in placed[:first]]
+            if any(p.conflicts(h) for p in pending for h in heads):
+                placed.append(Meet())
+        return placed
+
+
+class Hazards(BarrierPlacer):
+    """Finds where the threads of a team must meet, and which nodes one thread alone runs."""
 
     def __init__(self, plan: Plan, launch: Launch) -> None:
         self.plan, self.launch = plan, launch
@@ -238,25 +279,8 @@ class Hazards:
             (f.consumer, f.array) for task in plan.tasks for f in (*task.registers, *task.shared)
         }
 
-    def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:
-        """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""
-        placed: list[TreeNode] = []
-        pending: list[Footprint] = []
-        for n in nodes:
-            if isinstance(n, LoopNode) and not n.is_parallel and _has_parallel(n):
-                n.children = self.with_barriers(n.children, is_loop=True)
-            here = self.footprint(n)
-            if any(p.conflicts(here) for p in pending):
-                placed.append(Meet())
-                pending = []
-            placed.append(n)
-            pending.append(here)
-        if is_loop:
-            first = placed.index(Meet()) if Meet() in placed else len(placed)
-            heads = [self.footprint(n) for n in placed[:first]]
-            if any(p.conflicts(h) for p in pending for h in heads):
-                placed.append(Meet())
-        return placed
+    def enters(self, node: LoopNode) -> bool:
+        return not node.is_parallel and _has_parallel(node)
 
     def footprint(self, node: TreeNode) -> Footprint:
         phases = list(_phases(node))

@@ -11,7 +11,8 @@ from ..space.backbone import written_arrays
 from . import csyntax as c
 from .plan import Plan, tasks_of
 from .source import Argument, KernelLaunch
-from .storage import ALIGNMENT_BYTES
+from .storage import ALIGNMENT_BYTES, Workspace
+from .vectors import SCALAR_TYPES
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,23 @@ def dtype_named(numpy_name: str) -> DType:
     return next(d for d in DType if d.value == numpy_name)
 
 
-def is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
+def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
     """Whether a temporary is stored by some task, or filled by an opaque one."""
     return any(
         array.name in written_arrays(t.task) and (t.is_stored or t.task.opaque is not None)
         for t in plan.tasks
     )
+
+
+def place_temporaries(plan: Plan, workspace: Workspace) -> tuple[tuple[ArrayInfo, int], ...]:
+    """The temporaries that are in memory, each with its offset in the workspace."""
+    placed = []
+    for array in plan.problem.arrays:
+        if array.role == "temp" and _is_in_memory(plan, array):
+            n = array.size_bytes // array.dtype.size_bytes
+            buffer = workspace.allocate(array.name, array.dtype, n, is_private=False)
+            placed.append((array, buffer.offset_bytes))
+    return tuple(placed)
 
 
 def parameters(
@@ -79,18 +91,15 @@ def parameters(
         name = named[a.name]
         if name in names:
             const = "" if name in stored else "const "
-            found.append(c.Parameter(f"{const}{_C[a.dtype.name]} *{restrict}", name))
+            found.append(c.Parameter(f"{const}{SCALAR_TYPES[a.dtype.name]} *{restrict}", name))
     found += [
-        c.Parameter(f"{_C[s.dtype.name]} ", named[s.name])
+        c.Parameter(f"{SCALAR_TYPES[s.dtype.name]} ", named[s.name])
         for s in problem.scalars
         if named[s.name] in names
     ]
     if "workspace" in names:
         found.append(c.Parameter(f"char *{restrict}", "workspace"))
     return tuple(found)
-
-
-_C = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t"}
 
 
 def identifiers(body: tuple[c.CStmt, ...]) -> tuple[set[str], set[str]]:

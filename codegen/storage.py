@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..kernels.accesses import flat_strides
 from ..kernels.ir import DType
-from ..kernels.tasks import Affine, ArrayInfo, Problem
+from ..kernels.tasks import Affine, ArrayInfo
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from . import csyntax as c
 from .nest import AccumulatorPlan
@@ -159,7 +159,7 @@ class SharedLayout:
 class Tile:
     """A register tile: `full` loops have one name per copy, `slow` loops are dims of a small array.
 
-    `lane_copies` are the accumulators that copies of a reduction keep apart; `lanes` 0 for scalars.
+    `lanes` is 0 for scalars.
     """
 
     name: str
@@ -215,7 +215,3 @@ def merged_levels(
                     absent = level == OUTER and plan.tasks[flow.producer].loop(p).mid == 1
                     found[flow, p] = INNER if absent else level
     return found
-
-
-def temporaries(problem: Problem) -> tuple[ArrayInfo, ...]:
-    return tuple(a for a in problem.arrays if a.role == "temp")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..codegen.source import Argument, KernelLaunch, Source
@@ -28,6 +29,20 @@ class Artifact:
     n_threads: int
     build_ns: int  # 0 when it was already there
     launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
+
+    @staticmethod
+    def of(source: Source, key: str, path: Path, build_ns: int) -> Artifact:
+        """The artifact of a source that was built to `path` under the key of its build."""
+        return Artifact(
+            key=f"{key}-{source.entry}",
+            source_key=source.key,
+            path=str(path),
+            entry=source.entry,
+            arguments=source.arguments,
+            n_threads=source.n_threads,
+            build_ns=build_ns,
+            launches=source.launches,
+        )
 
     @property
     def workspace_bytes(self) -> int:

@@ -39,12 +39,11 @@ GPU_DIM_KIND = (
     "THREAD",  # one thread of the block an iteration (mid dims)
 )
 
-SEQUENTIAL, LANES, TREE, ATOMIC, PARTIALS = range(5)
+SEQUENTIAL, LANES, TREE, PARTIALS = range(4)
 REDUCTION = (
     "SEQUENTIAL",  # one accumulator, in order along this dim
     "LANES",  # one accumulator per lane or unrolled copy, added up at the end
     "TREE",  # threads combine pairwise (GPU)
-    "ATOMIC",  # threads add into one location atomically (GPU)
     "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
 )
 

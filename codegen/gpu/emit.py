@@ -37,7 +37,7 @@ class Kernel:
 
 
 class KernelWriter(LaunchWriter):
-    """Writes the kernels of one launch: the launch itself, and one for each task that leaves partial results."""
+    """Writes one kernel: a launch, or what combines the partial results that a task of it left."""
 
     scene: GpuScene
     reductions: GpuReductions

@@ -12,8 +12,8 @@ from ..program import (
     arguments_of,
     decisions,
     identifiers,
-    is_in_memory,
     parameters,
+    place_temporaries,
     sentence,
 )
 from ..source import KernelLaunch
@@ -32,13 +32,9 @@ class _Lowering:
         self.target = candidate.space.target
         self.prelude = GpuPrelude()
         self.workspace = Workspace(1)
-        self.offsets: dict[str, int] = {}
+        placed = place_temporaries(self.plan, self.workspace)
+        self.offsets = {array.name: offset for array, offset in placed}
         problem = self.plan.problem
-        for array in problem.arrays:
-            if array.role == "temp" and is_in_memory(self.plan, array):
-                n = array.size_bytes // array.dtype.size_bytes
-                buffer = self.workspace.allocate(array.name, array.dtype, n, is_private=False)
-                self.offsets[array.name] = buffer.offset_bytes
         self.names = c_names(
             [a.name for a in problem.arrays] + [s.name for s in problem.scalars], RESERVED_CUDA
         )

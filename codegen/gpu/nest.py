@@ -12,9 +12,9 @@ from ...kernels.dependence import task_reads
 from ...space.backbone import OUTER, written_arrays
 from ..nest import (
     AccumulatorPlan,
+    BarrierPlacer,
     Launch,
     LoopNode,
-    Meet,
     Phase,
     TreeBuilder,
     TreeNode,
@@ -113,7 +113,7 @@ def _meet(some: frozenset[Touch], others: frozenset[Touch]) -> bool:
     return any(a == b and t != u for a, t in some for b, u in others)
 
 
-class _Meetings:
+class _Meetings(BarrierPlacer):
     """Finds where the threads of a block have to meet."""
 
     def __init__(self, plan: Plan) -> None:
@@ -126,25 +126,8 @@ class _Meetings:
         ]
         self.on_chip = {(f.consumer, f.array): kind for f, kind in flows}
 
-    def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:
-        """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""
-        placed: list[TreeNode] = []
-        pending: list[_Footprint] = []
-        for n in nodes:
-            if isinstance(n, LoopNode):
-                n.children = self.with_barriers(n.children, is_loop=not n.is_parallel)
-            here = self.footprint(n)
-            if any(p.conflicts(here) for p in pending):
-                placed.append(Meet())
-                pending = []
-            placed.append(n)
-            pending.append(here)
-        if is_loop:
-            first = placed.index(Meet()) if Meet() in placed else len(placed)
-            heads = [self.footprint(n) for n in placed[:first]]
-            if any(p.conflicts(h) for p in pending for h in heads):
-                placed.append(Meet())
-        return placed
+    def enters(self, node: LoopNode) -> bool:
+        return True
 
     def footprint(self, node: TreeNode) -> _Footprint:
         reads: set[Touch] = set()

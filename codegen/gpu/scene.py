@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...kernels.accesses import flat_strides, task_reads, task_writes
 from ...kernels.ir import DType
 from ...kernels.tasks import Access
-from ...space.backbone import Operand
+from ...space.backbone import OUTER, Operand
 from ...space.target import Target
 from .. import csyntax as c
 from ..block import Writer
@@ -134,7 +134,7 @@ class GpuScene(Scene):
             for p in self.plan.tasks[t].loops:
                 if not p.is_thread:
                     continue
-                twins = merged.get((t, p.loop.name, 0), set())
+                twins = merged.get((t, p.loop.name, OUTER), set())
                 known = [found[u, name] for u, name, _ in twins if (u, name) in found]
                 found[t, p.loop.name] = known[0] if known else len(found)
         return found

@@ -125,15 +125,7 @@ class CpuDevice(AbstractDevice):
         )
         if isinstance(built, Failure):
             return built
-        return Artifact(
-            key=f"{built.key}-{source.entry}",
-            source_key=source.key,
-            path=str(built.path),
-            entry=source.entry,
-            arguments=source.arguments,
-            n_threads=source.n_threads,
-            build_ns=built.build_ns,
-        )
+        return Artifact.of(source, built.key, built.path, built.build_ns)
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
         found = find_compiler(compiler_named(compiler))

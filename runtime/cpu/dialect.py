@@ -8,13 +8,6 @@ C_OPENMP = Dialect(
     name="c",
     suffix=".c",
     headers=("<math.h>", "<stdint.h>", "<omp.h>"),
-    scalar_types={
-        "f32": "float",
-        "f64": "double",
-        "i32": "int32_t",
-        "i64": "int64_t",
-        "bool_": "int",
-    },
     barrier="#pragma omp barrier",
     parallel_open="#pragma omp parallel num_threads({threads})",
     thread_setup=(
@@ -22,7 +15,6 @@ C_OPENMP = Dialect(
         "const long n_threads = omp_get_num_threads();",
     ),
     simd_loop="#pragma omp simd",
-    pointer="{type} *restrict ",
     intrinsics_prelude="""\
 #if defined(__SSE2__)
 #include <immintrin.h>

@@ -193,16 +193,7 @@ class CudaDevice(AbstractDevice):
         built = self.compile(source)
         if isinstance(built, Failure):
             return built
-        return Artifact(
-            key=f"{built.key}-{source.entry}",
-            source_key=source.key,
-            path=str(built.path),
-            entry=source.entry,
-            arguments=source.arguments,
-            n_threads=source.n_threads,
-            build_ns=built.build_ns,
-            launches=source.launches,
-        )
+        return Artifact.of(source, built.key, built.path, built.build_ns)
 
     def compile(self, source: Source) -> Cubin | Failure:
         """The same with what the compiler reports. Raises DeviceError where there is no NVRTC."""

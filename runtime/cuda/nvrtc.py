@@ -19,7 +19,7 @@ from ..device import DeviceError
 ADVICE = 'install it with pip install -e ".[cuda]" (package nvidia-cuda-nvrtc), or a CUDA toolkit'
 
 # Verbose ptxas is what tells of spills; the rest is the default, multiply-adds fused as on the CPU.
-OPTIONS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v", "--define-macro=KERNELSCAPE_GPU")
+OPTIONS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v")
 _LOG_CHARACTERS = 6000
 
 

@@ -88,7 +88,7 @@ PROFILES = {
 # Per clock: L1 of one multiprocessor, and all of L2 on the A100 (its white paper); no data sheet says it of the others.
 _L1_BYTES_PER_CLOCK = 128
 _L2_BYTES_PER_CLOCK = 5120
-# No data sheet has these: less than was ever reported, in clocks but for the launch.
+# No data sheet has these, and they are not measured yet: chosen low, so that bounds hold. In clocks, but for the launch.
 _ADD_CLOCKS, _BARRIER_CLOCKS, _LAUNCH_NS = 4, 16, 700.0
 
 

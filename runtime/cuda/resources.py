@@ -36,7 +36,8 @@ def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> 
     block_shared = _round_up(shared_bytes + _SHARED_OWN_BYTES, _SHARED_STEP_BYTES)
     room = {
         "threads": p.threads_per_core // _WARP // n_warps,
-        "registers": _REGISTERS_A_CORE // warp_registers // n_warps,
+        # A multiprocessor has four parts, each with registers for whole warps.
+        "registers": _REGISTERS_A_CORE // warp_registers // 4 * 4 // n_warps,
         "shared memory": p.shared_bytes_per_core // block_shared,
         "blocks": p.blocks_per_core,
     }

@@ -138,16 +138,7 @@ class EmulatorDevice(AbstractDevice):
         built = build_library(self.compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
             return built
-        return Artifact(
-            key=f"{built.key}-{source.entry}",
-            source_key=source.key,
-            path=str(built.path),
-            entry=source.entry,
-            arguments=source.arguments,
-            n_threads=source.n_threads,
-            build_ns=built.build_ns,
-            launches=source.launches,
-        )
+        return Artifact.of(source, built.key, built.path, built.build_ns)
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
         from ..cuda.compiler import nvcc_command
