@@ -22,11 +22,12 @@ from statistics import median
 from typing import Any
 
 from ..runtime.device import DeviceError, open_device, requirements
-from .conditions import RESULTS, write_results
 from .gpu_goals import all_rows
 from .gpu_row import GpuRowOptions, make_row
 from .gpu_text import missed, report
-from .run_table import Row, in_fresh_process, parse_row, row_key, time_text, title
+from .rows import in_fresh_process
+from .run_table import Row, parse_row, row_key, time_text, title
+from .writing import RESULTS, write_results
 
 MOST_S, LEAST_S = 120.0, 10.0  # of one search
 _EXTRA_S = 35.0  # that a row takes beside its search, until rows have told

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .conditions import stamp_text, table
+from .conditions import stamp_text
 from .gpu_goals import GOALS, verdicts
 from .run_table import time_text, title
+from .writing import table
 
 PROTOCOL = """Each row is made in a process of its own: an exploration, then rounds of {a copy of 1 GiB from device to device;
 best and default, sample by sample in turn; the cuBLAS sequence; torch.compile}, each library in a process of its own, in an order

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ..runtime.journal import read_journal
 from ..runtime.records import EvaluationRecord, RecordError, load_best
-from .conditions import RESULTS, stamp
+from .conditions import stamp
+from .writing import RESULTS
 
 SESSIONS = 3  # kills a round before the run may end
 

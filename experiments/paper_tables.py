@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ..kernels.library import load
-from .conditions import RESULTS, stamp, write_results
+from .conditions import stamp
 from .paper_rows import Effort, fusion_row, order_rows, pruning_row, telamon_row, warm_up
 from .paper_text import report
+from .writing import RESULTS, write_results
 
 TABLES = ("fusion", "telamon", "pruning", "orders")
 FULL = Effort(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .conditions import stamp_text, table
+from .conditions import stamp_text
+from .writing import table
 
 
 def report(tables: Mapping[str, Mapping[str, Any]], taken: dict[str, Any]) -> str:

@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import load
-from .conditions import RESULTS, stamp_text, table, write_results
+from .conditions import stamp_text
 from .expert import names
 from .peers_bars import SEQUENCES, UNFUSED, fusion_gain, missed_bars, verdict
 from .peers_row import COMPILERS, LIBRARIES, PeerOptions, make_row
-from .run_table import in_fresh_process, time_text, title
+from .rows import in_fresh_process
+from .run_table import time_text, title
+from .writing import RESULTS, table, write_results
 
 Row = tuple[str, dict[str, int], str]
 _ROW_MARGIN_S = 900.0  # libraries compile, and arrays of the largest size are copied to every child

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ..kernels.library import load, names
-from ..runtime.device import cache_folder
-from ..space.jit import cache_folder as jitted_folder
-from .conditions import RESULTS, stamp_text, table, write_results
+from .conditions import stamp_text
+from .rows import in_fresh_process
 from .run_row import RowOptions, make_row
+from .writing import RESULTS, table, write_results
 
 SPEED_UP = 1.5
 ROOF_SHARE = 0.85
@@ -96,36 +92,6 @@ def run_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, 
     asked = {"name": name, "sizes": sizes, "options": asdict(options)}
     made = in_fresh_process("run_table", asked, 4 * options.seconds + _ROW_MARGIN_S)
     return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
-
-
-def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
-    """What `python -m MODULE --child ASKED` of this folder prints last, or why it printed nothing.
-
-    The child has an empty folder of builds (what an earlier search compiled must not count as this
-    one's speed) and no setting of OpenBLAS.
-    """
-    command = [sys.executable, "-m", f"{__package__}.{module}", "--child", json.dumps(asked)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    targets = cache_folder() / "targets"
-    with tempfile.TemporaryDirectory(prefix="kernelscape-table-") as scratch:
-        fresh = Path(scratch) / "kernelscape" / "targets"
-        if targets.exists():
-            shutil.copytree(targets, fresh)
-        environment["XDG_CACHE_HOME"] = scratch
-        environment["NUMBA_CACHE_DIR"] = str(jitted_folder().parent)
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=limit_s
-            )
-        except subprocess.TimeoutExpired:
-            return f"no end within {limit_s:.0f} s"
-        if fresh.exists():
-            shutil.copytree(fresh, targets, dirs_exist_ok=True)  # calibrations add up
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no word"]
-        return f"exit {done.returncode}: {lines[-1]}"
-    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return made
 
 
 def problems(rows: Sequence[dict[str, Any]]) -> list[str]:
