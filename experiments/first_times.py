@@ -33,7 +33,7 @@ from ..space.constraints import build_space
 from ..space.target import CacheLevel, Target
 from .conditions import stamp, stamp_text
 from .measuring import failure_text, level_of, median, spread
-from .rows import Job, Row, Table, answer, parse_jobs, run_row, table_parser, title
+from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import ratio_text, table, time_text
 
 _MODULE = "first_times"
@@ -241,10 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return answer(given.child, FirstOptions, make_part)
     if not given.only:
         parser.error("say which rows: --only gemver:n=8192")
-    try:
-        wanted = [job for text in given.only for job in parse_jobs(text, dtypes=("f32", "f64"))]
-    except ValueError as e:
-        parser.error(str(e))
+    wanted = wanted_jobs(parser, given.only, (), dtypes=("f32", "f64"))
     options = FirstOptions(
         rounds=given.rounds,
         processes=given.processes,

@@ -90,6 +90,16 @@ def parse_jobs(
     return [Job(name, load(name).complete(sizes), dtype)]
 
 
+def wanted_jobs(
+    parser: argparse.ArgumentParser, texts: Sequence[str], table: Sequence[Job], **which: Any
+) -> list[Job]:
+    """What the texts stand for (see `parse_jobs`), without any the whole table; a mistake ends the program."""
+    try:
+        return [job for text in texts for job in parse_jobs(text, table, **which)] or list(table)
+    except ValueError as e:
+        parser.error(str(e))
+
+
 def _size(text: str) -> tuple[str, int]:
     key, _, number = text.partition("=")
     base, _, power = number.partition("^")

@@ -14,6 +14,7 @@ from kernelscape.experiments import (
     think_speed,
     tree_shape,
 )
+from kernelscape.experiments.rows import Job
 from kernelscape.search.bound import Bounder
 from kernelscape.search.ordering import NextChoice
 from kernelscape.space import cpsat
@@ -106,7 +107,7 @@ def test_intervals_of_a_few_samples():
 def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     options = run_row.RowOptions(seconds=1.0, rounds=2, calibrate=False)
-    wanted = [("axpydot", {"n": 1000}), ("bicgk", {"nosuch": 1})]
+    wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
     first = run_table.make_table(wanted, options, False, tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"]
     assert "nosuch" in first[1]["why"]
@@ -120,12 +121,11 @@ def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, mo
     assert "failed: " in text
 
 
-def test_rows_are_named_by_sequence_and_sizes():
-    assert run_table.parse_row("axpydot:n=2^20") == [("axpydot", {"n": 1 << 20})]
-    assert run_table.parse_row("bicgk:n=64") == [("bicgk", {"m": 64, "n": 64})]
-    assert ("heat", {"m": 4096, "n": 4096}) not in run_table.all_rows()
-    with pytest.raises(ValueError, match="no sequence"):
-        run_table.parse_row("nosuch")
+def test_the_table_has_two_sizes_of_a_sequence_that_is_no_blas():
+    keys = [job.key for job in run_table.all_jobs()]
+    assert len(keys) == len(set(keys))
+    assert {"heat:m=8192,n=8192", "heat:m=1024,n=1024", "matmul:m=2048,n=2048,k=2048"} <= set(keys)
+    assert "heat:m=4096,n=4096" not in keys
 
 
 @pytest.mark.parametrize(
