@@ -26,7 +26,7 @@ from ..runtime.device import open_device
 from ..runtime.inputs import make_workload
 from ..runtime.outcome import FINAL, Failure
 from ..runtime.replay import dialect_of
-from ..runtime.worker import Worker
+from ..runtime.worker import AbstractWorker, Worker
 from ..search.bound import Bounder, Roofline
 from ..search.first import first_candidates
 from ..space.constraints import build_space
@@ -128,7 +128,10 @@ def make_part(job: Job, options: FirstOptions) -> Row:
 
 
 def _rounds(
-    worker: Worker, artifacts: dict[str, Artifact], failed: dict[str, str], options: FirstOptions
+    worker: AbstractWorker,
+    artifacts: dict[str, Artifact],
+    failed: dict[str, str],
+    options: FirstOptions,
 ) -> tuple[dict[str, list[float]], list[float]]:
     """ns of each round by candidate, and bytes that a copy moves a ns. What fails once is left out, with its reason in `failed`."""
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)

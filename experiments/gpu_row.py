@@ -35,8 +35,10 @@ from .measuring import failure_text, median, spread
 from .rows import Job, Row
 from .run_row import SLACK, best_and_default, search
 
-_PACKAGES = ("numba", "pycuda", "cupy-cuda13x", "cupy-cuda12x", "torch", "triton")
-_PACKAGES += ("nvidia-cublas", "nvidia-cublas-cu12")
+_PACKAGES = (
+    *("numba", "pycuda", "cupy-cuda13x", "cupy-cuda12x", "torch", "triton"),
+    *("nvidia-cublas", "nvidia-cublas-cu12"),
+)
 _OPEN_S, _TIME_S = 180.0, 60.0  # for a library to start and compile; to time one program once
 _SAMPLE_NS = 5e6  # the host's first launch, about 10 us, is a small share of it
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,18 @@ from .writing import RESULTS, table, time_text
 DTYPES = ("f32", "f64")
 _ROW_MARGIN_S = 900.0  # libraries compile, and arrays of the largest size are copied to every child
 
-_PRODUCTS = {
-    "matmul": ((256, 256, 32), (1024,) * 3, (2048,) * 3, (1000, 999, 1001)),
-    "matmul_strided": ((1024,) * 3,),
+# Of sequences with so many sizes, and of some that differ.
+Extents = tuple[tuple[int, ...], ...]
+_F32: dict[int, Extents] = {
+    1: ((2**26,), (2**20,), (2**15,), (1009 * 1013,)),
+    2: ((8192, 8192), (4096, 4096), (1024, 1024), (256, 256), (1009, 4093)),
+    3: ((256, 256, 32), (1024, 1024, 1024), (2048, 2048, 2048), (1000, 999, 1001)),
 }
-_VECTORS = (2**26, 2**20, 2**15, 1009 * 1013)
-_MATRICES = ((8192, 8192), (4096, 4096), (1024, 1024), (256, 256), (1009, 4093))
-_SUMS_OF_MATRICES = ((8192, 8192), (1024, 1024), (256, 256), (1009, 1013))
-_F64 = {"vector": (2**25,), "matrix": ((4096, 4096),), "product": ((1024,) * 3,)}
+_F32_OF: dict[str, Extents] = {
+    "madd": ((8192, 8192), (1024, 1024), (256, 256), (1009, 1013)),
+    "matmul_strided": ((1024, 1024, 1024),),
+}
+_F64: dict[int, Extents] = {1: ((2**25,),), 2: ((4096, 4096),), 3: ((1024, 1024, 1024),)}
 _QUICK = ("axpydot:n=2^15", "gemver:n=256", "sgemvt:n=256:f64", "matmul:m=256,n=256,k=32")
 
 PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
@@ -66,15 +70,8 @@ def all_jobs() -> list[Job]:
 
 def _sizes(name: str, dtype: str) -> list[dict[str, int]]:
     keys = tuple(load(name).sizes)
-    is_single = dtype == "f64"
-    extents: Iterable[tuple[int, ...]]
-    if name in _PRODUCTS:
-        extents = _F64["product"] if is_single else _PRODUCTS[name]
-        return [dict(zip(("m", "n", "k"), e, strict=True)) for e in extents]
-    if keys == ("n",):
-        return [{"n": n} for n in (_F64["vector"] if is_single else _VECTORS)]
-    extents = _SUMS_OF_MATRICES if name == "madd" else _MATRICES
-    extents = _F64["matrix"] if is_single else extents
+    single = _F32_OF.get(name, _F32[len(keys)])
+    extents = single if dtype == "f32" else _F64[len(keys)]
     return [dict(zip(keys, e, strict=True)) for e in extents]
 
 

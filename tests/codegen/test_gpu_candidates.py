@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
-from kernelscape.experiments.correctness import SIZES, library_cases
+from kernelscape.experiments.cases import SIZES, library_cases
 from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
 from kernelscape.kernels.normalise import normalise

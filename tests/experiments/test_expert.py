@@ -7,7 +7,8 @@ import shutil
 import numpy as np
 import pytest
 from kernelscape.experiments import checking
-from kernelscape.experiments.checking import InputSet, Way
+from kernelscape.experiments.calling import InputSet
+from kernelscape.experiments.checking import Way
 from kernelscape.experiments.expert import VARIANTS, expert_source, names
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library import names as library_names

@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
+from kernelscape.experiments.cases import library_cases
 from kernelscape.experiments.checking import random_candidate
-from kernelscape.experiments.correctness import library_cases
 from kernelscape.kernels.library import names
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER
