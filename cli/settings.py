@@ -88,9 +88,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
     """Extents by name from texts like "n=4096,m=2^10". Raises ValueError."""
     sizes: dict[str, int] = {}
     for item in (i for text in texts for i in text.split(",") if i.strip()):
-        match = re.fullmatch(
-            r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(?:\^|\*\*)\s*([0-9]+)\s*)?", item
-        )
+        match = _SIZE.fullmatch(item)
         if match is None or len(match[2]) > 18 or len(match[3] or "") > 2:
             raise ValueError(f"{item.strip()!r} is not a size such as n=4096 or n=2^24")
         name, extent = match[1], int(match[2]) ** int(match[3] or 1)
@@ -190,7 +188,10 @@ def _apply(given: Mapping[str, tuple[Any, str]]) -> Settings:
         except ValueError as e:
             raise SettingsError(f"{origin}: {e}") from e
     return replace(
-        Settings(), **fields, origins={key: origin for key, (_, origin) in given.items()}
+        Settings(),
+        **fields,
+        origins={key: origin for key, (_, origin) in given.items()},
+        given={key: str(value) for key, (value, _) in given.items()},
     )
 
 

@@ -255,7 +255,7 @@ def replay_lines(again: Again, tolerance: float) -> Iterator[str]:
     yield (
         f"source {key} ok | {len(again.file.decisions)} decisions applied | verified on"
         f" {again.n_input_sets} input sets | {unit.text(again.outcome.time_ns)}"
-        f" (saved {unit.number(again.file.time_ns)}, {slower:+.1%}: {verdict} of {tolerance:.0%})"
+        f" (saved {unit.number(again.file.time_ns)}, {slower:+.1%}: {verdict} of {100 * tolerance:.3g}%)"
     )
 
 

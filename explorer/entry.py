@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 from ..kernels.library import LibrarySequence, names
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
+from ..runtime.folder import BEST, HEADER, SOURCE, forget_run_folder, make_run_folder, run_name
 from ..runtime.measure import Sampler, measure
 from ..runtime.outcome import FINAL, Failure, Measurement
 from ..runtime.records import BestFile, RecordError, load_best, load_header, write_record
@@ -60,6 +60,9 @@ class Best:
 
     file: BestFile
     device: AbstractDevice
+
+    def __repr__(self) -> str:
+        return f"Best({self.file.sequence} on {self.file.target}, {self.time_ns:.0f} ns)"
 
     @property
     def time_ns(self) -> float:
@@ -137,7 +140,7 @@ def explore(
     under runs/). `reference` computes the same in NumPy and is timed for comparison. `on_event`
     hears every event. Ctrl-C ends the search and returns the best so far.
 
-    Raises LanguageError, DeviceError, WorkerError and RecordError, each with one sentence.
+    Raises ValueError, LanguageError, DeviceError, WorkerError and RecordError, each with one sentence.
     """
     options = Options(
         time_limit_s=time_limit,
@@ -200,16 +203,19 @@ def explore_subject(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """A new run of a subject, in `directory` or in a new folder under `runs`."""
-    if directory is None:
-        name = run_name(subject.problem.name, options.target, subject.sizes)
-        folder = make_run_folder(runs, name)
-    else:
+    """A new run of a subject, in `directory` or in a new folder under `runs`, which goes again where the run does not begin."""
+    if directory is not None:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / HEADER).exists():
             raise RecordError(f"{folder} holds a run already: resume it, or name another folder")
-    return _run_session(subject, options, folder, on_event, on_interrupt)
+        return _run_session(subject, options, folder, on_event, on_interrupt)
+    folder = make_run_folder(runs, run_name(subject.problem.name, options.target, subject.sizes))
+    try:
+        return _run_session(subject, options, folder, on_event, on_interrupt)
+    except BaseException:
+        forget_run_folder(folder)
+        raise
 
 
 def resume(
@@ -244,10 +250,10 @@ def resume(
     if time_limit is not None or max_evals is not None or gap is not None:
         changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
     try:
-        options = Options(**(dict[str, Any](header.options) | changed))
-    except TypeError as e:
-        raise RecordError(f"{folder / HEADER} has options that do not exist: {e}") from e
-    return _run_session(subject, options, folder, on_event, on_interrupt)
+        options = Options(**dict[str, Any](header.options))
+    except (TypeError, ValueError) as e:
+        raise RecordError(f"{folder / HEADER} has options that no run has: {e}") from e
+    return _run_session(subject, replace(options, **changed), folder, on_event, on_interrupt)
 
 
 def load(path: str | Path) -> Best:
