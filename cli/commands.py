@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
+from ..search.run import STRATEGIES
 from .exits import Exit, exit_of, exit_of_replay, explain_error
 from .options import Talk, about_problem, limits, options_of, settings_of, sizes_of, talks
-from .settings import STRATEGIES, Settings
+from .settings import Settings
 from .user_file import find_subject
 
 _COMMANDS = (

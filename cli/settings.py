@@ -16,6 +16,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ..search.run import STRATEGIES
+
 _PREFIX = "KERNELSCAPE_"
 _SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(?:\^|\*\*)\s*([0-9]+)\s*)?")
 
@@ -128,7 +130,6 @@ def _switch(value: Any) -> bool:
     raise ValueError(f"{value!r} is neither true nor false")
 
 
-STRATEGIES = ("mcts", "random", "beam", "bound", "exhaustive")
 DTYPES = ("f32", "f64")
 
 # Key in files, flags and variables -> field of Settings, and how its text is read.
