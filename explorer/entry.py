@@ -36,7 +36,8 @@ from ..runtime.replay import (
 )
 from ..search.budget import Interrupt
 from . import stages as st
-from .session import Session, Tell, open_worker
+from .machine import open_worker
+from .session import Session, Tell
 from .subject import Options, Subject, make_subject
 
 __all__ = [
