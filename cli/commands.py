@@ -187,7 +187,7 @@ def explain(talk: Talk, path: Path) -> None:
 @talks
 def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
-    from ..explorer.entry import replay_again
+    from ..explorer.saved import replay_again
     from .views import replay_fields, replay_lines
 
     settings = settings_of(talk, tolerance=tolerance)
@@ -207,7 +207,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
 @talks
 def codegen(talk: Talk, path: Path, output: Path) -> None:
     """Write the C file of PATH (run directory or best.json) and say how to compile it."""
-    from ..explorer.entry import write_source
+    from ..explorer.saved import write_source
 
     file, command, entry = write_source(path, output)
     if talk.is_json:

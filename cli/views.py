@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import Again
+from ..explorer.saved import Again
 from ..explorer.subject import Subject
 from ..kernels.library import load, names
 from ..kernels.show_tasks import show_tasks

@@ -347,7 +347,7 @@ def test_replay_of_a_stale_vector(explore, best: Path) -> None:
 
 def test_replay_of_a_wrong_answer(explore, best: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Failure("wrong", "z[3] is off")
-    monkeypatch.setattr("kernelscape.explorer.entry.check_again", lambda *_: (wrong, 3))
+    monkeypatch.setattr("kernelscape.explorer.saved.check_again", lambda *_: (wrong, 3))
     code, out, _ = explore("replay", best, "--json")
     assert code == cli.Exit.WRONG_ANSWER
     assert objects(out)[0]["detail"] == "z[3] is off"

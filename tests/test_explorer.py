@@ -10,13 +10,8 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.entry import (
-    explore_subject,
-    library_subject,
-    replay_again,
-    resume,
-    write_source,
-)
+from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.saved import replay_again, write_source
 from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.journal import FileJournal, read_journal
