@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from kernelscape.experiments import (
+    kill_resume,
     paper_rows,
     paper_tables,
     run_row,
@@ -141,3 +142,15 @@ def test_the_table_has_two_sizes_of_a_sequence_that_is_no_blas():
 )
 def test_the_roofline_has_the_mix_of_the_sequence(read, written, in_place, kind):
     assert run_row.nearest_mix(read, written, in_place) == kind
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_kill_resume_counts_what_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(kill_resume, "SESSIONS", 1)
+    assert kill_resume.main(["1", "--results", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "kill_resume.json").read_text())
+    assert found["kills"] == len(found["rounds"]) == 1
+    assert (found["lost"], found["repeated"], found["torn_best"]) == (0, 0, 0)
+    assert "| lost | 0 |" in (tmp_path / "kill_resume.md").read_text()
