@@ -51,16 +51,12 @@ def explain_error(error: Exception) -> tuple[str, Exit] | None:
         if isinstance(error, kind):
             return str(error), code
     if isinstance(error, MemoryError):
-        return f"there is not enough memory: {error}" if str(
-            error
-        ) else "there is not enough memory", Exit.ENVIRONMENT
+        said = f": {error}" if str(error) else ""
+        return f"there is not enough memory{said}", Exit.ENVIRONMENT
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", Exit.USAGE
     if isinstance(error, OSError) and error.errno in FULL:
-        return (
-            f"what was found so far is kept, but nothing more can be written: {error.strerror}",
-            Exit.ENVIRONMENT,
-        )
+        return f"nothing more can be written: {error.strerror}", Exit.ENVIRONMENT
     return None
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import LibrarySequence, names
-from ..runtime.folder import HEADER, forget_run_folder, make_run_folder, run_name
+from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.measure import Sampler, measure
 from ..runtime.outcome import FINAL
 from ..runtime.records import RecordError, load_header
@@ -176,6 +176,8 @@ def resume(
     """
     folder = Path(directory)
     header = load_header(folder / HEADER)
+    if not (folder / JOURNAL).exists():  # it is there before the header, and is never removed
+        raise RecordError(f"{folder / JOURNAL} is gone: begin another run in another folder")
     is_library = header.sequence in names()
     recording, problem = rebuild_problem(header.stored, header.problem_key)
     subject = Subject(

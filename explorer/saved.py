@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.folder import BEST, SOURCE
+from ..runtime.folder import BEST, HEADER, SOURCE
 from ..runtime.outcome import Failure, Measurement
-from ..runtime.records import BestFile, load_best, write_record
+from ..runtime.records import BestFile, RecordError, load_best, write_record
 from ..runtime.replay import Tuned, check_again, dialect_of, open_tuned, rebuild
 from .machine import open_worker
 
@@ -52,12 +52,22 @@ class Best:
         return Path(path)
 
 
+def stored_best(place: Path) -> BestFile:
+    """The file of the best, named itself or by the directory of its run. Raises RecordError."""
+    if not place.is_dir():
+        return load_best(place)
+    if (place / BEST).exists():
+        return load_best(place / BEST)
+    if (place / HEADER).exists():
+        raise RecordError(f"the run in {place} has found nothing yet: it has no {BEST}")
+    raise RecordError(f"{place} holds no run: it has no {HEADER} and no {BEST}")
+
+
 def load(path: str | Path) -> Best:
     """The best implementation of a run directory or a best.json, with the compiler that built it
     where that is still here. Raises RecordError.
     """
-    place = Path(path)
-    best = load_best(place / BEST if place.is_dir() else place)
+    best = stored_best(Path(path))
     compiler = compiler_named(best.conditions.compiler)
     return Best(best, open_device(best.target, DeviceOptions(compiler=compiler)))
 

@@ -222,6 +222,22 @@ def test_a_header_with_other_options_is_refused(tmp_path: Path, option) -> None:
         resume(tmp_path)
 
 
+def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    fake_run(tmp_path, max_evals=2)
+    best = (tmp_path / "best.json").read_bytes()
+    (tmp_path / "journal.jsonl").unlink()
+    with pytest.raises(RecordError, match=r"journal\.jsonl is gone"):
+        resume(tmp_path)
+    assert (tmp_path / "best.json").read_bytes() == best
+    assert not (tmp_path / "journal.jsonl").exists()
+    (tmp_path / "best.json").unlink()
+    with pytest.raises(RecordError, match=r"found nothing yet: it has no best\.json"):
+        ks.load(tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(RecordError, match="holds no run"):
+        ks.load(tmp_path)
+
+
 def test_a_run_in_progress_is_not_resumed(tmp_path: Path) -> None:
     fake_run(tmp_path, max_evals=2)
     with FileJournal(tmp_path / "journal.jsonl"), pytest.raises(RecordError, match="another"):
