@@ -255,6 +255,6 @@ def run(checker: Checker, doc: str | None, arguments: Sequence[str] | None = Non
     took = {"seconds": time.monotonic() - started_s}
     pieces = [*kept, asked | took | piece_of(checker, tally, known)]
     text = report(checker, pieces)
-    print(text)
     write_results(checker.file, text, {"pieces": pieces}, given.o)
+    print(text)
     return 1 if tally.faults else 0
