@@ -154,6 +154,9 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     for t in tasks:
         if t.prefetch_iterations:
             yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
+        if t.shift is not None:
+            behind = tasks[t.shift.producer].task.name
+            yield f"{t.task.name} runs beside {behind}, one step of {t.shift.shared[1]} late"
     for f in plan.flows:
         value = candidate.value(where[f])
         if f.is_read:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..kernels.tasks import Loop, Problem, Task
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
 from ..space.order import Node, forest
 
@@ -66,6 +66,7 @@ class TaskPlan:
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
+    shift: Shift | None = None  # where it runs one iteration late
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -161,6 +162,10 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         prefetches=tuple(p for p in backbone.prefetches if p.task == t),
         prefetch_iterations=(
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
+        ),
+        shift=next(
+            (s for s, x in v.shift.items() if s.consumer == t and candidate.value(x) == ch.LATE),
+            None,
         ),
     )
 

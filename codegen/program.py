@@ -159,6 +159,9 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras = [f"packs {o.access.array}" for o in t.copies]
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
+        if t.shift is not None:
+            behind = plan.tasks[t.shift.producer].task.name
+            extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")
         extras += [f"keeps {f.array}" for f in t.kept]
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))

@@ -62,7 +62,7 @@ TARGET = Target(
     vector_registers=32,
     levels=(
         # So small that what is there for large arrays only is drawn at the sizes of tests.
-        CacheLevel(name="L1", capacity_bytes=1 << 10, read_bytes_per_ns=400),
+        CacheLevel(name="L1", capacity_bytes=64, read_bytes_per_ns=400),
         CacheLevel(name="L2", capacity_bytes=1 << 20, read_bytes_per_ns=200),
     ),
     memory_read_bytes_per_ns=20,
@@ -330,7 +330,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
 
 # --- candidates ----------------------------------------------------------------------------------
 
-RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused")
+RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused", "shift")
 
 
 def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:
@@ -354,7 +354,7 @@ FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
     "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY",
-    "kept and written", "input kept", "STREAM", "PREFETCH",
+    "kept and written", "input kept", "STREAM", "PREFETCH", "one iteration late",
     "opaque task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
 
@@ -393,6 +393,7 @@ def _task_features(plan: Plan) -> set[str]:
             "input kept": bool(t.kept),
             "STREAM": t.is_streamed,
             "PREFETCH": t.prefetch_iterations > 0 and t.vector is not None,
+            "one iteration late": t.shift is not None,
             "ELIDED": not t.is_stored,
             "COPY": bool(t.copies),
             "opaque task": t.task.opaque is not None,

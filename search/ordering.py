@@ -26,6 +26,7 @@ _DEFAULT = (
     "order in tasks",  # outer dims of one task
     "mid size",
     "mid kind",
+    "shift",
     "order of mid",  # whatever has a mid dim
     "mem_space",
     "staged",
@@ -46,6 +47,7 @@ _SIZE_FIRST = (
     "order of tasks",
     "order in tasks",
     "order of mid",
+    "shift",
     "reduction",
     "store",
     "cache",

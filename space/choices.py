@@ -74,6 +74,12 @@ PREFETCH = (
 )
 PREFETCH_ITERATIONS = (0, 8, 16)
 
+IN_STEP, LATE = range(2)
+SHIFT = (
+    "IN_STEP",  # the task runs after what it waits for, in the same iteration of the loop that they share
+    "LATE",  # it runs one iteration late, inside the loop that it would have waited for: loop shifting
+)
+
 KEEP, ELIDED = range(2)
 STORE = (
     "KEEP",  # the array is written
