@@ -119,7 +119,7 @@ def _order(plan: Plan) -> Iterator[str]:
 
 def _threads(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
-        shared = [p.loop.name for p in t.loops if p.is_parallel]
+        shared = [p.loop.name + " in turn" * p.is_cyclic for p in t.loops if p.is_parallel]
         shares = f"shares {_listed(shared)} out to the threads" if shared else "runs on one thread"
         yield f"{t.task.name} {shares}"
 

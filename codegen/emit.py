@@ -124,7 +124,7 @@ class LaunchWriter:
         with self.scene.w.scope() as body:
             self.tiles_begin(node, variable, inside)
         self.scene.w.used.discard(name)
-        loop: c.CStmt = c.For(name, lo, hi, node.step, tuple(body.statements))
+        loop: c.CStmt = c.For(name, lo, hi, self.stride(node), tuple(body.statements))
         self.scene.w.write(
             c.If(c.Bin("<", *self.whole_range(node)), (loop,)) if node.is_last else loop
         )
@@ -152,7 +152,9 @@ class LaunchWriter:
         if (
             name in identifiers(statements)[0]
         ):  # not where all that is read is in arrays of the thread
-            before = c.Declare("long", name, c.linear(((now, 1),), -shared.step), constant=True)
+            stride = self.stride(shared)
+            distance = c.number(stride) if isinstance(stride, int) else stride
+            before = c.Declare("long", name, c.Bin("-", now, distance), constant=True)
             statements = (before, *statements)
         self.scene.w.write(c.If(c.Bin(">", now, first), statements))
 
@@ -189,14 +191,23 @@ class LaunchWriter:
         self.children(node.children, ctx)
 
     def whole_range(self, node: LoopNode) -> tuple[c.CExpr, c.CExpr]:
-        """What of a loop of the threads one thread runs."""
+        """From where to where one thread runs a loop of the threads."""
+        if node.is_cyclic:
+            return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
         return self.scene.partition(node.extent, node.step)
+
+    @staticmethod
+    def stride(node: LoopNode) -> int | c.CExpr:
+        """From one iteration of a thread to its next."""
+        return c.Bin("*", c.Id("n_threads"), c.number(node.step)) if node.is_cyclic else node.step
 
     def loop_range(self, node: LoopNode, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
         if node.is_last:
             lo, hi = self.whole_range(node)
-            steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), c.number(node.step))
-            return c.Bin("+", lo, c.Bin("*", steps, c.number(node.step))), hi
+            stride = self.stride(node)
+            by = c.number(stride) if isinstance(stride, int) else stride
+            steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), by)
+            return c.Bin("+", lo, c.Bin("*", steps, by)), hi
         if node.is_parallel:
             return self.whole_range(node)
         if node.level == OUTER:

@@ -33,6 +33,7 @@ class LoopNode:
     before: list[Phase] = field(default_factory=list)
     head: list[Phase] = field(default_factory=list)
     after: list[Phase] = field(default_factory=list)
+    is_cyclic: bool = False
     is_last: bool = False
 
 
@@ -162,7 +163,10 @@ class TreeBuilder:
         loop = self.plan.tasks[first.task].loop(first.loop)
         step = loop.tile if first.level == OUTER else loop.inner
         parallel = loop.is_parallel and first.level == OUTER
-        made = LoopNode(node.members, loop.loop.extent, step, parallel, first.level)
+        cyclic = parallel and loop.is_cyclic
+        made = LoopNode(
+            node.members, loop.loop.extent, step, parallel, first.level, is_cyclic=cyclic
+        )
         made.children = [self.convert(c) for c in node.children]
         return made
 

@@ -27,6 +27,7 @@ class LoopPlan:
     inner: int  # iterations; 1: the inner dim is absent
     is_vector: bool
     has_lanes: bool  # inner copies reduce into accumulators of their own
+    is_cyclic: bool = False  # tiles go to the threads in turn
     is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
 
     @property
@@ -181,6 +182,7 @@ def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:
         inner=v.universe[inner][candidate.value(v.size[inner])],
         is_vector=candidate.value(v.kind[inner]) == ch.VECTOR,
         has_lanes=inner in v.reduction and candidate.value(v.reduction[inner]) == ch.LANES,
+        is_cyclic=outer in v.schedule and candidate.value(v.schedule[outer]) == ch.CYCLIC,
         is_thread=candidate.value(v.kind[mid]) == ch.THREAD,
     )
 

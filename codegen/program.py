@@ -150,7 +150,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
     for t in plan.tasks:
         parts = []
         for p in t.loops:
-            levels = [parallel if p.is_parallel else "loop"]
+            levels = [parallel if p.is_parallel else "loop"] + ["in turn"] * p.is_cyclic
             if p.mid > 1:
                 levels.append(f"{p.mid} {'threads' if p.is_thread else 'steps'}")
             if p.inner > 1:

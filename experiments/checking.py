@@ -330,7 +330,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
 
 # --- candidates ----------------------------------------------------------------------------------
 
-RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused", "shift")
+RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused", "shift", "schedule")
 
 
 def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:
@@ -354,7 +354,7 @@ FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
     "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY",
-    "kept and written", "input kept", "STREAM", "PREFETCH", "one iteration late",
+    "kept and written", "input kept", "STREAM", "PREFETCH", "one iteration late", "tiles in turn",
     "opaque task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
 
@@ -393,6 +393,7 @@ def _task_features(plan: Plan) -> set[str]:
             "input kept": bool(t.kept),
             "STREAM": t.is_streamed,
             "PREFETCH": t.prefetch_iterations > 0 and t.vector is not None,
+            "tiles in turn": any(p.is_cyclic for p in t.loops),
             "one iteration late": t.shift is not None,
             "ELIDED": not t.is_stored,
             "COPY": bool(t.copies),

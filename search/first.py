@@ -37,8 +37,9 @@ class Style:
     register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
     lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
-    those that they wait for. Of a GPU, `threads` run along the contiguous loop and `row_threads`
-    along a second one; `split` shares out reductions to blocks.
+    those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
+    along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
+    blocks.
     """
 
     fuse: bool = True  # one launch
@@ -54,6 +55,7 @@ class Style:
     prefetch: int = ch.NO_PREFETCH
     keep: bool = False
     late: bool = False
+    cyclic: bool = False
     threads: int = 1
     row_threads: int = 1
     split: bool = False
@@ -114,10 +116,11 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         # rows that lie a power of two apart do not drive one another out of its cache. Where one task waits for the result of
         # another, it is late: memory is busy with the next panel meanwhile.
         own_panels = replace(greedy, columns=True, keep=True)
-        for vectors, rows in ((4, 1), (8, 1), (4, 2)):
+        late = replace(own_panels, prefetch=ch.FAR, late=True)
+        for vectors, rows, cyclic in ((4, 1, True), (8, 1, True), (4, 2, True), (8, 1, False)):
             yield (
-                f"columns_vectors{vectors}_rows{rows}_late",
-                replace(own_panels, vectors=vectors, rows=rows, prefetch=ch.FAR, late=True),
+                f"columns_vectors{vectors}_rows{rows}_late{'_in_turn' if cyclic else ''}",
+                replace(late, vectors=vectors, rows=rows, cyclic=cyclic),
             )
         for width, prefetch in ((64, ch.NEAR), (128, ch.FAR)):
             yield (
@@ -358,6 +361,8 @@ class _Wanted:
             self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
         for var in self.v.shift.values():
             self.want(var, *((ch.LATE, ch.IN_STEP) if style.late else (ch.IN_STEP, ch.LATE)))
+        for var in self.v.schedule.values():
+            self.want(var, *((ch.CYCLIC, ch.BLOCKED) if style.cyclic else (ch.BLOCKED, ch.CYCLIC)))
         for var in self.v.prefetch.values():
             self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
         for o, var in self.v.staged.items():

@@ -21,6 +21,7 @@ _DEFAULT = (
     "fused",
     "order of tasks",  # outer dims and bodies of different tasks
     "outer kind",
+    "schedule",
     "inner kind",
     "inner size",
     "order in tasks",  # outer dims of one task
@@ -48,6 +49,7 @@ _SIZE_FIRST = (
     "order in tasks",
     "order of mid",
     "shift",
+    "schedule",
     "reduction",
     "store",
     "cache",

@@ -22,7 +22,7 @@ FUSED = (
 
 PARALLEL, LOOP, UNROLL, VECTOR, ABSENT = range(5)
 DIM_KIND = (
-    "PARALLEL",  # shared out to the threads of the launch in contiguous blocks (outer dims)
+    "PARALLEL",  # shared out to the threads of the launch (outer dims)
     "LOOP",  # a loop (outer and mid dims)
     "UNROLL",  # copies of the body (inner dims)
     "VECTOR",  # vector registers, several where the size is a multiple of the lanes (inner dims)
@@ -37,6 +37,12 @@ GPU_DIM_KIND = (
     "VECTOR",  # vector types, several where the size is a multiple of the lanes (inner dims)
     "ABSENT",  # size 1: no loop (mid and inner dims)
     "THREAD",  # one thread of the block an iteration (mid dims)
+)
+
+BLOCKED, CYCLIC = range(2)
+SCHEDULE = (
+    "BLOCKED",  # of a PARALLEL dim: each thread runs one contiguous block of tiles
+    "CYCLIC",  # tiles go to the threads in turn, so that neighbouring tiles are worked on at the same time
 )
 
 SEQUENTIAL, LANES, TREE, PARTIALS = range(4)

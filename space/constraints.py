@@ -52,6 +52,7 @@ class Variables:
     kind: dict[Dim, int] = field(default_factory=dict)
     size: dict[Dim, int] = field(default_factory=dict)
     universe: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
+    schedule: dict[Dim, int] = field(default_factory=dict)
     reduction: dict[Dim, int] = field(default_factory=dict)
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
@@ -132,6 +133,8 @@ class SpaceBuilder:
                 universe = self.sizes_of(d)
                 v.universe[d] = universe
                 v.size[d] = b.add("size", (d.name,), tuple(map(str, universe)))
+            if d.level == OUTER and self.has_schedules(d):
+                v.schedule[d] = b.add("schedule", (d.name,), ch.SCHEDULE)
             if d.loop.is_reduction and d.level in self.shared_reductions:
                 second = self.shared_reductions[d.level]
                 mask = bits(ch.SEQUENTIAL, second) if task.fast_math else bits(ch.SEQUENTIAL)
@@ -177,6 +180,18 @@ class SpaceBuilder:
             _own_axis([a.axes for a in accesses if a.array == array], d.loop.name)
             for array in written_arrays(task)
         )
+
+    def has_schedules(self, d: Dim) -> bool:
+        """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache."""
+        task = self.problem.tasks[d.task]
+        if (
+            task.opaque is not None
+            or len(task.loops) < 2
+            or not self.kinds_of(d) & bits(ch.PARALLEL)
+        ):
+            return False
+        accesses = (task.target, *(access for access, _ in task_reads(task)))
+        return any(self.is_beyond_own_cache(access.array) for access in accesses)
 
     def sizes_of(self, d: Dim) -> tuple[int, ...]:
         task = self.problem.tasks[d.task]
@@ -354,12 +369,22 @@ class SpaceBuilder:
                 truths.merged_equal,
                 share=truths.merged_equal,
             )
+            self.merged_schedules(outer, a[OUTER], c[OUTER])
             for level in (MID, INNER):
                 ua, uc = v.universe[a[level]], v.universe[c[level]]
                 same = truths.MergedSizes(ua, uc)
                 b.table3(
                     "merged sizes", outer, v.size[a[level]], v.size[c[level]], same, share=same
                 )
+
+    def merged_schedules(self, order: int, d: Dim, e: Dim) -> None:
+        schedules = [self.v.schedule[x] for x in (d, e) if x in self.v.schedule]
+        if len(schedules) == 2:
+            same = truths.merged_equal
+            self.b.table3("merged schedules", order, schedules[0], schedules[1], same, share=same)
+        for var in schedules if len(schedules) == 1 else ():
+            apart = (order, bits(*range(4)))
+            self.b.clause("merged schedules", [apart, (var, bits(ch.BLOCKED))])
 
     # --- hardware: threads, register tiles ---
 
@@ -377,6 +402,17 @@ class SpaceBuilder:
                 truths.not_nested,
                 share=truths.not_nested,
             )
+        for d, var in v.schedule.items():
+            b.clause(
+                "schedule of threads", [(var, bits(ch.BLOCKED)), (v.kind[d], bits(ch.PARALLEL))]
+            )
+            # Each thread fills and finishes one block of the sums that a team keeps.
+            around = [x for x in self.ordered_dims(d.task) if x.loop.is_reduction]
+            for x in around if not d.loop.is_reduction else ():
+                order = b.order(x.order_id, d.order_id)
+                b.clause(
+                    "sums in blocks", [(var, bits(ch.BLOCKED)), (order, ~bits(ch.OUTSIDE) & 31)]
+                )
 
     def sizes_and_kinds(self) -> None:
         """A dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""

@@ -166,9 +166,8 @@ class Judge:
                     self.dims[f"{task.name}.{loop.name}.{level}"] = (t, loop.name, level)
         self.bodies = {task.name: t for t, task in enumerate(self.problem.tasks)}
         self.late = list(self.late_tasks())
-        self.before: dict[
-            str, Any
-        ] = {}  # of a late task: where its shared loop was an iteration ago
+        # Of a late task on a thread: where its shared loop was an iteration ago, and the number of that.
+        self.before: dict[tuple[str, int], tuple[dict[tuple[int, str, str], int], int]] = {}
 
     def late_tasks(self) -> Iterator[_Late]:
         """Tasks that are an iteration late, by the loop that is merged with one of the task they wait for."""
@@ -256,26 +255,29 @@ class Judge:
         starts = range(begin, end, step)
         sharing = [late for late in self.late if late.shared in group]
         hosted = [late for late in self.late if late.host in group]
+        in_turn = {self.choice("schedule", name) == "CYCLIC" for name in group}
+        if len(in_turn) != 1:
+            raise IllegalError(f"{group} are merged and differ: in turn or not")
         for k, start in enumerate(starts):
-            if is_parallel:
-                thread = next(
+            if is_parallel and in_turn == {True}:
+                self.step, self.thread = k, k % self.threads
+            elif is_parallel:
+                self.step = k
+                self.thread = next(
                     p for p in range(self.threads) if k < len(starts) * (p + 1) // self.threads
                 )
-                if thread != self.thread:
-                    self.catch_up(sharing)
-                self.step, self.thread = k, thread
             here = {self.dims[name]: start for name in group}
             for name in group:
                 self.pack(name)
             for late in hosted:
-                if late.moved in self.before:
-                    then = {**self.before[late.moved], self.dims[late.moved]: start}
-                    self.one_late(late, then)
+                if (late.moved, self.thread) in self.before:
+                    then, step = self.before[late.moved, self.thread]
+                    self.one_late(late, {**then, self.dims[late.moved]: start}, step)
             self.walk(inside, {**at, **here})
             for late in sharing:
                 # A mid dim without a loop may be beside the moved loop: it starts where its outer dim does.
                 mids = {(t, loop, "mid"): start for t, loop, _ in here}
-                self.before[late.moved] = {**at, **here, **mids}
+                self.before[late.moved, self.thread] = {**at, **here, **mids}, self.step
         self.catch_up(sharing)
         if is_parallel:
             assert self.region is not None
@@ -284,24 +286,25 @@ class Judge:
         for name in group:
             self.leave(name)
 
-    def one_late(self, late: _Late, at: dict[tuple[int, str, str], int]) -> None:
-        """One iteration of a late task's own loop, in the tile of the shared loop that is behind."""
-        self.step -= 1
+    def one_late(self, late: _Late, at: dict[tuple[int, str, str], int], step: int) -> None:
+        """One iteration of a late task's own loop, in tile `step` of the shared loop, which is behind."""
+        now, self.step = self.step, step
         objects = [*self.dims, *self.bodies]
         inside = [x for x in objects if x != late.moved and self.order(x, late.moved) == INSIDE]
         self.walk(inside, at)
-        self.step += 1
+        self.step = now
 
     def catch_up(self, sharing: list[_Late]) -> None:
-        """What is left for late tasks when their thread leaves the shared loop."""
-        for late in sharing:
-            at = self.before.pop(late.moved, None)
+        """What is left for late tasks when their threads leave the shared loop."""
+        for late, thread in product(sharing, range(self.threads)):
+            if (late.moved, thread) not in self.before:
+                continue
+            at, self.step = self.before.pop((late.moved, thread))
+            self.thread = thread
             t, loop, _ = self.dims[late.moved]
             tile = self.size(t, loop, "inner") * self.size(t, loop, "mid")
-            for start in range(0, self.extent(t, loop), tile) if at is not None else ():
-                self.step += 1
-                self.one_late(late, {**at, self.dims[late.moved]: start})
-                self.step -= 1
+            for start in range(0, self.extent(t, loop), tile):
+                self.one_late(late, {**at, self.dims[late.moved]: start}, self.step)
 
     def pack(self, name: str) -> None:
         """Copies are made at the head of the innermost outer dim of the loops that index them."""
@@ -418,11 +421,15 @@ class Judge:
                 if u != t or level != "outer":
                     continue
                 tile = self.size(u, loop, "inner") * self.size(u, loop, "mid")
+                if self.choice("schedule", late.shared) == "CYCLIC":
+                    tile *= self.threads
                 for k in range(len(place[1])):
                     index = list(place[1])
                     index[k] -= tile
-                    if self.along(u, place[0], k) == loop:
-                        self.chip.pop((t, (place[0], tuple(index))), None)
+                    before = (t, (place[0], tuple(index)))
+                    is_own = self.chip.get(before, (-1, -1))[0] == self.thread
+                    if is_own and self.along(u, place[0], k) == loop:
+                        del self.chip[before]
 
     def along(self, t: int, array: str, axis: int) -> str:
         """The loop that indexes an axis of what a task writes, or reads and keeps."""

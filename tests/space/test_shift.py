@@ -57,6 +57,20 @@ def test_late_candidates_are_legal(name, cores):
         assert illegal(candidate, cores) == ""
 
 
+def test_tiles_may_go_to_threads_in_turn():
+    """Not where a team keeps sums in blocks: there the loop is inside the one that is summed over."""
+    space = build_space(problem_of("sgemv", 40, 50), checking.target(2, 16))
+    rows, columns = [
+        next(d for d in space.variables.schedule if d.loop.name == name) for name in ("i", "j")
+    ]
+    cyclic = space.root().decide(space.variables.schedule[rows], 1 << ch.CYCLIC)
+    assert isinstance(cyclic, Candidate)
+    assert space.model.order(columns.order_id, rows.order_id) not in cyclic.open_choices()
+    for candidate in drawn(cyclic, 40):
+        assert illegal(candidate) == ""
+        assert "i (parallel, in turn" in checking.source_of(candidate).text.replace("\n", " ")
+
+
 def test_filters_lose_no_late_candidate(monkeypatch):
     monkeypatch.setattr(ch, "MID_SIZES", (1, 2))
     monkeypatch.setattr(ch, "INNER_SIZES", (1, 2))
@@ -82,7 +96,13 @@ def without(declare, reason):
 
 @pytest.mark.parametrize(
     "reason",
-    ["late in one loop", "late in every tile", "late tiles agree", "late rows of"],
+    [
+        "late in one loop",
+        "late in every tile",
+        "late tiles agree",
+        "late rows of",
+        "merged schedules",
+    ],
 )
 def test_the_judge_sees_what_the_constraints_are_for(monkeypatch, reason):
     for method in ("clause", "table3"):
