@@ -53,7 +53,7 @@ TARGET = Target(
     vector_registers=32,
     levels=(
         # So small that what is there for large arrays only is drawn at the sizes of tests.
-        CacheLevel(name="L1", capacity_bytes=1 << 10, read_bytes_per_ns=400),
+        CacheLevel(name="L1", capacity_bytes=64, read_bytes_per_ns=400),
         CacheLevel(name="L2", capacity_bytes=1 << 20, read_bytes_per_ns=200),
     ),
     memory_read_bytes_per_ns=20,
@@ -215,7 +215,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
 
 # --- candidates ----------------------------------------------------------------------------------
 
-RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused")
+RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused", "shift", "schedule")
 
 
 def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:

@@ -11,7 +11,7 @@ FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
     "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY",
-    "kept and written", "input kept", "STREAM", "PREFETCH",
+    "kept and written", "input kept", "STREAM", "PREFETCH", "one iteration late", "tiles in turn",
     "opaque task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
 GPU_FEATURES = (
@@ -73,6 +73,8 @@ def _task_features(t: TaskPlan) -> set[str]:
         "kept and written": bool(t.shared) and t.is_stored,
         "input kept": bool(t.kept),
         "PREFETCH": t.prefetch_iterations > 0 and t.vector is not None,
+        "tiles in turn": any(p.is_cyclic for p in t.loops),
+        "one iteration late": t.shift is not None,
         "ELIDED": not t.is_stored,
         "register tiles of two loops": sum(p.inner > 1 for p in t.loops) > 1,
         "reduction in order": t.task.is_reduction and not t.task.fast_math,

@@ -22,7 +22,7 @@ FUSED = (
 
 PARALLEL, LOOP, UNROLL, VECTOR, ABSENT = range(5)
 DIM_KIND = (
-    "PARALLEL",  # shared out to the threads of the launch in contiguous blocks (outer dims)
+    "PARALLEL",  # shared out to the threads of the launch (outer dims)
     "LOOP",  # a loop (outer and mid dims)
     "UNROLL",  # copies of the body (inner dims)
     "VECTOR",  # vector registers, several where the size is a multiple of the lanes (inner dims)
@@ -37,6 +37,12 @@ GPU_DIM_KIND = (
     "VECTOR",  # vector types, several where the size is a multiple of the lanes (inner dims)
     "ABSENT",  # size 1: no loop (mid and inner dims)
     "THREAD",  # one thread of the block an iteration (mid dims)
+)
+
+BLOCKED, CYCLIC = range(2)
+SCHEDULE = (
+    "BLOCKED",  # of a PARALLEL dim: each thread runs one contiguous block of tiles
+    "CYCLIC",  # tiles go to the threads in turn, so that neighbouring tiles are worked on at the same time
 )
 
 SEQUENTIAL, LANES, TREE, PARTIALS = range(4)
@@ -73,6 +79,12 @@ PREFETCH = (
     "FAR",
 )
 PREFETCH_ITERATIONS = (0, 8, 16)
+
+IN_STEP, LATE = range(2)
+SHIFT = (
+    "IN_STEP",  # the task runs after what it waits for, in the same iteration of the loop that they share
+    "LATE",  # it runs one iteration late, inside the loop that it would have waited for: loop shifting
+)
 
 KEEP, ELIDED = range(2)
 STORE = (
