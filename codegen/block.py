@@ -200,19 +200,35 @@ class Writer:
         a, b = self.splat(a, lanes), self.splat(b, lanes)
         return Value(c.Call(self.prelude.use(op, a.dtype, lanes), (a.x, b.x)), a.dtype, lanes)
 
-    def evaluate(self, e: ir.Expr, leaf: Callable[[ir.Expr], Value]) -> Value:
-        """Translates an expression; `leaf` gives loads, loop indices, locals and the accumulator."""
+    def evaluate(
+        self, e: ir.Expr, leaf: Callable[[ir.Expr], Value], regroup: bool = False
+    ) -> Value:
+        """Translates an expression; `leaf` gives loads, loop indices, locals and the accumulator.
+
+        Where `regroup`, factors may be multiplied in another order than they are written in.
+        """
         match e:
             case ir.Const(value, dtype):
                 return Value(constant(value, dtype), dtype)
             case ir.Param(name, dtype):
                 return Value(c.Id(self.names[name]), dtype)
             case ir.Unary(op, x, dtype):
-                return self.unary(op, self.evaluate(x, leaf), dtype)
+                return self.unary(op, self.evaluate(x, leaf, regroup), dtype)
+            case ir.Binary("mul", _, _, dtype) if regroup and dtype.is_float:
+                # Scalars first: one multiplication for all lanes and copies that have them in common.
+                factors = [self.evaluate(x, leaf, regroup) for x in _factors(e)]
+                if len(factors) > 2:
+                    factors.sort(key=lambda f: f.lanes > 0)
+                product = factors[0]
+                for factor in factors[1:]:
+                    product = self.binary("mul", product, factor, dtype)
+                return product
             case ir.Binary(op, a, b, dtype):
-                return self.binary(op, self.evaluate(a, leaf), self.evaluate(b, leaf), dtype)
+                return self.binary(
+                    op, self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup), dtype
+                )
             case ir.Compare(op, a, b):
-                left, right = self.evaluate(a, leaf), self.evaluate(b, leaf)
+                left, right = self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup)
                 lanes = max(left.lanes, right.lanes)
                 left, right = self.splat(left, lanes), self.splat(right, lanes)
                 compared = c.Bin(_COMPARE[op], left.x, right.x)
@@ -220,13 +236,13 @@ class Writer:
                 return Value(compared, mask_dtype(left.dtype) if lanes else DType.bool_, lanes)
             case ir.Select(condition, a, b, dtype):
                 return self.select(
-                    self.evaluate(condition, leaf),
-                    self.evaluate(a, leaf),
-                    self.evaluate(b, leaf),
+                    self.evaluate(condition, leaf, regroup),
+                    self.evaluate(a, leaf, regroup),
+                    self.evaluate(b, leaf, regroup),
                     dtype,
                 )
             case ir.Cast(x, dtype):
-                return self.converted(self.evaluate(x, leaf), dtype)
+                return self.converted(self.evaluate(x, leaf, regroup), dtype)
         return leaf(e)
 
     def unary(self, op: str, x: Value, dtype: DType) -> Value:
@@ -275,6 +291,19 @@ class Writer:
         return Value(
             c.Call(self.prelude.use("select", dtype, lanes), (mask.x, a.x, b.x)), dtype, lanes
         )
+
+
+def _factors(e: ir.Expr) -> list[ir.Expr]:
+    """What a product multiplies, from left to right."""
+    if isinstance(e, ir.Binary) and e.op == "mul":
+        return [
+            x for side in (e.a, e.b) for x in (_factors(side) if _same_product(e, side) else [side])
+        ]
+    return [e]
+
+
+def _same_product(e: ir.Binary, side: ir.Expr) -> bool:
+    return isinstance(side, ir.Binary) and side.op == "mul" and side.dtype is e.dtype
 
 
 def constant(value: float | int | bool, dtype: DType) -> c.CExpr:

@@ -92,7 +92,7 @@ class Values:
             assert isinstance(x, ir.Accumulator) and total is not None, x
             return total
 
-        return self.scene.w.evaluate(e, leaf)
+        return self.scene.w.evaluate(e, leaf, regroup=task.task.fast_math)
 
     def loop_index(self, at: LoopIndexAt, dtype: DType) -> Value:
         first = at.expression()

@@ -117,7 +117,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         # another, it is late: memory is busy with the next panel meanwhile.
         own_panels = replace(greedy, columns=True, keep=True)
         late = replace(own_panels, prefetch=ch.FAR, late=True)
-        for vectors, rows, cyclic in ((4, 1, True), (8, 1, True), (4, 2, True), (8, 1, False)):
+        for vectors, rows, cyclic in ((4, 1, True), (6, 1, True), (8, 1, True), (8, 1, False)):
             yield (
                 f"columns_vectors{vectors}_rows{rows}_late{'_in_turn' if cyclic else ''}",
                 replace(late, vectors=vectors, rows=rows, cyclic=cyclic),

@@ -78,7 +78,7 @@ PREFETCH = (
     "NEAR",  # lines are asked for PREFETCH_ITERATIONS[NEAR] iterations of the loop between lines ahead
     "FAR",
 )
-PREFETCH_ITERATIONS = (0, 8, 16)
+PREFETCH_ITERATIONS = (0, 8, 12)
 
 IN_STEP, LATE = range(2)
 SHIFT = (

@@ -117,11 +117,11 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                 store_f32x16(&b_row[i0 * 32 + 48], b_value_1_1);
                 store_f32x16(&b[i0 * 96 + j0 + 112], b_value_1_1);
                 const float y_ = y[i0];
-                x_acc_0_0 += beta * b_value_0_0 * y_;
-                x_acc_0_1 += beta * b_value_0_1 * y_;
+                x_acc_0_0 += beta * y_ * b_value_0_0;
+                x_acc_0_1 += beta * y_ * b_value_0_1;
                 const float y_1 = y[i0 + 1];
-                x_acc_1_0 += beta * b_value_1_0 * y_1;
-                x_acc_1_1 += beta * b_value_1_1 * y_1;
+                x_acc_1_0 += beta * y_1 * b_value_1_0;
+                x_acc_1_1 += beta * y_1 * b_value_1_1;
             }
             const f32x16 x_total_ = x_acc_0_0 + x_acc_1_0;
             const f32x16 z_ = load_f32x16(&z[j0]);

@@ -11,7 +11,7 @@
  *   w: f32, 512, output
  *
  * launch 0: add_two_outer0, add_scaled_gemvt0, scaled_gemv0
- * add_two_outer0: i (loop), j (parallel, 4 steps, vector 32); prefetches 16 iterations ahead
+ * add_two_outer0: i (loop), j (parallel, 4 steps, vector 32); prefetches 12 iterations ahead
  * add_scaled_gemvt0: i (loop), j (parallel, 4 steps, vector 32)
  * scaled_gemv0: i (loop), j (parallel, 4 steps, vector 32)
  */
@@ -74,7 +74,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                 for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
                     f32x16 b_value_0;
                     f32x16 b_value_1;
-                    __builtin_prefetch(&a[i * 512 + j1 + 8192], 0, 2);
+                    __builtin_prefetch(&a[i * 512 + j1 + 6144], 0, 2);
                     const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
                     const float u1_ = u1[i];
                     const f32x16 v1_ = load_f32x16(&v1[j1]);
@@ -83,7 +83,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
                     store_f32x16(&b_row[i * 128 + j1 - j0], b_value_0);
                     store_f32x16(&b[i * 512 + j1], b_value_0);
-                    __builtin_prefetch(&a[i * 512 + j1 + 16 + 8192], 0, 2);
+                    __builtin_prefetch(&a[i * 512 + j1 + 16 + 6144], 0, 2);
                     const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
                     const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
                     const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);
@@ -91,8 +91,8 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     store_f32x16(&b_row[i * 128 + j1 - j0 + 16], b_value_1);
                     store_f32x16(&b[i * 512 + j1 + 16], b_value_1);
                     const float y_ = y[i];
-                    const f32x16 sum_ = beta * b_value_0 * y_;
-                    const f32x16 sum_1 = beta * b_value_1 * y_;
+                    const f32x16 sum_ = beta * y_ * b_value_0;
+                    const f32x16 sum_1 = beta * y_ * b_value_1;
                     const f32x16 x_sum_ = load_f32x16(&x_sum[j1 - j0]);
                     const f32x16 x_sum_1 = x_sum_ + sum_;
                     store_f32x16(&x_sum[j1 - j0], x_sum_1);
