@@ -30,7 +30,7 @@ from .driver import driver, enter_context, explain, gpu
 from .graph import Graph, GraphError
 from .memory import CudaArray
 from .profiles import Profile, find_profile, target_of
-from .resources import build_report
+from .resources import build_report, refusal
 
 if TYPE_CHECKING:
     from ...codegen.dialect import Dialect
@@ -207,7 +207,12 @@ class CudaDevice(AbstractDevice):
         built = self.compile(source)
         if isinstance(built, Failure):
             return built
-        return Artifact.of(source, built.key, built.path, built.build_ns)
+        report = build_report(source, built, self.profile)
+        if isinstance(report, Failure):
+            return report
+        return refusal(report, self.profile.name) or Artifact.of(
+            source, built.key, built.path, built.build_ns
+        )
 
     def compile(self, source: Source) -> Cubin | Failure:
         """The same with what the compiler reports. Raises DeviceError where there is no NVRTC."""
