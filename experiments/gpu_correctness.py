@@ -1,24 +1,25 @@
 """Are the generated kernels right, and does NVRTC take them? Random candidates of GPU spaces, against the interpreter.
 
-    python -m kernelscape.experiments.gpu_correctness [--n 2000] [--seed 1]
+    python -m kernelscape.experiments.gpu_correctness [--n 2000] [--seed 1] [--minutes 2]
 
 writes experiments/results/gpu_correctness.md and .json. Every candidate is compiled by NVRTC for two architectures and run with its
-threads in forward, backward and random order. The exit status is 1 when any is wrong, refused, or compiles with warnings.
+threads in forward, backward and random order. With --minutes it stops when these are over; the same command goes on from there,
+problem by problem, as long as the code that is tested is the same. The exit status is 1 when any is wrong, refused, or compiles
+with warnings, 2 when it is not finished.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
@@ -26,7 +27,7 @@ import numpy as np
 
 from ..codegen.plan import read_plan
 from ..codegen.source import Source
-from ..runtime.conditions import take_conditions
+from ..runtime.conditions import Conditions, take_conditions
 from ..space.candidate import Candidate, DeadEnd
 from ..space.constraints import build_space
 from . import checking, gpu_checking
@@ -34,6 +35,7 @@ from .correctness import RESULTS, Case, library_cases, random_cases
 
 CANDIDATES_OF_A_PROBLEM = 4
 BUILDS_AT_ONCE = 2
+BATCH = 20  # random sequences that are drawn together
 FEATURES = (
     "several launches", "several tasks in a launch", "BLOCK", "THREAD", "LOOP", "UNROLL", "VECTOR", "partial tiles", "TREE",
     "tree over warps", "PARTIALS", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "barrier", "opaque task",
@@ -42,17 +44,24 @@ FEATURES = (
 
 @dataclass
 class Tally:
-    """What came out."""
+    """What came out so far."""
 
+    key: str = ""  # of the code that was tested, and of what was asked
+    seconds: float = 0.0
     n_candidates: int = 0
-    n_problems: int = 0
+    n_library: int = 0  # problems, of the library's sequences
+    n_random: int = 0  # problems, of random sequences
     n_dead_ends: int = 0
     n_left_out: int = 0  # problems where rounding alone decides
     of_library: int = 0
     wrong: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # by NVRTC, or with warnings
     texts: set[str] = field(default_factory=set)
-    features: Counter[str] = field(default_factory=Counter)
+    features: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def n_problems(self) -> int:
+        return self.n_library + self.n_random
 
 
 def features(candidate: Candidate, source: Source) -> set[str]:
@@ -85,7 +94,6 @@ def features(candidate: Candidate, source: Source) -> set[str]:
 
 def check_case(case: Case, tally: Tally, n: int, folder: Path, rng: np.random.Generator) -> None:
     """Checks up to `n` random candidates of one problem."""
-    tally.n_problems += 1
     inputs = checking.make_inputs(case.recording, case.problem, case.arrays, case.scalars)
     if not inputs:
         tally.n_left_out += 1
@@ -103,7 +111,8 @@ def check_case(case: Case, tally: Tally, n: int, folder: Path, rng: np.random.Ge
         source = gpu_checking.source_of(made)
         if source.key not in tally.texts:
             tally.texts.add(source.key)
-            tally.features.update(features(made, source))
+            for name in features(made, source):
+                tally.features[name] = tally.features.get(name, 0) + 1
             sources.append(source)
     with ThreadPoolExecutor(BUILDS_AT_ONCE) as pool:
         checked = pool.map(lambda s: gpu_checking.check(s, inputs, folder), sources)
@@ -119,31 +128,76 @@ def check_case(case: Case, tally: Tally, n: int, folder: Path, rng: np.random.Ge
                 print(where, found, log, file=sys.stderr, flush=True)
 
 
-def random_for_ever(seed: int) -> Iterator[Case]:
-    """Random sequences of the kernels in tests/."""
-    for k in count(seed):
-        yield from random_cases(20, k)
+def random_for_ever(seed: int, first: int = 0) -> Iterator[Case]:
+    """Random sequences of the kernels in tests/, from number `first` on."""
+    for k in count(first // BATCH):
+        yield from random_cases(BATCH, seed + k)[first - k * BATCH if k == first // BATCH else 0 :]
 
 
-def run(n: int, seed: int, random_share: float, folder: Path) -> Tally:
-    """Checks `n` candidates, a share of them of random sequences."""
-    tally, rng = Tally(), np.random.default_rng(seed)
-    for limit, cases in (
-        (n - round(n * random_share), library_cases()),
-        (n, random_for_ever(seed)),
-    ):
-        for case in cases:
-            left = limit - tally.n_candidates
-            if left <= 0:
-                break
-            check_case(case, tally, min(left, CANDIDATES_OF_A_PROBLEM), folder, rng)
-        tally.of_library = tally.of_library or tally.n_candidates
-    return tally
+def run(
+    tally: Tally,
+    n: int,
+    seed: int,
+    random_share: float,
+    folder: Path,
+    keep: Callable[[Tally], bool] = lambda _: True,
+) -> bool:
+    """Checks until there are `n` candidates, a share of them of random sequences; `keep` is told after each problem and says
+    whether to go on. Whether all are there.
+
+    Each problem has a random generator of its own, so that the work may stop anywhere and go on from the tally.
+    """
+    of_library = n - round(n * random_share)
+    for case in islice(library_cases(), tally.n_library, None):
+        if tally.of_library >= of_library:
+            break
+        rng = np.random.default_rng([seed, 0, tally.n_library])
+        left = of_library - tally.n_candidates
+        check_case(case, tally, min(left, CANDIDATES_OF_A_PROBLEM), folder, rng)
+        tally.n_library += 1
+        tally.of_library = tally.n_candidates
+        if not keep(tally):
+            return False
+    for case in random_for_ever(seed, tally.n_random):
+        if tally.n_candidates >= n:
+            break
+        rng = np.random.default_rng([seed, 1, tally.n_random])
+        left = n - tally.n_candidates
+        check_case(case, tally, min(left, CANDIDATES_OF_A_PROBLEM), folder, rng)
+        tally.n_random += 1
+        if not keep(tally):
+            return False
+    return True
 
 
-def report(tally: Tally, seconds: float, seed: int) -> str:
+def tested_code() -> str:
+    """A digest of what generates, compiles and emulates kernels: tallies of different ones do not add up."""
+    root, digest = Path(__file__).resolve().parents[1], hashlib.blake2b(digest_size=8)
+    for name in ("kernels", "space", "codegen", "runtime/cuda", "runtime/emulator"):
+        for path in sorted(p for p in (root / name).rglob("*") if p.suffix in (".py", ".h")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def stored_tally(place: Path, key: str) -> Tally:
+    """What an earlier run of the same has left, or a new tally."""
+    try:
+        found = msgspec.json.decode(place.read_bytes(), type=Record).tally
+    except (OSError, msgspec.DecodeError):
+        return Tally(key)
+    return found if found.key == key else Tally(key)
+
+
+class Record(msgspec.Struct):
+    """The file of results."""
+
+    tally: Tally
+    conditions: Conditions
+
+
+def report(record: Record, seed: int) -> str:
     """The tally as Markdown."""
-    stamp = take_conditions()
+    tally, stamp = record.tally, record.conditions
     counts = [
         ("candidates, all of different texts", tally.n_candidates),
         ("of the library's sequences", tally.of_library),
@@ -158,7 +212,7 @@ def report(tally: Tally, seconds: float, seed: int) -> str:
         "",
         "Random complete candidates, compiled by NVRTC for sm_80 and sm_90, run on the emulator with",
         "threads in forward, backward and random order, against the interpreter in float64. Written by",
-        f"`python -m kernelscape.experiments.gpu_correctness --n {tally.n_candidates} --seed {seed}` in {seconds:.0f} s.",
+        f"`python -m kernelscape.experiments.gpu_correctness --n {tally.n_candidates} --seed {seed}` in {tally.seconds:.0f} s.",
         "",
         "| | count |",
         "|---|---:|",
@@ -166,7 +220,7 @@ def report(tally: Tally, seconds: float, seed: int) -> str:
         "",
         "| feature | candidates that use it |",
         "|---|---:|",
-        *(f"| {name} | {tally.features[name]} |" for name in FEATURES),
+        *(f"| {name} | {tally.features.get(name, 0)} |" for name in FEATURES),
         "",
         f"{stamp.taken}, {stamp.cpu}, {stamp.cores} cores, {stamp.kernel}.",
         "",
@@ -174,33 +228,37 @@ def report(tally: Tally, seconds: float, seed: int) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--n", type=int, default=2000, help="candidates")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random-share", type=float, default=0.5)
     parser.add_argument("-o", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args()
+    parser.add_argument("--minutes", type=float, help="stop after so many; the same goes on then")
+    options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    started = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="gpu-correctness-"))
-    tally = run(options.n, options.seed, options.random_share, folder)
-    text = report(tally, time.monotonic() - started, options.seed)
-    print(text)
+    key = f"{tested_code()} {options.n} {options.seed} {options.random_share}"
+    place = options.o / "gpu_correctness.json"
+    tally = stored_tally(place, key)
+    started, before_s = time.monotonic(), tally.seconds
+    end_s = 60 * options.minutes if options.minutes else float("inf")
     options.o.mkdir(parents=True, exist_ok=True)
-    (options.o / "gpu_correctness.md").write_text(text)
-    record = {
-        "n_candidates": tally.n_candidates,
-        "n_problems": tally.n_problems,
-        "n_wrong": len(tally.wrong),
-        "n_refused": len(tally.refused),
-        "n_dead_ends": tally.n_dead_ends,
-        "n_left_out": tally.n_left_out,
-        "features": {name: tally.features[name] for name in FEATURES},
-        "conditions": msgspec.to_builtins(take_conditions()),
-    }
-    (options.o / "gpu_correctness.json").write_text(json.dumps(record, indent=2) + "\n")
-    return 1 if tally.wrong or tally.refused else 0
+
+    def keep(tally: Tally) -> bool:
+        tally.seconds = before_s + time.monotonic() - started
+        record = Record(tally, take_conditions())
+        place.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+        (options.o / "gpu_correctness.md").write_text(report(record, options.seed))
+        return time.monotonic() - started < end_s
+
+    folder = Path(tempfile.mkdtemp(prefix="gpu-correctness-"))
+    is_whole = run(tally, options.n, options.seed, options.random_share, folder, keep)
+    print(report(Record(tally, take_conditions()), options.seed))
+    if tally.wrong or tally.refused:
+        return 1
+    if not is_whole:
+        print(f"{tally.n_candidates} of {options.n}: run the same again to go on")
+    return 0 if is_whole else 2
 
 
 if __name__ == "__main__":
