@@ -162,4 +162,5 @@ def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> Non
                     tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
                     n *= np.ceil(gpu.loop[k, 1] / tile)
             t = gpu.copy[row, 0]
-            tasks[t, CHAIN] = max(tasks[t, CHAIN], n * gpu.barrier_ns)
+            if tasks[t, THREADS_LEAST] > WARP:  # one warp alone may meet for nothing
+                tasks[t, CHAIN] = max(tasks[t, CHAIN], n * gpu.barrier_ns)

@@ -89,7 +89,7 @@ PROFILES = {
 _L1_BYTES_PER_CLOCK = 128
 _L2_BYTES_PER_CLOCK = 5120
 # No data sheet has these, and they are not measured yet: chosen low, so that bounds hold. In clocks, but for the launch.
-_ADD_CLOCKS, _BARRIER_CLOCKS, _LAUNCH_NS = 4, 16, 700.0
+_ADD_CLOCKS, _BARRIER_CLOCKS, _LAUNCH_NS = 4, 8, 700.0
 _LOAD_CLOCKS, _FAR_LOAD_CLOCKS = 20, 150  # from shared memory or L1, and from L2
 _PORT_BYTES_PER_CLOCK = 128  # from L2 into one multiprocessor
 # CUDA C++ Programming Guide, for all of compute capability 7 to 9: 32 banks of 4 bytes, four schedulers.

@@ -97,13 +97,15 @@ class SimulatedGpu:
                 lanes = []
                 for digits in numbered[first : first + WARP]:
                     mine = {p.loop.name: d for p, d in zip(threads, digits, strict=True)}
-                    lanes.append({p.loop.name: indices(p, at, mine) for p in task.loops})
+                    width = self.target.lanes(task.task.dtype.size_bytes)
+                    lanes.append({p.loop.name: indices(p, at, mine, width) for p in task.loops})
                 self.warp(task, core, first // WARP, lanes, 0.0 if task.partials else finish)
         if not task.partials:
             return 0.0
         outputs = prod(p.loop.extent for p in task.loops if not p.loop.is_reduction)
-        self.cores[0]["L1"] += SECTOR * ceil(outputs / 8) / self.target.levels[0].read_bytes_per_ns
-        return outputs * finish / self.target.f32_flops_per_ns
+        n_bytes = SECTOR * ceil(outputs * task.task.dtype.size_bytes / SECTOR)
+        self.cores[0]["L1"] += n_bytes / self.target.levels[0].read_bytes_per_ns
+        return outputs * finish / self.flops_rate(task)
 
     def warp(
         self,
@@ -120,7 +122,7 @@ class SimulatedGpu:
         results = max(prod(len(lane[name]) for name in free) * all(lane.values()) for lane in lanes)
         flops = points * each + results * finish
         scheduler = number % SCHEDULERS
-        self.pipes[core][scheduler] += flops * WARP / (t.f32_flops_per_ns / t.cores / SCHEDULERS)
+        self.pipes[core][scheduler] += flops * WARP * t.cores * SCHEDULERS / self.flops_rate(task)
         n = flops / 2
         loads = [access_of(x) for x in sure_loads(task.task.value)]
         for access in dict.fromkeys(loads):
@@ -128,6 +130,10 @@ class SimulatedGpu:
         if task.is_stored and not task.partials:
             n += self.requests(task, core, task.task.target, lanes, "L1")
         self.slots[core][scheduler] += n / (t.instructions_per_ns / t.cores / SCHEDULERS)
+
+    def flops_rate(self, task: TaskPlan) -> float:
+        is_single = task.task.dtype.size_bytes == 4
+        return self.target.f32_flops_per_ns if is_single else self.target.f64_flops_per_ns
 
     def load(
         self, task: TaskPlan, core: int, access: Access, lanes: list[dict[str, list[int]]]
@@ -191,13 +197,13 @@ class SimulatedGpu:
         return len(together)
 
 
-def indices(p: LoopPlan, at: dict[str, int], mine: dict[str, int]) -> list[int]:
+def indices(p: LoopPlan, at: dict[str, int], mine: dict[str, int], lanes: int) -> list[int]:
     """Iterations of one thread along a loop."""
     n, name = p.loop.extent, p.loop.name
     tiles = [at[name]] if name in at else range(ceil(n / p.tile))
     if not p.is_thread:
         return [i for k in tiles for i in range(k * p.tile, min(n, (k + 1) * p.tile))]
-    width = 4 if p.is_vector else 1
+    width = lanes if p.is_vector else 1
     found = [
         k * p.tile + copy * p.mid * width + mine[name] * width + lane
         for k in tiles

@@ -121,10 +121,15 @@ SMALL = {
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(SMALL)), st.integers(0, 2**31), st.sampled_from([2, 3, 10]))
-def test_no_bound_of_an_ancestor_is_above_the_simulated_gpu(name, seed, cores):
+@given(
+    st.sampled_from(sorted(SMALL)),
+    st.integers(0, 2**31),
+    st.sampled_from([2, 3, 10]),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_no_bound_of_an_ancestor_is_above_the_simulated_gpu(name, seed, cores, dtype):
     target = gpu_target(cores=cores, launch_ns=0.5, call_ns=0.0)
-    space = library_space(name, target, **SMALL[name])
+    space = library_space(name, target, dtype, **SMALL[name])
     bounder, rng = Bounder(space), np.random.default_rng(seed)
     here = root_of(space)
     ns = bounder.ns(here)
