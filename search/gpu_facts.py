@@ -34,7 +34,7 @@ _BLOCK = 1 << ch.BLOCK
 _LOOP = 1 << ch.LOOP
 _THREAD = 1 << ch.THREAD
 _VECTOR = 1 << ch.VECTOR
-_COPY = 1 << ch.COPY
+_DIRECT = 1 << ch.DIRECT
 
 
 @jit
@@ -125,6 +125,12 @@ def task_facts(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> N
 
 
 @jit
+def is_copied(staging: Int) -> bool:
+    """Whether an operand surely has a block in shared memory, or several in turn."""
+    return not staging & _DIRECT
+
+
+@jit
 def _resident(
     gpu: GpuTables, domains: Mask, facts: Floats, t: int, threads: float, kept: float
 ) -> float:
@@ -139,7 +145,7 @@ def _resident(
         most = min(most, np.floor(gpu.registers_per_core / (registers * threads)))
     shared = 0.0
     for row in range(gpu.copy.shape[0]):
-        if gpu.copy[row, 0] == t and domains[gpu.copy[row, 1]] == _COPY:
+        if gpu.copy[row, 0] == t and is_copied(np.int64(domains[gpu.copy[row, 1]])):
             n_bytes = float(gpu.copy[row, 2])
             for at in range(gpu.copy[row, 3], gpu.copy[row, 4]):
                 k = gpu.copy_loop[at]
@@ -154,7 +160,7 @@ def _resident(
 def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
     """A copied block is waited for in every iteration of the loops around it."""
     for row in range(gpu.copy.shape[0]):
-        if domains[gpu.copy[row, 1]] == _COPY:
+        if is_copied(np.int64(domains[gpu.copy[row, 1]])):
             n = 1.0
             for at in range(gpu.copy[row, 3], gpu.copy[row, 4]):
                 k = gpu.copy_loop[at]

@@ -37,6 +37,7 @@ from .gpu_facts import (
     WARP,
     WAVES,
     Int,
+    is_copied,
     meetings,
     task_facts,
     tilings,
@@ -53,7 +54,7 @@ REQUEST_BYTES = (
 MOST_LANES = 4  # of a vector
 
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
-_KEEP, _DIRECT, _COPY = 1 << ch.KEEP, 1 << ch.DIRECT, 1 << ch.COPY
+_KEEP, _DIRECT = 1 << ch.KEEP, 1 << ch.DIRECT
 _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 
 
@@ -121,7 +122,7 @@ def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
         in_shared = in_shared and space == _SHARED
         in_register = in_register or space & _REGISTER != 0
     is_direct = staging == _DIRECT and in_memory
-    return is_direct, staging == _COPY or in_shared, not in_register
+    return is_direct, is_copied(staging) or in_shared, not in_register
 
 
 @jit

@@ -43,9 +43,7 @@ class Target:
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.
     architecture: str = ""  # what code is compiled for, as in "sm_90"
     max_threads_per_block: int = 0
-    registers_per_core: int = 0  # of 32 bits
-    shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
-    # What the bound of a GPU knows besides; 0 where nothing is known, and then nothing follows from it.
+    # For the bound alone, down to the latencies: 0 where nothing is known, and then nothing follows from it.
     max_threads_per_core: int = 0
     max_blocks_per_core: int = 0
     shared_bytes_per_core: int = 0
@@ -55,6 +53,8 @@ class Target:
     instructions_per_ns: float = 0.0  # of warps, that all cores together start
     load_latency_ns: float = 0.0  # of the nearest load: from shared memory or L1
     far_load_latency_ns: float = 0.0  # of a load from outside L1
+    registers_per_core: int = 0  # of 32 bits
+    shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
 
     @property
     def is_gpu(self) -> bool:
