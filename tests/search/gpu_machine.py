@@ -204,6 +204,8 @@ def indices(p: LoopPlan, at: dict[str, int], mine: dict[str, int], lanes: int) -
     if not p.is_thread:
         return [i for k in tiles for i in range(k * p.tile, min(n, (k + 1) * p.tile))]
     width = lanes if p.is_vector else 1
+    while p.inner % width:
+        width //= 2
     found = [
         k * p.tile + copy * p.mid * width + mine[name] * width + lane
         for k in tiles
