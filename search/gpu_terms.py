@@ -220,8 +220,8 @@ def _memory(
 
 
 @jit
-def _launches(tables: BoundTables, domains: Mask, n: int) -> int:
-    """Launches that are surely there: tasks that surely share none."""
+def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, facts: Floats, n: int) -> int:
+    """Launches that are surely there: of tasks that surely share none, and where blocks reduce together, one before or after."""
     chosen = np.ones(n, np.bool_)
     count = 0
     for t in range(n):
@@ -229,6 +229,9 @@ def _launches(tables: BoundTables, domains: Mask, n: int) -> int:
             if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
                 chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
         count += chosen[t]
+    for k in range(gpu.loop.shape[0]):
+        if gpu.loop[k, 0] and facts[k, IS_BLOCK] == 2:
+            return count + 1
     return count
 
 
@@ -294,10 +297,11 @@ def lower_bound(
             # What is left in L2 dirty may be on its way while the next phase reads: of both, only the sum over all is sure.
             if k != MIXED:
                 longest = max(longest, costs[p, k])
-        # The next launch is on its way while one runs, and starts no sooner than after its own time.
-        total += max(longest, gpu.launch_ns) if is_first[p] else longest
+        total += longest
     for k in range(len(whole)):
         terms[k] = max(terms[k], whole[k])
         total = max(total, float(terms[k]))
-    terms[LAUNCHES] = tables.call_ns + _launches(tables, domains, n) * gpu.launch_ns
+    # The next launches are on their way while one runs, so they add up among themselves only.
+    n_launches = _launches(tables, gpu, domains, facts, n)
+    terms[LAUNCHES] = tables.call_ns + n_launches * gpu.launch_ns
     return max(total, float(terms[LAUNCHES]))

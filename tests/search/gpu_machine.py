@@ -36,12 +36,16 @@ class SimulatedGpu:
         self.plan, self.target, self.rng = read_plan(candidate), candidate.space.target, rng
         self.busy: dict[str, float] = defaultdict(float)
         self.ns = 0.0
+        n_launches = 0
         for nodes in self.plan.launches:
             tasks = [self.plan.tasks[t] for t in bodies(nodes)]
-            if any(task.is_parallel for task in tasks):
-                self.ns += max(self.target.launch_ns, self.run(tasks))
-            else:  # its one block runs them one after the other
-                self.ns += max(self.target.launch_ns, sum(self.run([task]) for task in tasks))
+            # One block runs its tasks one after the other.
+            together = [tasks] if any(t.is_parallel for t in tasks) else [[t] for t in tasks]
+            self.ns += sum(self.run(group) for group in together)
+            reduced = [p for t in tasks for p in t.loops if p.loop.is_reduction]
+            n_launches += 1 + any(p.is_parallel for p in reduced)
+        self.busy["launches"] = n_launches * self.target.launch_ns
+        self.ns = max(self.ns, self.busy["launches"])
 
     def run(self, tasks: list[TaskPlan]) -> float:
         """ns of tasks that share blocks."""

@@ -181,6 +181,14 @@ def test_launches_overlap_with_work_but_each_takes_its_time():
     assert Bounder(small).ns(root_of(small)) < n_launches * LAUNCH_NS
 
 
+def test_what_blocks_reduce_together_takes_another_launch():
+    space = gpu_space("sgemv", m=64, n=4096)
+    apart = decided(space, {"dim_kind(gemv0.j.outer)": "LOOP"})
+    shared = decided(space, {"dim_kind(gemv0.j.outer)": "BLOCK"})
+    assert terms(apart)["launches"] == terms(root_of(space))["launches"] == 1 + LAUNCH_NS
+    assert terms(shared)["launches"] == 1 + 2 * LAUNCH_NS
+
+
 ROWS = {"dim_kind(add0.i.outer)": "BLOCK", "dim_kind(add0.j.outer)": "BLOCK"}
 N = 1024
 
