@@ -43,7 +43,9 @@ class GpuTables(NamedTuple):
     # tasks
     universe: Ints  # all universes of sizes, one after the other
     loop_start: Ints  # [n_tasks + 1] first row of `loop`
-    loop: Ints  # [n, 9] 1 where it reduces, extent, outer kind; of mid and of inner: kind, size, where its universe begins
+    # [n, 10] 1 where it reduces, extent, outer kind; of mid and of inner: kind, size, where its universe begins; reduction of
+    # the outer dim
+    loop: Ints
     reduces: Ints  # [n_tasks] 1 where floating-point values are summed up, or the like
     words: Ints  # [n_tasks] registers of one accumulator
     instructions: Floats  # [n_tasks] of threads, arithmetic only, multiply-adds fused
@@ -114,9 +116,10 @@ def _loops(space: Space, universe: Universes) -> tuple[Ints, Ints, dict[tuple[in
             for level in (MID, INNER):
                 d = b.dim(t, loop.name, level)
                 row += [v.kind[d], v.size[d], universe.at(d)]
+            row.append(v.reduction.get(b.dim(t, loop.name, OUTER), -1))
             rows.append(tuple(row))
         start.append(len(rows))
-    return np.array(start, np.int64), int_rows(rows, 9), row_of
+    return np.array(start, np.int64), int_rows(rows, 10), row_of
 
 
 def _arithmetic(space: Space) -> dict[str, Any]:

@@ -54,6 +54,7 @@ REQUEST_BYTES = (
 MOST_LANES = 4  # of a vector
 
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
+_PARTIALS = 1 << ch.PARTIALS
 _KEEP, _DIRECT = 1 << ch.KEEP, 1 << ch.DIRECT
 _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 
@@ -220,8 +221,8 @@ def _memory(
 
 
 @jit
-def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, facts: Floats, n: int) -> int:
-    """Launches that are surely there: of tasks that surely share none, and where blocks reduce together, one before or after."""
+def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> int:
+    """Launches that are surely there: of tasks that surely share none, and one for what blocks leave to be combined."""
     chosen = np.ones(n, np.bool_)
     count = 0
     for t in range(n):
@@ -230,7 +231,7 @@ def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, facts: Floats,
                 chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
         count += chosen[t]
     for k in range(gpu.loop.shape[0]):
-        if gpu.loop[k, 0] and facts[k, IS_BLOCK] == 2:
+        if gpu.loop[k, 9] >= 0 and domains[gpu.loop[k, 9]] == _PARTIALS:
             return count + 1
     return count
 
@@ -302,6 +303,6 @@ def lower_bound(
         terms[k] = max(terms[k], whole[k])
         total = max(total, float(terms[k]))
     # The next launches are on their way while one runs, so they add up among themselves only.
-    n_launches = _launches(tables, gpu, domains, facts, n)
+    n_launches = _launches(tables, gpu, domains, n)
     terms[LAUNCHES] = tables.call_ns + n_launches * gpu.launch_ns
     return max(total, float(terms[LAUNCHES]))

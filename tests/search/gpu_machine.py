@@ -42,8 +42,7 @@ class SimulatedGpu:
             # One block runs its tasks one after the other.
             together = [tasks] if any(t.is_parallel for t in tasks) else [[t] for t in tasks]
             self.ns += sum(self.run(group) for group in together)
-            reduced = [p for t in tasks for p in t.loops if p.loop.is_reduction]
-            n_launches += 1 + any(p.is_parallel for p in reduced)
+            n_launches += 1 + sum(t.partials for t in tasks)
         self.busy["launches"] = n_launches * self.target.launch_ns
         self.ns = max(self.ns, self.busy["launches"])
 

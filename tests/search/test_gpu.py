@@ -181,10 +181,11 @@ def test_launches_overlap_with_work_but_each_takes_its_time():
     assert Bounder(small).ns(root_of(small)) < n_launches * LAUNCH_NS
 
 
-def test_what_blocks_reduce_together_takes_another_launch():
+def test_what_blocks_leave_takes_another_launch():
     space = gpu_space("sgemv", m=64, n=4096)
     apart = decided(space, {"dim_kind(gemv0.j.outer)": "LOOP"})
-    shared = decided(space, {"dim_kind(gemv0.j.outer)": "BLOCK"})
+    over_blocks = {"dim_kind(gemv0.j.outer)": "BLOCK", "reduction(gemv0.j.outer)": "PARTIALS"}
+    shared = decided(space, over_blocks)
     assert terms(apart)["launches"] == terms(root_of(space))["launches"] == 1 + LAUNCH_NS
     assert terms(shared)["launches"] == 1 + 2 * LAUNCH_NS
 
