@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-l
 
 GPU_PYTHON ?= $(BIN)/python
 
-.PHONY: demo test gpu check install clean
+.PHONY: demo test gpu without-gpu check install clean
 
 # A demo that starts on guesses would show a loose bound: calibrate first, once a machine.
 demo: .venv/installed
@@ -26,6 +26,10 @@ gpu:
 	@$(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(MAKE) --no-print-directory .venv/gpu)
 	@mkdir -p .types && ln -sfn .. .types/kernelscape
 	PYTHONPATH="$(CURDIR)/.types$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PYTHON) -m kernelscape.experiments.gpu_table
+
+# The backends of GPUs can be deleted: a copy without them is as green.  make without-gpu TESTS=tests/space for a part
+without-gpu: .venv/tools
+	$(BIN)/python tests/without_gpu.py $(TESTS)
 
 # The folder of a checkout may have any name, and the package in it has one.
 check: .venv/tools

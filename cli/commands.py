@@ -218,15 +218,16 @@ def codegen(talk: Talk, path: Path, output: Path) -> None:
 
 
 @explore.command()
+@click.option("--target", help="cpu or cuda.")
 @talks
-def calibrate(talk: Talk) -> None:
+def calibrate(talk: Talk, target: str | None) -> None:
     """Measure the machine facts that the bound uses, and keep them for this machine."""
     from .views import calibrate_machine, calibration_fields, calibration_lines
 
-    settings = settings_of(talk)
+    settings = settings_of(talk, target=target)
     if talk.verbosity:
         click.echo("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
-    found = calibrate_machine(settings.compiler)
+    found = calibrate_machine(settings.target, settings.compiler)
     if talk.is_json:
         _data(calibration_fields(found))
         return

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.machine import Machine, read_machine
-from ..runtime.cpu.probe import load_calibration
+from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import DeviceError, cache_folder, requirements
 from ..runtime.store import default_store
 
@@ -77,7 +77,7 @@ def _machine(machine: Machine) -> list[Finding]:
 
 
 def _calibration() -> Finding:
-    found = load_calibration()
+    found = load_own_calibration()
     if found is None:
         advice = "run explore calibrate (10 s): until then bounds rest on guesses and are loose"
         return Finding("calibration", "note", "none for this machine", advice)

@@ -13,9 +13,7 @@ from ..explorer.subject import Subject
 from ..kernels.library import load, names
 from ..kernels.show_tasks import show_tasks
 from ..kernels.stateflow import build_graph, show_graph
-from ..runtime.cpu.device import CpuDevice
-from ..runtime.cpu.probe import Calibration
-from ..runtime.cpu.probe import calibrate as calibrate_device
+from ..runtime.calibration import Calibration
 from ..runtime.device import DeviceOptions, backends, open_device
 from ..runtime.outcome import Failure
 from ..search.bound import Bounder
@@ -191,11 +189,9 @@ def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 # --- explore calibrate ---------------------------------------------------------------------------
 
 
-def calibrate_machine(compiler: str | None) -> Calibration:
-    """Measure this machine. Raises DeviceError and WorkerError."""
-    device = open_device("cpu", DeviceOptions(compiler=compiler))
-    assert isinstance(device, CpuDevice)
-    return calibrate_device(device)
+def calibrate_machine(target: str, compiler: str | None) -> Calibration:
+    """Measure this machine, or its GPU. Raises DeviceError and WorkerError."""
+    return open_device(target, DeviceOptions(compiler=compiler)).calibrate()
 
 
 def calibration_fields(found: Calibration) -> dict[str, Any]:
@@ -215,7 +211,10 @@ def calibration_fields(found: Calibration) -> dict[str, Any]:
 def calibration_lines(found: Calibration) -> Iterator[str]:
     """The facts with their spread."""
     t = found.target
-    yield f"{found.machine}: {t.cores} cores, {8 * t.vector_bytes}-bit vectors"
+    if t.is_gpu:
+        yield f"{found.machine}: {t.cores} multiprocessors, {t.architecture}"
+    else:
+        yield f"{found.machine}: {t.cores} cores, {8 * t.vector_bytes}-bit vectors"
     yield f"best of {found.n_calibrations} calibrations; the spread is the widest of any of them"
     for name, rate, sample in _facts(found):
         spread = found.spreads.get(sample)
@@ -229,13 +228,21 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
     for level in t.levels:
         yield f"{level.name} read, GB/s", level.read_bytes_per_ns, f"{level.name}_read"
     yield "memory read, GB/s", t.memory_read_bytes_per_ns, "memory_read"
-    yield "memory write, GB/s", t.memory_write_bytes_per_ns, "memory_write_nt"
-    yield "memory mixed, GB/s", t.memory_mixed_bytes_per_ns, "memory_copy_nt"
+    suffix = "" if t.is_gpu else "_nt"
+    yield "memory write, GB/s", t.memory_write_bytes_per_ns, f"memory_write{suffix}"
+    yield "memory mixed, GB/s", t.memory_mixed_bytes_per_ns, f"memory_copy{suffix}"
     yield "f32, GFLOP/s", t.f32_flops_per_ns, "f32_flops"
     yield "f64, GFLOP/s", t.f64_flops_per_ns, "f64_flops"
     yield "launch, ns", t.launch_ns, "launch_ns"
     yield "barrier, ns", t.barrier_ns, "barrier_ns"
-    yield "call, ns", t.call_ns, "call_ns"
+    if not t.is_gpu:
+        yield "call, ns", t.call_ns, "call_ns"
+        return
+    yield "shared memory read, GB/s", t.shared_bytes_per_ns, "shared_read"
+    yield "one multiprocessor, GB/s", t.core_read_bytes_per_ns, "core_read"
+    yield "addition, ns", t.add_latency_ns, "add_latency_ns"
+    yield "nearest load, ns", t.load_latency_ns, "load_latency_ns"
+    yield "load from L2, ns", t.far_load_latency_ns, "far_load_latency_ns"
 
 
 # --- explore replay ------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
     python -m kernelscape.experiments.gpu_table [--seconds 60] [--only bicgk matmul:n=1024] [--again]
 
-runs the contract tests of the CUDA backend, then makes the table row by row. Rows that are in the results already are kept
-unless --again is given, so that the table can be made in pieces; no row begins that would not end within --minutes. Writes
-experiments/results/gpu_table.md and .json after every row. With --target emulator the same goes on without a GPU, slowly and
-beside nobody, into gpu_table_emulator. The exit status is 1 when a goal is missed, 3 without a GPU.
+runs the contract tests of the CUDA backend, calibrates the GPU, then makes the table row by row. Rows that are in the results
+already are kept unless --again is given, so that the table can be made in pieces; no row begins that would not end within
+--minutes. Writes experiments/results/gpu_table.md and .json after every row. With --target emulator the same goes on without a
+GPU, slowly and beside nobody, into gpu_table_emulator. The exit status is 1 when a goal is missed, 3 without a GPU.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from ..runtime.device import DeviceError, open_device, requirements
+from ..runtime.worker import WorkerError
 from .gpu_goals import all_jobs
 from .gpu_row import GpuRowOptions, make_row
 from .gpu_text import missed, report
@@ -30,7 +31,10 @@ from .writing import time_text
 MOST_S, LEAST_S = 120.0, 10.0  # of one search
 _EXTRA_S = 35.0  # that a row takes beside its search, until rows have told
 _MARGIN_S = 400.0  # beyond which a row hangs
-_TESTS = ("tests/contracts", "tests/runtime/test_cuda.py", "tests/runtime/test_cuda_build.py")
+_TESTS = (
+    "tests/contracts",
+    *(f"tests/runtime/test_cuda{part}.py" for part in ("", "_build", "_calibration")),
+)
 _TESTS_S = 300.0
 
 
@@ -66,6 +70,19 @@ def run_tests() -> dict[str, Any]:
         "failed": failed[:20],
         "seconds": time.monotonic() - started_s,
     }
+
+
+def calibrate(target: str) -> str:
+    """Measures the facts that bounds rest on; what came out. Without them bounds are those of the data sheet."""
+    try:
+        found = open_device(target).calibrate()
+    except (DeviceError, WorkerError) as e:
+        return f"not calibrated: {e}"
+    t = found.target
+    return (
+        f"calibrated: memory moves {t.memory_mixed_bytes_per_ns:.0f} GB/s,"
+        f" f32 computes {t.f32_flops_per_ns:.0f} GFLOP/s, a launch takes {t.launch_ns:.0f} ns"
+    )
 
 
 def run_row(job: Job, options: GpuRowOptions) -> Row:
@@ -146,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tests = None if given.no_tests or given.target != "cuda" else run_tests()
     if tests is not None:
         print(f"contract tests: {tests['said']}", *tests["failed"], sep="\n  ", flush=True)
+    print(calibrate(given.target), flush=True)
     options = GpuRowOptions(
         target=given.target, rounds=given.rounds, seed=given.seed, budget_ms=given.budget_ms
     )

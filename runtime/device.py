@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..codegen.dialect import Dialect
     from ..codegen.source import Source
     from ..space.target import Target
+    from .calibration import Calibration
 
 Array = NDArray[Any]
 # In which order the threads of a block, and blocks, run where they are emulated; "in turn": each run another.
@@ -154,6 +155,17 @@ class AbstractDevice(ABC):
     def probe_library(self) -> Path | None:
         """The library that measures the machine's memory and cores in a worker's child; None where there is none."""
         return None
+
+    def calibrate(self) -> Calibration:
+        """Measure the facts in a worker's child, merge them with those stored for this device, store and return them.
+
+        Raises DeviceError where there is nothing to measure or the device is missing, WorkerError when the probe fails.
+        """
+        raise DeviceError(f"the backend {self.name!r} has no facts that could be measured")
+
+    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
+        """In a worker's child, with its `probe_library`: all samples of the facts by name. Raises DeviceError."""
+        raise DeviceError(f"the backend {self.name!r} has no facts that could be measured")
 
     def dialect(self) -> Dialect:
         """How texts for this device are spelt; C where nothing else is said."""

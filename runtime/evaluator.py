@@ -110,15 +110,16 @@ class Evaluator:
             return Broken(traceback.format_exc())
 
     def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
-        from .cpu.probe import run_memory_probe, run_probe
-
-        library, n_threads = Path(request.library), self._n_threads
+        library = None if request.library is None else Path(request.library)
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
         try:
-            if isinstance(request, Probe):
-                return run_memory_probe(library, n_threads, request.mixes)
-            return run_probe(library, n_threads)
+            if isinstance(request, Calibrate):
+                return self._device.take_samples(library, self._n_threads)
+            from .cpu.probe import run_memory_probe
+
+            assert library is not None
+            return run_memory_probe(library, self._n_threads, request.mixes)
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 

@@ -54,7 +54,7 @@ class Probe(msgspec.Struct, tag=True, frozen=True):
 
 
 class Calibrate(msgspec.Struct, tag=True, frozen=True):
-    library: str
+    library: str | None
 
 
 class TimeFunction(msgspec.Struct, tag=True, frozen=True):

@@ -198,10 +198,9 @@ class Worker(AbstractWorker):
         return {} if library is None else self._rates(Probe(str(library), True), 30.0)
 
     def calibrate(self) -> dict[str, list[float]]:
-        """All samples of the machine probe by name (cpu/probe.py gives them meaning); about 5 s."""
+        """All samples of the facts by name (the probe.py of a backend gives them meaning); about 5 s."""
         library = self._device.probe_library()
-        assert library is not None, f"the backend {self._device.name} has no probe"
-        return self._rates(Calibrate(str(library)), 120.0)
+        return self._rates(Calibrate(None if library is None else str(library)), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
         """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:
@@ -259,6 +258,9 @@ class Worker(AbstractWorker):
         answer = self._ask(request, deadline_s)
         if isinstance(answer, Death):
             raise WorkerError(f"the machine probe failed: {answer.what}")
+        if isinstance(answer, Outcomes):
+            why = "; ".join(f.advice for f in answer.failed if f is not None)
+            raise WorkerError(f"the machine probe failed: {why}")
         assert isinstance(answer, Rates)
         return answer.samples
 

@@ -14,12 +14,21 @@ import numpy.typing as npt
 
 from ..space.candidate import Candidate, Space
 from . import bound_terms as bt
+from . import gpu_terms as gt
 from .bound_tables import build_tables
+from .gpu_tables import build_gpu_tables
 from .operations import named_flops
 
 __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
 
 Mask = npt.NDArray[np.uint32]
+
+# In the order of bound_terms.py, where the levels of cache follow, and of gpu_terms.py.
+_NAMES = ("memory read", "memory write", "memory", "operations", "chain", "launches")
+_GPU_NAMES = (
+    *("memory read", "memory write", "memory", "L2", "L1", "shared memory"),
+    *("operations", "issue", "latency", "launches"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class Roofline:
 class Bounder:
     """Bounds the candidates of one space; not for several threads at once.
 
-    `compiler_vectorises`: whether the compiler may make vectors of loops that are not decided to be
+    `compiler_vectorises`: on a CPU, whether the compiler may make vectors of loops that are not decided to be
     vectors. It may not (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the
     rate of scalar code.
     """
@@ -68,22 +77,19 @@ class Bounder:
     def __init__(self, space: Space, *, compiler_vectorises: bool = False) -> None:
         self.space = space
         self.tables = build_tables(space, compiler_vectorises)
-        self.names = (
-            "memory read",
-            "memory write",
-            "memory",
-            "operations",
-            "chain",
-            "launches",
-            *(level.name for level in space.target.levels),
-        )
+        self.gpu = build_gpu_tables(space) if space.target.is_gpu else None
+        levels = tuple(level.name for level in space.target.levels)
+        self.names = (*_NAMES, *levels) if self.gpu is None else _GPU_NAMES
         self._phase = np.zeros(len(space.problem.tasks), np.int64)
         self._terms = np.zeros(len(self.names))
 
     def ns(self, candidate: Candidate | Mask, parent_ns: float = 0.0) -> float:
         """Lower bound in ns, at least that of the parent."""
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
-        return max(parent_ns, float(bt.lower_bound(self.tables, domains, self._phase, self._terms)))
+        found = (self._phase, self._terms)
+        if self.gpu is None:
+            return max(parent_ns, float(bt.lower_bound(self.tables, domains, *found)))
+        return max(parent_ns, float(gt.lower_bound(self.tables, self.gpu, domains, *found)))
 
     def bound(self, candidate: Candidate | Mask, parent_ns: float = 0.0) -> Bound:
         """The bound with its terms, largest first, and the phases that it counted."""

@@ -27,7 +27,6 @@ class BoundTables(NamedTuple):
     """Positions of variables, bytes and ns. A variable of -1 stands for "there is none"."""
 
     # the machine
-    is_gpu: int
     cores: float
     capacity: Floats  # [n_levels + 1] bytes in the registers and the caches inside level k
     rate: Floats  # [n_levels + 1] bytes per ns read from level k; the last one is the memory
@@ -58,7 +57,7 @@ class BoundTables(NamedTuple):
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
     """The tables of a space made by `build_space`."""
-    universe = _Universes(space)
+    universe = Universes(space)
     return BoundTables(
         **_machine(space.target),
         outer=_outer_dims(space, universe),
@@ -73,21 +72,18 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
     )
 
 
-def _ints(rows: Iterable[tuple[int, ...]], width: int) -> Ints:
+def int_rows(rows: Iterable[tuple[int, ...]], width: int) -> Ints:
     return np.array(list(rows), np.int64).reshape(-1, width)
 
 
 def _machine(target: Target) -> dict[str, Any]:
     registers = float(target.vector_registers * target.vector_bytes * target.cores)
-    if target.is_gpu:
-        registers = float(target.registers_per_core * 4 * target.cores)
     held = np.cumsum([registers, *(level.capacity_bytes for level in target.levels)])
     rates = [level.read_bytes_per_ns for level in target.levels]
     # Updates in place move as much out as in, and may write faster than pure writes were seen to.
     mixed = target.memory_mixed_bytes_per_ns
     read, write = target.memory_read_bytes_per_ns, target.memory_write_bytes_per_ns
     return {
-        "is_gpu": int(target.is_gpu),
         "cores": float(target.cores),
         "capacity": held.astype(np.float64),
         "rate": np.array([*rates, max(read, mixed / 2)], np.float64),
@@ -99,7 +95,7 @@ def _machine(target: Target) -> dict[str, Any]:
     }
 
 
-class _Universes:
+class Universes:
     """The sizes that bits of size variables stand for, each universe kept once."""
 
     def __init__(self, space: Space) -> None:
@@ -118,7 +114,7 @@ class _Universes:
         return np.array([*self._flat, 1], np.int64)
 
 
-def _outer_dims(space: Space, universe: _Universes) -> Ints:
+def _outer_dims(space: Space, universe: Universes) -> Ints:
     v, rows = space.variables, []
     for d in space.backbone.dims:
         if d.level == OUTER:
@@ -127,12 +123,12 @@ def _outer_dims(space: Space, universe: _Universes) -> Ints:
                 part = space.backbone.dim(d.task, d.loop.name, level)
                 row += [v.size[part], universe.at(part)]
             rows.append(tuple(row))
-    return _ints(rows, 7)
+    return int_rows(rows, 7)
 
 
 def _vector_dims(space: Space) -> Ints:
     kinds = space.variables.kind
-    return _ints(((d.task, kinds[d]) for d in space.backbone.dims if d.level == INNER), 2)
+    return int_rows(((d.task, kinds[d]) for d in space.backbone.dims if d.level == INNER), 2)
 
 
 def _merges(space: Space) -> Ints:
@@ -141,13 +137,13 @@ def _merges(space: Space) -> Ints:
     for m in b.merges:
         a, c = b.dim(m.a, m.loop_a, OUTER), b.dim(m.b, m.loop_b, OUTER)
         rows.append((m.a, m.b, space.model.order(a.order_id, c.order_id)))
-    return _ints(rows, 3)
+    return int_rows(rows, 3)
 
 
 def _pairs(space: Space) -> Ints:
     bound = {(d.source, d.sink) for d in space.backbone.dependences}
     fused = space.variables.fused
-    return _ints(((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items()), 4)
+    return int_rows(((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items()), 4)
 
 
 def _touches(space: Space) -> dict[str, Any]:
@@ -180,7 +176,7 @@ def _touches(space: Space) -> dict[str, Any]:
         reused += array.size_bytes if readers and writers else 0
     return {
         "touch_start": np.array(start, np.int64),
-        "touch": _ints(rows, 5),
+        "touch": int_rows(rows, 5),
         "touch_bytes": np.array(amounts, np.float64).reshape(-1, 2),
         "flow": np.array(flows, np.int64),
         "reused_bytes": float(reused),
@@ -191,23 +187,11 @@ def _operations(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
     target: Target = space.target
     counter = SureOperations()
     ns, lanes = [], []
-    counts = [counter.count(task) for task in space.problem.tasks]
-    if target.is_gpu:
-        counts = _of_one_pipe(counts, target)
-    for task, (f32, f64) in zip(space.problem.tasks, counts, strict=True):
+    for task in space.problem.tasks:
+        f32, f64 = counter.count(task)
         ns.append(f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns)
-        # The threads of a GPU are its vectors.
-        is_free = compiler_vectorises or target.is_gpu
-        lanes.append(1.0 if is_free else _scalar_slowdown(target, task, f32 + f64))
+        lanes.append(1.0 if compiler_vectorises else _scalar_slowdown(target, task, f32 + f64))
     return {"operations_ns": np.array(ns), "lanes": np.array(lanes)}
-
-
-def _of_one_pipe(counts: list[tuple[float, float]], target: Target) -> list[tuple[float, float]]:
-    """The operations of the dtype that takes longer: a GPU computes in f32 and f64 side by side."""
-    f32, f64 = (sum(numbers) for numbers in zip(*counts, strict=True))
-    if f32 / target.f32_flops_per_ns >= f64 / target.f64_flops_per_ns:
-        return [(n, 0.0) for n, _ in counts]
-    return [(0.0, n) for _, n in counts]
 
 
 def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
@@ -222,17 +206,17 @@ def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
     return ((operations - finishing) * lanes + finishing) / operations if operations else 1.0
 
 
-def _chains(space: Space, universe: _Universes) -> dict[str, Any]:
+def _chains(space: Space, universe: Universes) -> dict[str, Any]:
     ns, rows = [], []
     for t, task in enumerate(space.problem.tasks):
-        steps = 0 if space.target.is_gpu else _chain_steps(task)  # threads and blocks cut chains
+        steps = _chain_steps(task)
         ns.append(steps * space.target.add_latency_ns)
         for d in space.backbone.dims_of(t) if steps else ():
             if d.level != OUTER:
                 # Copies in a row may be added up as a tree before they meet the accumulator.
                 most = MAX_PEELED if d.level == MID else 1 << 30
                 rows.append((t, space.variables.size[d], universe.at(d), most))
-    return {"chain_ns": np.array(ns, np.float64), "chain": _ints(rows, 4)}
+    return {"chain_ns": np.array(ns, np.float64), "chain": int_rows(rows, 4)}
 
 
 def _chain_steps(task: Task) -> int:
@@ -251,4 +235,4 @@ def _barriers(space: Space) -> Ints:
         for d in space.backbone.dims_of(f.producer):
             if d.level == OUTER and d.loop.is_reduction:
                 rows.append((v.kind[d], f.consumer, fused))
-    return _ints(rows, 3)
+    return int_rows(rows, 3)

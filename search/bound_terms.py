@@ -70,7 +70,7 @@ def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
 
 
 @jit
-def _join(phase: Ints, a: Int, b: Int) -> None:
+def join(phase: Ints, a: Int, b: Int) -> None:
     low, high = min(phase[a], phase[b]), max(phase[a], phase[b])
     if low != high:
         for t in range(phase.size):
@@ -79,22 +79,23 @@ def _join(phase: Ints, a: Int, b: Int) -> None:
 
 
 @jit
-def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
-    """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
+def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
+    """Group tasks that may have a loop in common: phase[t] becomes the least task of its group."""
     for t in range(phase.size):
         phase[t] = t
     for k in range(tables.merge.shape[0]):
         if domains[tables.merge[k, 2]] & _MERGED:
-            _join(phase, tables.merge[k, 0], tables.merge[k, 1])
+            join(phase, tables.merge[k, 0], tables.merge[k, 1])
+
+
+@jit
+def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
+    """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
+    merged_tasks(tables, domains, phase)
     in_step = 1.0
     for k in range(tables.pair.shape[0]):
         a, b = tables.pair[k, 0], tables.pair[k, 1]
         if not domains[tables.pair[k, 2]] & _SAME_LAUNCH or phase[a] == phase[b]:
-            continue
-        if tables.is_gpu:
-            # One block runs both, or else they are merged; its warps drift apart unless a value passes.
-            if not tables.pair[k, 3]:
-                _join(phase, a, b)
             continue
         both = parallel[a] & parallel[b]
         if not (parallel[a] | parallel[b]) & _MAYBE:
@@ -104,7 +105,7 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
         if both & _BALANCED:
             in_step = IN_STEP
         else:
-            _join(phase, a, b)
+            join(phase, a, b)
     return in_step
 
 
@@ -136,7 +137,9 @@ def array_traffic(
 
 
 @jit
-def _traffic(tables: BoundTables, domains: Mask, phase: Ints, read: Floats, write: Floats) -> None:
+def phase_traffic(
+    tables: BoundTables, domains: Mask, phase: Ints, read: Floats, write: Floats
+) -> None:
     """Distinct bytes of all arrays that each phase surely reads from outside it, and writes."""
     read[:] = 0.0
     write[:] = 0.0
@@ -187,7 +190,7 @@ def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
     chosen = np.zeros(n, np.bool_)
     count = 0
     for t in range(n):
-        chosen[t] = bool(parallel[t] & _SURELY) or tables.is_gpu > 0
+        chosen[t] = bool(parallel[t] & _SURELY)
         for k in range(tables.pair.shape[0]):
             if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
                 chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
@@ -270,11 +273,11 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     _threads(tables, domains, parallel)
     # Everything as one phase, because what caches keep is then subtracted once only.
     phase[:] = 0
-    _traffic(tables, domains, phase, read, write)
+    phase_traffic(tables, domains, phase, read, write)
     _arithmetic(tables, domains, parallel, phase, work, chain)
     all_ns, core_ns = _add_phases(tables, phase, parallel, costs, 1.0, terms)
     in_step = _phases(tables, domains, parallel, phase)
-    _traffic(tables, domains, phase, read, write)
+    phase_traffic(tables, domains, phase, read, write)
     _arithmetic(tables, domains, parallel, phase, work, chain)
     split_all, split_core = _add_phases(tables, phase, parallel, costs, in_step, terms)
     all_ns = max(max(all_ns, split_all), float(terms[MIXED]))
@@ -283,9 +286,6 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     started = launches * tables.launch_ns
     met = tables.barrier_ns if _has_barrier(tables, domains, parallel) else 0.0
     terms[LAUNCHES] = tables.call_ns + started + met
-    if tables.is_gpu:
-        # The next launch is on its way while one runs.
-        return max(float(terms[LAUNCHES]), all_ns, core_ns)
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.
     joined = launches * min(tables.barrier_ns, tables.launch_ns) / 2

@@ -12,7 +12,7 @@ from .operations import SureOperations
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a resource is surely used for: `amount` of `unit` ("B", "flop", "additions in a row"; ""
+    """What a resource is surely used for: `amount` of `unit` ("B", "flop", "instructions", "additions in a row"; ""
     where nothing is counted), and the `ns` that this takes alone.
     """
 
@@ -34,7 +34,12 @@ def explain_phases(bound: Bound, space: Space) -> list[str]:
     """What the caches may hold, and one sentence a phase on the bytes of each array."""
     if not bound.phases:
         return []
-    held = size_text(float(sum(level.capacity_bytes for level in space.target.levels)))
+    levels = space.target.levels
+    if space.target.is_gpu:
+        # What is nearer than L2 is empty when a launch begins.
+        held = size_text(float(levels[-1].capacity_bytes))
+        return [f"L2 may hold {held} of each launch from before", *map(_phase, bound.phases)]
+    held = size_text(float(sum(level.capacity_bytes for level in levels)))
     kept = f"the caches may hold {held} of each phase from before"
     return [kept, *(_phase(phase) for phase in bound.phases)]
 
@@ -52,6 +57,12 @@ def rate_texts(space: Space) -> dict[str, str]:
     }
     for level in target.levels:
         rates[level.name] = f"out of {level.name} at {level.read_bytes_per_ns:.0f} GB/s"
+    if target.is_gpu:
+        rates["L1"] = f"sectors of warps' requests at {target.levels[0].read_bytes_per_ns:.0f} GB/s"
+        rates["shared memory"] = f"requests of warps at {target.shared_bytes_per_ns:.0f} GB/s"
+        rates["issue"] = f"{target.instructions_per_ns:.0f} instructions of warps a ns"
+        rates["latency"] = "dependent additions, barriers and loads, wave by wave of blocks"
+        rates["launches"] = "one after the other"
     return rates
 
 
@@ -70,8 +81,10 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(f32 + f64 for f32, f64 in counted)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name == "launches":
+    if name in ("launches", "latency"):
         return 0.0, ""
+    if bounder.gpu is not None:
+        return _moved_on_gpu(bounder, name, ns)
     cached = float(tables.capacity[-1])
     if name == "memory write":
         held, rate = cached, tables.write_rate
@@ -87,6 +100,22 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
             rate /= max(1.0, tables.cores / CLOCK_SLACK)
     # The term is the larger of the sum over phases and of all as one phase, which only it knows.
     return max(_crossing(bound, name, held), ns * rate), "B"
+
+
+def _moved_on_gpu(bounder: Bounder, name: str, ns: float) -> tuple[float, str]:
+    """What keeps a resource busy for so long at its full rate, idle multiprocessors and parts of sectors included."""
+    target, tables = bounder.space.target, bounder.tables
+    if name == "issue":
+        return ns * target.instructions_per_ns, "instructions"
+    rates = {
+        "memory read": float(tables.rate[-1]),
+        "memory write": tables.write_rate,
+        "memory": tables.mixed_rate,
+        "L2": target.levels[-1].read_bytes_per_ns,
+        "L1": target.levels[0].read_bytes_per_ns,
+        "shared memory": target.shared_bytes_per_ns,
+    }
+    return ns * rates[name], "B"
 
 
 def _crossing(bound: Bound, name: str, held_bytes: float) -> float:

@@ -43,6 +43,16 @@ class Target:
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.
     architecture: str = ""  # what code is compiled for, as in "sm_90"
     max_threads_per_block: int = 0
+    # For the bound alone, down to the latencies: 0 where nothing is known, and then nothing follows from it.
+    max_threads_per_core: int = 0
+    max_blocks_per_core: int = 0
+    shared_bytes_per_core: int = 0
+    core_read_bytes_per_ns: float = 0.0  # what one core alone reads from outside its own cache
+    core_boost: float = 1.0  # by how much a core alone may be faster than its share of all
+    shared_bytes_per_ns: float = 0.0  # of shared memory
+    instructions_per_ns: float = 0.0  # of warps, that all cores together start
+    load_latency_ns: float = 0.0  # of the nearest load: from shared memory or L1
+    far_load_latency_ns: float = 0.0  # of a load from outside L1
     registers_per_core: int = 0  # of 32 bits
     shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
 

@@ -32,6 +32,7 @@ from .memory import CpuArray
 if TYPE_CHECKING:
     from ...codegen.source import Argument, Source
     from ...space.target import Target
+    from ..calibration import Calibration
 
 Array = NDArray[Any]
 
@@ -177,6 +178,17 @@ class CpuDevice(AbstractDevice):
 
     def probe_library(self) -> Path:
         return self.build_own("probe.c")
+
+    def calibrate(self) -> Calibration:
+        from .probe import calibrate
+
+        return calibrate(self)
+
+    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
+        from .probe import run_probe
+
+        assert library is not None
+        return run_probe(library, n_threads)
 
     def _sampler(self, module: AbstractModule, args: CallArguments) -> Sampler:
         assert isinstance(module, CpuModule)

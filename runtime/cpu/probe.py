@@ -9,47 +9,28 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
 from collections.abc import Callable
-from dataclasses import fields, replace
 from pathlib import Path
-from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ...space.target import CacheLevel, Target
-from ..device import cache_folder
+from ..calibration import LATENCIES, Calibration, fresh_calibration, keep, load_calibration
 from .machine import Machine, read_machine
 
 if TYPE_CHECKING:
     from .device import CpuDevice
 
-SCHEMA = 2
 _READ, _WRITE, _WRITE_NT, _COPY, _COPY_NT, _TRIAD_NT, _SCALE, _READ3_WRITE_NT = range(8)
 _KINDS = {_READ: "read", _WRITE: "write", _WRITE_NT: "write_nt", _COPY: "copy"}
 _KINDS |= {_COPY_NT: "copy_nt", _TRIAD_NT: "triad_nt", _SCALE: "scale"}
 _KINDS |= {_READ3_WRITE_NT: "read3_write_nt"}
 _N_ARRAYS = (1, 1, 1, 2, 2, 3, 1, 4)  # touched by each kind
 _N_MOVED = (1, 1, 1, 2, 2, 3, 2, 4)  # arrays read plus arrays written
-_LATENCIES = ("launch_ns", "barrier_ns", "call_ns", "add_latency_ns")
 _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
 _N_BLOCKS = 8
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
-
-
-class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A target with what is known about how sure its numbers are."""
-
-    schema: int
-    machine: str
-    target: Target
-    spreads: dict[
-        str, float
-    ]  # by sample name: half inter-quartile range over median, the largest seen
-    n_calibrations: int
 
 
 def calibrate(device: CpuDevice) -> Calibration:
@@ -65,52 +46,18 @@ def calibrate(device: CpuDevice) -> Calibration:
     finally:
         worker.close()
     machine = read_machine()
-    fresh = Calibration(
-        SCHEMA,
-        machine.key,
-        target_from_samples(machine, samples),
-        {name: _spread(s) for name, s in samples.items()},
-        1,
-    )
-    stored = load_calibration()
-    merged = fresh if stored is None else merge(stored, fresh)
-    store_calibration(merged)
-    return merged
+    return keep(fresh_calibration(machine.key, target_from_samples(machine, samples), samples))
 
 
-def load_calibration(folder: Path | None = None) -> Calibration | None:
+def load_own_calibration(folder: Path | None = None) -> Calibration | None:
     """What is stored for this machine; None when there is nothing or it cannot be read."""
-    key = read_machine().key
-    try:
-        content = (_folder(folder) / f"{key}.json").read_bytes()
-        found = msgspec.json.decode(content, type=Calibration)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return found if found.schema == SCHEMA and found.machine == key else None
+    return load_calibration(read_machine().key, folder)
 
 
 def load_target(folder: Path | None = None) -> Target | None:
     """The calibrated target of this machine, or None."""
-    found = load_calibration(folder)
+    found = load_own_calibration(folder)
     return None if found is None else found.target
-
-
-def merge(old: Calibration, new: Calibration) -> Calibration:
-    """Both together: the larger of two rates, the smaller of two latencies, the larger spread."""
-    names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")]
-    rates = {n: max(getattr(old.target, n), getattr(new.target, n)) for n in names}
-    latencies = {n: min(getattr(old.target, n), getattr(new.target, n)) for n in _LATENCIES}
-    seen = {level.name: level.read_bytes_per_ns for level in old.target.levels}
-    levels = tuple(
-        replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
-        for x in new.target.levels
-    )
-    target = replace(new.target, levels=levels, **rates, **latencies)
-    spreads = {
-        n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
-        for n in old.spreads.keys() | new.spreads.keys()
-    }
-    return Calibration(SCHEMA, new.machine, target, spreads, old.n_calibrations + 1)
 
 
 def guess_target() -> Target:
@@ -151,7 +98,7 @@ def guess_target() -> Target:
 
 def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Target:
     """The optimistic end of every sample list."""
-    best = {n: (min if n in _LATENCIES else max)(s) for n, s in samples.items()}
+    best = {n: (min if n in LATENCIES else max)(s) for n, s in samples.items()}
     return Target(
         backend="cpu",
         name=machine.model,
@@ -285,23 +232,3 @@ def _rate(
 
 def _last_cache_bytes(machine: Machine) -> int:
     return machine.caches[-1].capacity_bytes if machine.caches else 32 << 20
-
-
-def _spread(samples: list[float]) -> float:
-    if len(samples) < 2:
-        return 0.0
-    q1, _, q3 = quantiles(samples, n=4, method="inclusive")
-    return (q3 - q1) / 2 / median(samples)
-
-
-def _folder(folder: Path | None) -> Path:
-    return folder or cache_folder() / "targets"
-
-
-def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
-    """Write it for this machine, in one step."""
-    place = _folder(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place, delete=False, suffix=".new") as f:
-        f.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2))
-    os.replace(f.name, place / f"{calibration.machine}.json")

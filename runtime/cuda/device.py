@@ -30,12 +30,13 @@ from .driver import driver, enter_context, explain, gpu
 from .graph import Graph, GraphError
 from .memory import CudaArray
 from .profiles import Profile, find_profile, target_of
-from .resources import build_report
+from .resources import build_report, refusal
 
 if TYPE_CHECKING:
     from ...codegen.dialect import Dialect
     from ...codegen.source import Argument, KernelLaunch, Source
     from ...space.target import Target
+    from ..calibration import Calibration
 
 Array = NDArray[Any]
 
@@ -187,13 +188,31 @@ class CudaDevice(AbstractDevice):
         return CUDA
 
     def facts(self) -> Target:
-        return target_of(self.profile, self.name)
+        from .probe import load_target
+
+        return (load_target(self) if self.has_gpu else None) or target_of(self.profile, self.name)
+
+    def calibrate(self) -> Calibration:
+        from .probe import calibrate
+
+        self.check()
+        return calibrate(self)
+
+    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
+        from .probe import take_samples
+
+        return take_samples(self)
 
     def build(self, source: Source) -> Artifact | Failure:
         built = self.compile(source)
         if isinstance(built, Failure):
             return built
-        return Artifact.of(source, built.key, built.path, built.build_ns)
+        report = build_report(source, built, self.profile)
+        if isinstance(report, Failure):
+            return report
+        return refusal(report, self.profile.name) or Artifact.of(
+            source, built.key, built.path, built.build_ns
+        )
 
     def compile(self, source: Source) -> Cubin | Failure:
         """The same with what the compiler reports. Raises DeviceError where there is no NVRTC."""
@@ -243,7 +262,7 @@ class CudaDevice(AbstractDevice):
         runs = []
         for module, args in calls:
             assert isinstance(module, CudaModule)
-            runs.append(_TimedCalls(module, args))
+            runs.append(TimedCalls(module, args))
         try:
             return interleave([r.sampler() for r in runs], protocol)
         finally:
@@ -251,7 +270,7 @@ class CudaDevice(AbstractDevice):
                 r.close()
 
 
-class _TimedCalls:
+class TimedCalls:
     """Calls of one module between two events; many of them as graphs, so that the host does not set the pace."""
 
     def __init__(self, module: CudaModule, args: CallArguments) -> None:
@@ -269,15 +288,15 @@ class _TimedCalls:
     def sampler(self) -> Sampler:
         """What the rules of timing need."""
         if not self._restored:
-            return Sampler(self._run)
-        return Sampler(self._run, self._restore, self._drifted)
+            return Sampler(self.run)
+        return Sampler(self.run, self._restore, self._drifted)
 
     def close(self) -> None:
         """Free the graph."""
         if self._graph is not None:
             self._graph.close()
 
-    def _run(self, n: int) -> float:
+    def run(self, n: int) -> float:
         """Nanoseconds of n calls on the GPU."""
         try:
             n_graphs = n // self._calls_a_graph if self._may_use_graph(n) else 0
@@ -316,7 +335,7 @@ class _TimedCalls:
     def _restore(self) -> None:
         for array, contents in self._restored:
             array.upload(contents)
-        self._run(1)
+        self.run(1)
 
     def _drifted(self) -> bool:
         return any(has_extremes(array.download()) for array, _ in self._restored)

@@ -89,7 +89,11 @@ PROFILES = {
 _L1_BYTES_PER_CLOCK = 128
 _L2_BYTES_PER_CLOCK = 5120
 # No data sheet has these, and they are not measured yet: chosen low, so that bounds hold. In clocks, but for the launch.
-_ADD_CLOCKS, _BARRIER_CLOCKS, _LAUNCH_NS = 4, 16, 700.0
+_ADD_CLOCKS, _BARRIER_CLOCKS, _LAUNCH_NS = 4, 8, 700.0
+_LOAD_CLOCKS, _FAR_LOAD_CLOCKS = 20, 150  # from shared memory or L1, and from L2
+_PORT_BYTES_PER_CLOCK = 128  # from L2 into one multiprocessor
+# CUDA C++ Programming Guide, for all of compute capability 7 to 9: 32 banks of 4 bytes, four schedulers.
+_SHARED_BYTES_PER_CLOCK, _SCHEDULERS = 128, 4
 
 
 def find_profile(name: str) -> Profile:
@@ -106,11 +110,12 @@ def profile_target(name: str, backend: str) -> Target:
 
 def target_of(p: Profile, backend: str) -> Target:
     """The target of these facts."""
+    core_clocks = p.multiprocessors * p.clock_ghz
     levels = (
         CacheLevel(
             name="L1",
             capacity_bytes=p.l1_bytes * p.multiprocessors,
-            read_bytes_per_ns=_L1_BYTES_PER_CLOCK * p.multiprocessors * p.clock_ghz,
+            read_bytes_per_ns=_L1_BYTES_PER_CLOCK * core_clocks,
         ),
         CacheLevel(
             name="L2",
@@ -139,4 +144,12 @@ def target_of(p: Profile, backend: str) -> Target:
         registers_per_core=1 << 16,
         shared_bytes_per_block=48 * _KIB,
         line_bytes=32,  # a sector
+        max_threads_per_core=p.threads_per_core,
+        max_blocks_per_core=p.blocks_per_core,
+        shared_bytes_per_core=p.shared_bytes_per_core,
+        core_read_bytes_per_ns=_PORT_BYTES_PER_CLOCK * p.clock_ghz,
+        shared_bytes_per_ns=_SHARED_BYTES_PER_CLOCK * core_clocks,
+        instructions_per_ns=_SCHEDULERS * core_clocks,
+        load_latency_ns=_LOAD_CLOCKS / p.clock_ghz,
+        far_load_latency_ns=_FAR_LOAD_CLOCKS / p.clock_ghz,
     )

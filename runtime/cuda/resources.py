@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..build import BuildReport, LaunchResources
+from ..outcome import Failure
 from .nvrtc import KernelReport
 from .profiles import Profile
 
@@ -20,11 +21,32 @@ _SHARED_OWN_BYTES = 1024  # of every block, kept by the system from sm_80 on
 _WARP = 32
 
 
-def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport:
+def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport | Failure:
     """What a compiled source takes on a GPU of this profile."""
     by_name = {r.kernel: r for r in cubin.reports}
+    absent = [x.kernel for x in source.launches if x.kernel not in by_name]
+    if absent:
+        return Failure("launch", f"the built module does not export {absent[0]}")
     launches = tuple(launch_resources(by_name[x.kernel], x, p) for x in source.launches)
     return BuildReport(launches, cubin.log, cubin.build_ns)
+
+
+def refusal(report: BuildReport, gpu: str) -> Failure | None:
+    """Why a built source cannot be launched, if so: one of its kernels needs more for a block than a multiprocessor has.
+
+    The compiler's counts decide, so nothing is refused for what a space estimates.
+    """
+    for x in report.launches:
+        if x.blocks_per_core > 0:
+            continue
+        n_threads = x.block[0] * x.block[1] * x.block[2]
+        needs = {
+            "threads": f"{n_threads} threads",
+            "registers": f"{x.registers} registers in each of {n_threads} threads",
+            "shared memory": f"{x.shared_bytes} bytes of shared memory",
+        }
+        return Failure("launch", f"{x.kernel}: a block needs {needs[x.limit]}, too many for {gpu}")
+    return None
 
 
 def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> LaunchResources:

@@ -19,6 +19,16 @@ CORRECT = """\
     }
 """
 
+# Without __launch_bounds__ the compiler does not know that a block has 1024 threads.
+MANY_REGISTERS = """\
+    float r[100];
+    #pragma unroll
+    for (int k = 0; k < 100; ++k) r[k] = x[(i * 100 + k) % 1000];
+    __syncthreads();
+    #pragma unroll
+    for (int k = 0; k < 100; ++k) y[(i + 7 * k) % 1000] += r[k] * r[(k * 37 + 11) % 100];
+"""
+
 
 def source(body: str = CORRECT, *, shared_bytes: int = 0, block: int = 128) -> Source:
     """A kernel with `body` on the arguments of sources.py, one thread an element."""

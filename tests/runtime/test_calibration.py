@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kernelscape.runtime.calibration import SCHEMA, Calibration, merge, store_calibration
 from kernelscape.runtime.cpu.machine import read_machine
-from kernelscape.runtime.cpu.probe import (
-    SCHEMA,
-    Calibration,
-    guess_target,
-    load_target,
-    merge,
-    store_calibration,
-    target_from_samples,
-)
+from kernelscape.runtime.cpu.probe import guess_target, load_target, target_from_samples
 from kernelscape.runtime.worker import Worker
 
 

@@ -178,7 +178,26 @@ def test_faults_of_a_run_are_outcomes(stand_in, said, kind, is_lost):
 
 
 @compiled
-def test_limits_are_launch_failures(stand_in):
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (gpu.source(block=2048), "launch_0: a block needs 2048 threads"),
+        (gpu.source(shared_bytes=1 << 20), "launch_0: a block needs 1048576 bytes of shared"),
+        (gpu.source(gpu.MANY_REGISTERS, block=1024), "registers in each of 1024 threads"),
+    ],
+)
+def test_what_cannot_fit_is_not_run(stand_in, source, said):
+    """The compiler's report tells, before anything is loaded."""
+    refused = stand_in.build(source)
+    assert isinstance(refused, Failure)
+    assert refused.kind == "launch"
+    assert said in refused.advice
+    assert "H200" in refused.advice
+
+
+@compiled
+def test_limits_that_only_the_driver_knows_are_launch_failures(stand_in, monkeypatch):
+    monkeypatch.setattr(cuda_device, "refusal", lambda report, gpu: None)
     zeros = [np.zeros(N, np.float32) for _ in range(3)]
     with pytest.raises(RunError, match="limits") as caught:
         loaded(stand_in, gpu.source(block=2048)).run([*zeros, 1.0])
@@ -186,11 +205,15 @@ def test_limits_are_launch_failures(stand_in):
     greedy = stand_in.load(stand_in.build(gpu.source(shared_bytes=1 << 20)))
     assert isinstance(greedy, Failure)
     assert "shared memory" in greedy.advice
+
+
+@compiled
+def test_a_kernel_that_is_not_there_is_a_launch_failure(stand_in):
     s = gpu.source()
     other = replace(s, launches=(replace(s.launches[0], kernel="absent"),))
-    missing = stand_in.load(stand_in.build(other))
+    missing = stand_in.build(other)
     assert isinstance(missing, Failure)
-    assert "absent" in missing.advice
+    assert (missing.kind, "absent" in missing.advice) == ("launch", True)
 
 
 @compiled

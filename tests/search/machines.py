@@ -51,13 +51,15 @@ class Unfilled:
     """Stands in for a random generator where only shapes matter."""
 
     def uniform(self, low: float, high: float, shape: Any = None) -> Any:
-        return np.empty(shape, np.float32)
+        return np.zeros(shape, np.float32)
 
 
-def library_space(name: str, target: Target | None = None, **sizes: int) -> Space:
-    """The space of a library sequence in f32."""
+def library_space(
+    name: str, target: Target | None = None, dtype: Any = np.float32, **sizes: int
+) -> Space:
+    """The space of a library sequence."""
     entry = load(name)
-    args = entry.make_arguments(entry.complete(sizes), np.float32, Unfilled())  # type: ignore[arg-type]
+    args = entry.make_arguments(entry.complete(sizes), dtype, Unfilled())  # type: ignore[arg-type]
     problem = normalise(record_sequence(entry.sequence, args))
     return build_space(problem, target or round_target())
 

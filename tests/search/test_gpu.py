@@ -2,78 +2,174 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from math import ceil
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernelscape.codegen.plan import read_plan
 from kernelscape.search.bound import Bounder
+from kernelscape.search.explain import explain, uses
 from kernelscape.search.first import first_candidates
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.target import CacheLevel
+from kernelscape.space.decisions import restore
+from kernelscape.space.target import CacheLevel, Target
+from kernelscape.tests.search.gpu_machine import SimulatedGpu
 from kernelscape.tests.search.machines import MEBI, library_space, root_of, round_target
 
 LARGE = 1 << 24
 LAUNCH_NS = 1000.0
+L2_BYTES = 2 * MEBI
+
+
+def gpu_target(**changes) -> Target:
+    """Ten multiprocessors at one GHz; memory as in round_target."""
+    facts = {
+        "backend": "cuda",
+        "cores": 10,
+        "vector_bytes": 16,
+        "levels": (
+            CacheLevel(name="L1", capacity_bytes=2 * MEBI, read_bytes_per_ns=1280.0),
+            CacheLevel(name="L2", capacity_bytes=L2_BYTES, read_bytes_per_ns=400.0),
+        ),
+        "f32_flops_per_ns": 2560.0,
+        "f64_flops_per_ns": 1280.0,
+        "launch_ns": LAUNCH_NS,
+        "call_ns": 1.0,
+        "barrier_ns": 16.0,
+        "add_latency_ns": 4.0,
+        "max_threads_per_block": 1024,
+        "registers_per_core": 1 << 16,
+        "shared_bytes_per_block": 48 << 10,
+        "line_bytes": 32,
+        "max_threads_per_core": 2048,
+        "max_blocks_per_core": 32,
+        "shared_bytes_per_core": 100 << 10,
+        "core_read_bytes_per_ns": 64.0,
+        "shared_bytes_per_ns": 1280.0,
+        "instructions_per_ns": 40.0,
+        "load_latency_ns": 20.0,
+        "far_load_latency_ns": 200.0,
+    }
+    return round_target(**{**facts, **changes})
 
 
 @cache
 def gpu_space(name: str, **sizes: int) -> Space:
-    """Ten multiprocessors with 8 MiB in registers and caches; no rate but those of round_target."""
-    target = round_target(
-        backend="cuda",
-        cores=10,
-        vector_bytes=16,
-        levels=(
-            CacheLevel(name="L1", capacity_bytes=2 * MEBI, read_bytes_per_ns=1000.0),
-            CacheLevel(name="L2", capacity_bytes=2 * MEBI, read_bytes_per_ns=400.0),
-        ),
-        launch_ns=LAUNCH_NS,
-        max_threads_per_block=1024,
-        registers_per_core=(4 * MEBI) // (4 * 10),
-        shared_bytes_per_block=48 << 10,
-        line_bytes=32,
-    )
-    return library_space(name, target, **sizes)
+    return library_space(name, gpu_target(), **sizes)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [("axpydot", {"n": LARGE}), ("bicgk", {}), ("gemver", {"m": 4096, "n": 4096}), ("matmul", {})],
+def decided(space: Space, decisions: dict[str, str]) -> Candidate:
+    made = restore(space, decisions.items())
+    assert isinstance(made, Candidate), made
+    return made
+
+
+def terms(candidate: Candidate) -> dict[str, float]:
+    return dict(Bounder(candidate.space).bound(candidate).terms)
+
+
+# --- properties ---------------------------------------------------------------------------------
+
+
+LARGE_SIZES: dict[str, dict[str, int]] = {
+    "axpydot": {"n": 1 << 22},
+    "gemver": {"m": 4096, "n": 4096},
+    **{name: {} for name in ("bicgk", "atax", "matmul", "sgemvt", "matmul_strided", "madd")},
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(sorted(LARGE_SIZES)),
+    st.integers(0, 2**31),
 )
-def test_bound_is_monotone_and_counts_neither_chains_nor_scalar_code(name, sizes):
-    space = gpu_space(name, **sizes)
-    bounder, rng = Bounder(space), np.random.default_rng(0)
-    for _ in range(5):
-        here, least = root_of(space), 0.0
-        while not here.is_complete:
-            bound = bounder.bound(here)
-            assert bound.ns >= least * (1 - 1e-12)
-            assert "chain" not in dict(bound.terms)
-            least = bound.ns
-            choice = int(rng.choice(here.open_choices()))
-            children = [c for _, c in here.expand(choice) if isinstance(c, Candidate)]
+def test_every_term_grows_along_descents(name, seed):
+    space = gpu_space(name, **LARGE_SIZES[name])
+    bounder, rng = Bounder(space), np.random.default_rng(seed)
+    here = root_of(space)
+    least = bounder.bound(here)
+    while not here.is_complete:
+        choice = int(rng.choice(here.open_choices()))
+        children = [c for _, c in here.expand(choice) if isinstance(c, Candidate)]
+        if not children:
+            break
+        here = children[rng.integers(len(children))]
+        bound = bounder.bound(here)
+        assert bound.ns >= least.ns * (1 - 1e-12)
+        before = dict(least.terms)
+        # What all phases together take, each term grows alone; of latencies a phase counts the longest.
+        for name, ns in bound.terms:
+            if name != "latency":
+                assert ns >= before.get(name, 0.0) * (1 - 1e-12), name
+        least = bound
+
+
+SMALL = {
+    "axpydot": {"n": 700},
+    "waxpby": {"n": 1000},
+    "bicgk": {"m": 24, "n": 40},
+    "atax": {"m": 33, "n": 20},
+    "gemver": {"m": 16, "n": 36},
+    "madd": {"m": 20, "n": 33},
+    "matmul": {"m": 20, "n": 18, "k": 24},
+    "matmul_strided": {"m": 16, "n": 8, "k": 12},
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(SMALL)),
+    st.integers(0, 2**31),
+    st.sampled_from([2, 3, 10]),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_no_bound_of_an_ancestor_is_above_the_simulated_gpu(name, seed, cores, dtype):
+    target = gpu_target(cores=cores, launch_ns=0.5, call_ns=0.0)
+    space = library_space(name, target, dtype, **SMALL[name])
+    bounder, rng = Bounder(space), np.random.default_rng(seed)
+    here = root_of(space)
+    ns = bounder.ns(here)
+    for choice in rng.permutation(space.searchable):
+        if here.is_open(int(choice)):
+            children = [c for _, c in here.expand(int(choice)) if isinstance(c, Candidate)]
             if not children:
-                break
-            here = children[rng.integers(len(children))]
+                return
+            here = children[int(rng.integers(len(children)))]
+            ns = bounder.ns(here, ns)
+    simulated = SimulatedGpu(here, rng)
+    found = bounder.bound(here, ns)
+    for resource, at_least in found.terms:
+        if resource in simulated.busy:
+            assert at_least <= simulated.busy[resource] * (1 + 1e-9), resource
+    moved = dict(found.terms).get("memory", 0.0)
+    assert ns <= max(simulated.ns, moved) * (1 + 1e-9)
+
+
+# --- what each term counts -----------------------------------------------------------------------
 
 
 def test_traffic_of_a_fused_launch():
-    """Three arrays in, one out, less what registers and caches may hold; no time for more than one launch."""
+    """Three arrays in, one out, less what L2 may hold; no time for more than one launch."""
     space = gpu_space("axpydot", n=LARGE)
     array = 4.0 * LARGE
-    held = 8 * MEBI
-    ns = Bounder(space).ns(root_of(space))
-    reads, moved = (3 * array + 4 - held) / 50, (4 * array - 2 * held) / 64
-    assert ns == pytest.approx(max(reads, moved), rel=0.02)
+    reads, moved = (3 * array + 4 - L2_BYTES) / 50, (4 * array - 2 * L2_BYTES) / 64
+    found = terms(root_of(space))
+    assert found["memory read"] == pytest.approx(reads, rel=1e-3)
+    assert found["memory"] == pytest.approx(moved, rel=1e-3)
+    assert found["L2"] == pytest.approx(3 * array / 400, rel=1e-3)  # L1 is empty at first
+    assert Bounder(space).ns(root_of(space)) == pytest.approx(max(reads, moved), rel=1e-3)
 
 
 def test_a_read_with_gaps_costs_the_sectors_that_it_touches():
     """Elements of A lie 32 apart: each takes a sector of 32 bytes, not a line of a CPU."""
     space = gpu_space("matmul_strided", m=4096, n=16, k=1024)
-    elements, held = 4096 * 1024, 8 * MEBI
-    reads = (32 * elements + 4 * 1024 * 16 - held) / 50
-    assert Bounder(space).ns(root_of(space)) == pytest.approx(reads, rel=0.02)
+    elements = 4096 * 1024
+    reads = (32 * elements + 4 * 1024 * 16 - L2_BYTES) / 50
+    assert terms(root_of(space))["memory read"] == pytest.approx(reads, rel=1e-3)
 
 
 def test_launches_overlap_with_work_but_each_takes_its_time():
@@ -83,6 +179,187 @@ def test_launches_overlap_with_work_but_each_takes_its_time():
     assert n_launches == 3
     assert Bounder(small).ns(apart) >= n_launches * LAUNCH_NS
     assert Bounder(small).ns(root_of(small)) < n_launches * LAUNCH_NS
+
+
+def test_what_blocks_leave_takes_another_launch():
+    space = gpu_space("sgemv", m=64, n=4096)
+    apart = decided(space, {"dim_kind(gemv0.j.outer)": "LOOP"})
+    over_blocks = {"dim_kind(gemv0.j.outer)": "BLOCK", "reduction(gemv0.j.outer)": "PARTIALS"}
+    shared = decided(space, over_blocks)
+    assert terms(apart)["launches"] == terms(root_of(space))["launches"] == 1 + LAUNCH_NS
+    assert terms(shared)["launches"] == 1 + 2 * LAUNCH_NS
+
+
+ROWS = {"dim_kind(add0.i.outer)": "BLOCK", "dim_kind(add0.j.outer)": "BLOCK"}
+N = 1024
+
+
+def added(n: int = N, **sizes: str) -> dict[str, float]:
+    """The terms of C = A + B for n x n, with kinds and sizes as given, as in `i_mid="THREAD 32"`."""
+    wanted = dict(ROWS)
+    for key, value in sizes.items():
+        loop, level = key.split("_")
+        kind, _, size = value.partition(" ")
+        wanted[f"dim_kind(add0.{loop}.{level})"] = kind
+        wanted |= {f"size(add0.{loop}.{level})": size} if size else {}
+    return terms(decided(gpu_space("madd", m=n, n=n), wanted))
+
+
+def test_neighbours_in_a_warp_share_sectors():
+    absent = {"i_inner": "ABSENT", "j_inner": "ABSENT"}
+    along = added(i_mid="ABSENT", j_mid="THREAD 256", **absent)["L1"]
+    across = added(i_mid="THREAD 256", j_mid="ABSENT", **absent)["L1"]
+    mixed = added(i_mid="THREAD 64", j_mid="THREAD 4", **absent)["L1"]
+    wide = added(i_mid="THREAD 256", j_mid="ABSENT", i_inner="ABSENT", j_inner="VECTOR 4")["L1"]
+    elements = 3 * N * N
+    assert along == pytest.approx(elements * 4 / 1280, rel=2e-3)
+    assert across == pytest.approx(elements * 32 / 1280, rel=2e-3)
+    assert mixed == pytest.approx(elements * 8 / 1280, rel=2e-3)
+    assert wide == pytest.approx(mixed, rel=0.03)
+    # While the mapping is open, neighbours may be neighbours.
+    assert added(i_mid="THREAD 256")["L1"] == pytest.approx(along, rel=2e-3)
+
+
+def test_few_threads_leave_lanes_and_schedulers_idle():
+    one = added(i_mid="ABSENT", j_mid="ABSENT", i_inner="ABSENT", j_inner="ABSENT")
+    warp = added(i_mid="ABSENT", j_mid="THREAD 32", i_inner="ABSENT", j_inner="ABSENT")
+    assert one["operations"] == pytest.approx(32 * N * N / 2560, rel=1e-3)
+    assert warp["operations"] == pytest.approx(N * N / 2560, rel=1e-3)
+    assert one["issue"] == pytest.approx(32 * warp["issue"], rel=1e-3)
+
+
+def test_few_blocks_leave_multiprocessors_idle():
+    tiles = {"i_mid": "THREAD 32", "j_mid": "THREAD 32"}
+    four = added(512, i_inner="UNROLL 8", j_inner="UNROLL 8", **tiles)
+    many = added(i_inner="ABSENT", j_inner="ABSENT", **tiles)
+    assert four["operations"] == pytest.approx(512 * 512 / 2560 * 10 / 4)
+    assert four["L2"] == pytest.approx(2 * 4 * 512 * 512 / (4 * 64))
+    # 1024 blocks on 10 multiprocessors: one of them has 103.
+    assert many["operations"] == pytest.approx(N * N / 2560 * 10 * 103 / 1024)
+    assert many["L2"] == pytest.approx(2 * 4 * N * N / 400)
+
+
+PRODUCT = {
+    "dim_kind(multiply0.i.outer)": "BLOCK",
+    "dim_kind(multiply0.j.outer)": "BLOCK",
+    "dim_kind(multiply0.k.outer)": "LOOP",
+    "dim_kind(multiply0.k.mid)": "LOOP",
+    "size(multiply0.k.mid)": "16",
+    "dim_kind(multiply0.i.mid)": "THREAD",
+    "size(multiply0.i.mid)": "16",
+    "dim_kind(multiply0.j.mid)": "THREAD",
+    "size(multiply0.j.mid)": "16",
+    "dim_kind(multiply0.k.inner)": "ABSENT",
+}
+
+
+def product(more: dict[str, str] | None = None, **facts) -> dict[str, float]:
+    space = library_space("matmul", gpu_target(**facts), m=N, n=N, k=N)
+    return terms(decided(space, PRODUCT | (more or {})))
+
+
+def tile_of(rows: int) -> dict[str, str]:
+    kind = "ABSENT" if rows == 1 else "UNROLL"
+    return {
+        f"{what}(multiply0.{loop}.inner)": value
+        for loop in "ij"
+        for what, value in (("dim_kind", kind), ("size", str(rows)))
+    }
+
+
+def test_register_tiles_save_loads():
+    """Each thread loads every element that it uses: a tile of 4 x 4 loads a quarter of what one of 1 x 1 does."""
+    direct = {"staged(multiply0.a)": "DIRECT", "staged(multiply0.b)": "DIRECT"}
+    small, large = product(tile_of(1) | direct), product(tile_of(4) | direct)
+    quant = 10 * ceil(4096 / 10) / 4096, 10 * ceil(256 / 10) / 256
+    # Of A sixteen threads want one element, and of B a sector holds as many as a warp has.
+    assert small["L1"] == pytest.approx(N**3 * (32 / 16 + 32 / 32) / 1280 * quant[0], rel=0.01)
+    assert large["L1"] == pytest.approx(N**3 / 4 * (32 / 16 + 32 / 32) / 1280 * quant[1], rel=0.01)
+    assert small["issue"] > 1.9 * large["issue"]
+    assert "shared memory" not in small
+
+
+def test_staged_operands_are_loaded_from_shared_memory():
+    staged = {"staged(multiply0.a)": "COPY", "staged(multiply0.b)": "COPY"}
+    found = product(tile_of(4) | staged)
+    quant = 10 * ceil(256 / 10) / 256
+    # Requests of 16 bytes a lane at best: a byte of bandwidth an element.
+    assert found["shared memory"] == pytest.approx(2 * N**3 / 4 / 1280 * quant)
+    assert found["L1"] < product(tile_of(4))["L1"] + 4 * N * N
+    # A barrier for each of the 64 tiles of k.
+    plain = product(tile_of(4) | staged, barrier_ns=1000.0)
+    assert plain["latency"] >= 64 * 1000.0
+
+
+def test_a_reduction_in_one_thread_waits_for_every_addition():
+    space = gpu_space("sgemv", m=64, n=1 << 16)
+    wanted = {
+        "dim_kind(gemv0.i.outer)": "BLOCK",
+        "dim_kind(gemv0.j.outer)": "LOOP",
+        "dim_kind(gemv0.j.inner)": "UNROLL",
+        "size(gemv0.j.inner)": "4",
+    }
+    alone = decided(space, wanted | {"dim_kind(gemv0.j.mid)": "LOOP"})
+    shared = decided(
+        space, wanted | {"dim_kind(gemv0.j.mid)": "THREAD", "size(gemv0.j.mid)": "256"}
+    )
+    assert terms(alone)["latency"] == pytest.approx(((1 << 14) - 1) * 4.0 + 200, rel=1e-3)
+    assert terms(shared)["latency"] == pytest.approx(63 * 4.0 + 200)
+    assert terms(root_of(space))["latency"] < 300
+
+
+@pytest.mark.parametrize(
+    ("facts", "resident"),
+    [
+        ({}, 8),
+        ({"max_threads_per_core": 1024}, 4),
+        ({"max_blocks_per_core": 2}, 2),
+        ({"shared_bytes_per_core": 50 << 10}, 6),
+        ({"registers_per_core": 256 * 16 * 3}, 3),
+    ],
+)
+def test_blocks_that_have_no_room_wait(facts, resident):
+    """256 threads with 16 sums each, 8 KiB of copies: threads, blocks, shared memory or registers limit what runs at once."""
+    staged = {"staged(multiply0.a)": "COPY", "staged(multiply0.b)": "COPY"}
+    found = product(tile_of(4) | staged, cores=2, **facts)
+    waves = ceil(256 / (2 * resident))
+    assert found["latency"] == pytest.approx(waves * ((N - 1) * 4.0 + 20.0), rel=1e-6)
+
+
+def test_what_is_not_known_counts_for_nothing():
+    """A target that only says what targets said before has its bound still."""
+    facts = gpu_target()
+    names = [f for f in facts.__dataclass_fields__ if f.endswith(("_per_core", "latency_ns"))]
+    bare = replace(
+        facts,
+        **{n: 0 for n in names if n not in ("registers_per_core", "add_latency_ns")},
+        core_read_bytes_per_ns=0.0,
+        shared_bytes_per_ns=0.0,
+        instructions_per_ns=0.0,
+    )
+    full = Bounder(gpu_space("matmul"))
+    space = library_space("matmul", bare)
+    for _, candidate in first_candidates(gpu_space("matmul"), cpsat_seconds=0.1):
+        same = Candidate(space, candidate.domains)
+        found = Bounder(space).bound(same)
+        assert 0 < found.ns <= full.ns(candidate) * (1 + 1e-12)
+        assert not {"issue", "shared memory"} & {name for name, _ in found.terms}
+
+
+def test_every_term_is_explained():
+    space = gpu_space("matmul")
+    firsts = first_candidates(space, cpsat_seconds=0.1)
+    staged = next(c for tag, c in firsts if tag.startswith("product_stage"))
+    bounder = Bounder(space)
+    bound = bounder.bound(staged)
+    text = "\n".join(explain(bound, space))
+    for name, _ in bound.terms:
+        assert f"{name}: " in text
+    assert "shared memory: " in text
+    assert "L2 may hold" in text
+    amounts = {use.resource: (use.amount, use.unit) for use in uses(bounder, bound)}
+    assert amounts["operations"][1] == "flop"
+    assert amounts["issue"][0] > 0
 
 
 @pytest.mark.parametrize("name", ["axpydot", "sgemv", "sgemvt", "bicgk", "matmul"])

@@ -1,0 +1,99 @@
+"""Calibrations: machine facts that were measured, merged over time, stored in a file for each machine.
+
+The bound needs the optimistic end of every rate, and one measurement is not enough to know it: a rate keeps the largest value ever
+seen, a latency the smallest.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import fields, replace
+from pathlib import Path
+from statistics import median, quantiles
+
+import msgspec
+
+from ..space.target import Target
+from .device import cache_folder
+
+SCHEMA = 2
+LATENCIES = (
+    *("launch_ns", "barrier_ns", "call_ns", "add_latency_ns"),
+    *("load_latency_ns", "far_load_latency_ns"),
+)
+
+
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A target with what is known about how sure its numbers are."""
+
+    schema: int
+    machine: str
+    target: Target
+    spreads: dict[
+        str, float
+    ]  # by sample name: half inter-quartile range over median, the largest seen
+    n_calibrations: int
+
+
+def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
+    """What one calibration found."""
+    spreads = {name: spread_of(s) for name, s in samples.items()}
+    return Calibration(SCHEMA, machine, target, spreads, 1)
+
+
+def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
+    """Merge with what is stored for the same machine, store, and return the merged calibration."""
+    stored = load_calibration(fresh.machine, folder)
+    merged = fresh if stored is None else merge(stored, fresh)
+    store_calibration(merged, folder)
+    return merged
+
+
+def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
+    """What is stored for the machine of that key; None when there is nothing or it cannot be read."""
+    try:
+        content = (_folder(folder) / f"{machine}.json").read_bytes()
+        found = msgspec.json.decode(content, type=Calibration)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema == SCHEMA and found.machine == machine else None
+
+
+def merge(old: Calibration, new: Calibration) -> Calibration:
+    """Both together: the larger of two rates, the smaller of two latencies, the larger spread."""
+    names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
+    rates = {n: max(getattr(old.target, n), getattr(new.target, n)) for n in names}
+    latencies = {n: min(getattr(old.target, n), getattr(new.target, n)) for n in LATENCIES}
+    seen = {level.name: level.read_bytes_per_ns for level in old.target.levels}
+    levels = tuple(
+        replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
+        for x in new.target.levels
+    )
+    target = replace(new.target, levels=levels, **rates, **latencies)
+    spreads = {
+        n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
+        for n in old.spreads.keys() | new.spreads.keys()
+    }
+    return Calibration(SCHEMA, new.machine, target, spreads, old.n_calibrations + 1)
+
+
+def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
+    """Write it for its machine, in one step."""
+    place = _folder(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place, delete=False, suffix=".new") as f:
+        f.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2))
+    os.replace(f.name, place / f"{calibration.machine}.json")
+
+
+def spread_of(samples: list[float]) -> float:
+    """Half the inter-quartile range over the median."""
+    if len(samples) < 2:
+        return 0.0
+    q1, _, q3 = quantiles(samples, n=4, method="inclusive")
+    return (q3 - q1) / 2 / median(samples)
+
+
+def _folder(folder: Path | None) -> Path:
+    return folder or cache_folder() / "targets"
