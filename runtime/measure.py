@@ -62,6 +62,13 @@ class Series:
             return n_times + n_disturbed >= _LEAST_SAMPLES
         return self._spent_ns >= p.budget_ns and n_times >= _LEAST_SAMPLES
 
+    def warm(self) -> None:
+        """One call before a sample that follows another candidate's: that one's lines are still in the caches, and those that it
+        wrote have yet to leave. Sequences that are restored make this call anyway.
+        """
+        if self._sampler.restore is None:
+            self._sampler.run(1)
+
     def step(self) -> None:
         """Take one sample; a disturbed one is set aside."""
         elapsed_ns, waited_ns = self._sample(self._n_calls)
@@ -165,7 +172,7 @@ def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurem
     meets all of them.
 
     The order rotates from round to round; all take part until every one is finished or has the
-    most samples.
+    most samples. Before each sample its candidate is called once.
     """
     series = [Series(s, protocol) for s in samplers]
     for turn in range(protocol.max_samples + protocol.max_disturbed):
@@ -173,6 +180,8 @@ def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurem
             break
         k = turn % max(1, len(series))
         for s in series[k:] + series[:k]:
+            if len(series) > 1:
+                s.warm()
             s.step()
     return [s.result() for s in series]
 

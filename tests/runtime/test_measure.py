@@ -107,7 +107,22 @@ def test_interleaved_candidates_meet_the_same_disturbance():
 
     measured = interleave([recorder("a"), recorder("b")], Protocol(min_samples=4))
     assert [m.time_ns for m in measured] == [1e6, 1e6]
-    assert "".join(order[2:10]) == "abbaabba"
+    assert "".join(order[2:18]) == "aabbbbaaaabbbbaa"  # each sample is the second of two calls
+
+
+def test_what_another_candidate_left_in_the_caches_is_not_measured():
+    last = []
+
+    def candidate(name):
+        def run(n):
+            ns = n * 5e6 + (2e6 if last and last[-1] != name else 0.0)
+            last.append(name)
+            return ns
+
+        return Sampler(run)
+
+    measured = interleave([candidate("a"), candidate("b")], Protocol(min_samples=4))
+    assert [m.time_ns for m in measured] == [5e6, 5e6]
 
 
 def test_waiting_never_shrinks():
