@@ -7,7 +7,7 @@ coherence (the order algebra and canonical forms), semantics (what may not chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import ClassVar
@@ -71,12 +71,6 @@ class SpaceBuilder:
     """Declares the space of a CPU; space/gpu.py says what is different on a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.DIM_KIND
-    # Of mid dims that have no loop of their own: beside another dim, beside a dim they may merge with, and whether they merge.
-    placing_rules: tuple[Callable[[int, int, int], bool], ...] = (
-        truths.absent_beside_other,
-        truths.absent_beside_twin,
-        truths.absent_twins_merge,
-    )
     # How a reduction dim may be reduced, other than in order.
     shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
 
@@ -261,10 +255,9 @@ class SpaceBuilder:
                     b.clause(f"no foreign body in {d.name}", literals)
 
     def absent_dims(self) -> None:
-        """An absent mid dim has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
+        """A mid dim without a loop has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
         b = self.b
         partners = self.partners()
-        beside_other, beside_twin, twins_merge = self.placing_rules
         for m in self.backbone.dims:
             if m.level != MID:
                 continue
@@ -273,7 +266,7 @@ class SpaceBuilder:
             twins = {e.order_id for e in partners[m]}
             for x in range(len(self.backbone.order_names)):
                 if x not in (m.order_id, o.order_id):
-                    rule = beside_twin if x in twins else beside_other
+                    rule = truths.beside_twin if x in twins else truths.beside_other
                     pair = (b.order(o.order_id, x), b.order(m.order_id, x))
                     b.table3(f"absent {m.name}", kind, *pair, rule, share=rule)
             for e in partners[m]:
@@ -283,8 +276,8 @@ class SpaceBuilder:
                     f"absent {m.name}",
                     kind,
                     *pair,
-                    twins_merge,
-                    share=twins_merge,
+                    truths.twins_merge,
+                    share=truths.twins_merge,
                 )
 
     def launches(self) -> None:

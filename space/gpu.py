@@ -37,7 +37,6 @@ class GpuSpaceBuilder(SpaceBuilder):
     """Declares the space of a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
-    placing_rules = (gpu_truths.beside_other, gpu_truths.beside_twin, gpu_truths.twins_merge)
     shared_reductions: ClassVar[Mapping[int, int]] = {
         OUTER: ch.PARTIALS,
         MID: ch.TREE,

@@ -5,25 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import choices as ch
-
-_WITHOUT_LOOP = (ch.ABSENT, ch.THREAD)
-
-
-def beside_other(kind: int, outer: int, mid: int) -> bool:
-    return kind not in _WITHOUT_LOOP or mid == (ch.INSIDE if outer == ch.MERGED else outer)
-
-
-def beside_twin(kind: int, outer: int, mid: int) -> bool:
-    return kind not in _WITHOUT_LOOP or mid in (outer, ch.MERGED)
-
-
-def twins_merge(kind: int, outers: int, mids: int) -> bool:
-    return kind not in _WITHOUT_LOOP or (outers == ch.MERGED) == (mids == ch.MERGED)
+from .truths import WITHOUT_LOOP
 
 
 def blocks_outermost(outer: int, other: int, order: int) -> bool:
     """`order` is that of `outer` to `other`."""
-    return outer != ch.BLOCK or order != ch.INSIDE or other in (ch.BLOCK, *_WITHOUT_LOOP)
+    return outer != ch.BLOCK or order != ch.INSIDE or other in (ch.BLOCK, *WITHOUT_LOOP)
 
 
 def results_outside(free: int, reduced: int, order: int) -> bool:
@@ -41,7 +28,7 @@ def tree_of_threads(kind: int, reduction: int) -> bool:
 
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
     """`order` is that of another loop's outer dim to the mid dim of `kind`."""
-    return kind in _WITHOUT_LOOP or staged != ch.COPY or order == ch.OUTSIDE
+    return kind in WITHOUT_LOOP or staged != ch.COPY or order == ch.OUTSIDE
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,19 @@ from . import choices as ch
 
 MAX_VECTORS_PER_DIM = 8
 MAX_UNROLLED = 16  # copies along one dim
+WITHOUT_LOOP = (ch.ABSENT, ch.THREAD)  # kinds of mid dims for which no loop is written
 
 
-def absent_beside_other(kind: int, outer: int, mid: int) -> bool:
-    return kind != ch.ABSENT or mid == (ch.INSIDE if outer == ch.MERGED else outer)
+def beside_other(kind: int, outer: int, mid: int) -> bool:
+    return kind not in WITHOUT_LOOP or mid == (ch.INSIDE if outer == ch.MERGED else outer)
 
 
-def absent_beside_twin(kind: int, outer: int, mid: int) -> bool:
-    return kind != ch.ABSENT or mid in (outer, ch.MERGED)
+def beside_twin(kind: int, outer: int, mid: int) -> bool:
+    return kind not in WITHOUT_LOOP or mid in (outer, ch.MERGED)
 
 
-def absent_twins_merge(kind: int, outers: int, mids: int) -> bool:
-    return kind != ch.ABSENT or (outers == ch.MERGED) == (mids == ch.MERGED)
+def twins_merge(kind: int, outers: int, mids: int) -> bool:
+    return kind not in WITHOUT_LOOP or (outers == ch.MERGED) == (mids == ch.MERGED)
 
 
 def equivalence(ab: int, bc: int, ac: int) -> bool:
