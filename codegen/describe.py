@@ -25,6 +25,11 @@ _WHERE = {
     ch.GLOBAL: "through memory",
 }
 _WHERE_ON_GPU = {**_WHERE, ch.SHARED: "in shared memory"}
+_HINTS = {
+    "CG": "past the caches of single multiprocessors",
+    "READ_ONLY": "through the read-only path",
+    "STREAM": "as streams",
+}
 _ACCUMULATORS = {
     "registers": "in registers",
     "thread": "in an array of the thread's own",
@@ -154,6 +159,8 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     for t in tasks:
         if t.prefetch_iterations:
             yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
+        for array, hint in t.load_hints.items():
+            yield f"{t.task.name} reads {array} {_HINTS[hint]}"
     for f in plan.flows:
         value = candidate.value(where[f])
         if f.is_read:

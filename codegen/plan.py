@@ -5,7 +5,7 @@ Nothing is chosen here and no code is shaped yet; codegen/nest.py turns the fore
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -66,6 +66,7 @@ class TaskPlan:
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
+    load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -162,6 +163,11 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         prefetch_iterations=(
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
         ),
+        load_hints={
+            array: ch.LOAD_CACHE[candidate.value(var)]
+            for (u, array), var in v.load_cache.items()
+            if u == t and candidate.value(var) != ch.CA
+        },
     )
 
 

@@ -160,6 +160,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
         extras += [f"keeps {f.array}" for f in t.kept]
+        extras += [f"loads {array} {hint}" for array, hint in t.load_hints.items()]
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..kernels.accesses import task_reads
 from ..space import choices as ch
 from ..space import cpsat
-from ..space.backbone import INNER, MID, OUTER, Dim, Operand
+from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
 from ..space.candidate import Candidate, Space
 from .loop_roles import Roles, find_roles
 from .ordering import open_in_order
@@ -356,6 +357,9 @@ class _Wanted:
             self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
         for var in self.v.cache.values():
             self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
+        for (t, array), var in self.v.load_cache.items():
+            once = style.stream and self.is_read_once(t, array)
+            self.want(var, *((ch.STREAM_LOAD, ch.CA) if once else (ch.CA,)))
         for var in self.v.prefetch.values():
             self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
         for o, var in self.v.staged.items():
@@ -365,6 +369,12 @@ class _Wanted:
             )
         for d, var in self.v.reduction.items():
             self.want(var, ch.PARTIALS if d.level == OUTER else ch.LANES, ch.SEQUENTIAL)
+
+    def is_read_once(self, t: int, array: str) -> bool:
+        """Whether a task reads each element of an array once: every loop takes part in the access."""
+        task = self.space.problem.tasks[t]
+        reads = [a for a, _ in task_reads(task) if a.array == array]
+        return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
 
     def pays(self, o: Operand) -> bool:
         """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either."""

@@ -63,7 +63,15 @@ STAGED = (
 CACHED, STREAM = range(2)
 CACHE = (
     "DEFAULT",  # an ordinary store
-    "STREAM",  # a non-temporal store that goes around the caches
+    "STREAM",  # a store of what is not needed again soon: around the caches of a CPU, first to leave those of a GPU
+)
+
+CA, CG, READ_ONLY, STREAM_LOAD = range(4)
+LOAD_CACHE = (
+    "CA",  # an ordinary load: both caches of a GPU keep it
+    "CG",  # only the cache of all multiprocessors keeps it
+    "READ_ONLY",  # through the path for what the launch does not write
+    "STREAM",  # the first to leave the caches
 )
 
 NO_PREFETCH, NEAR, FAR = range(3)

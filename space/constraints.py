@@ -53,7 +53,8 @@ class Variables:
     reduction: dict[Dim, int] = field(default_factory=dict)
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
-    cache: dict[int, int] = field(default_factory=dict)  # by task
+    cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
+    load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     prefetch: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
 
@@ -135,12 +136,15 @@ class SpaceBuilder:
         for o in self.backbone.operands:
             v.staged[o] = b.add("staged", (o.name,), ch.STAGED)
         for t, task in enumerate(self.problem.tasks):
-            if task.opaque is None and not task.is_reduction and self.vector_loops(task):
+            if self.may_stream(task):
                 v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)
             if task.opaque is None and self.array(task.target.array).role == "temp":
                 v.store[t] = b.add("store", (f"{task.name}.{task.target.array}",), ch.STORE)
             if self.prefetched(t):
                 v.prefetch[t] = b.add("prefetch", (task.name,), ch.PREFETCH)
+            for array in self.hinted_loads(task):
+                name = (f"{array}->{task.name}",)
+                v.load_cache[t, array] = b.add("cache", name, ch.LOAD_CACHE)
 
     def kinds_of(self, d: Dim) -> int:
         """Hardware and semantics of one dim alone."""
@@ -182,6 +186,14 @@ class SpaceBuilder:
             for loop in task.loops
             if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
         }
+
+    def may_stream(self, task: Task) -> bool:
+        """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
+        return task.opaque is None and not task.is_reduction and bool(self.vector_loops(task))
+
+    def hinted_loads(self, task: Task) -> list[str]:
+        """Arrays that a task can read with a hint to the caches; a CPU has none but prefetches."""
+        return []
 
     def spaces_of(self, f: Flow) -> int:
         spaces = {ch.GLOBAL}
@@ -504,14 +516,7 @@ class SpaceBuilder:
                 "needless store", [(var, bits(ch.ELIDED)), *((s, bits(ch.GLOBAL)) for s in spaces)]
             )
         for t, var in v.cache.items():
-            task = self.problem.tasks[t]
-            strides = self.vector_loops(task)
-            vectors = [
-                (v.kind[d], bits(ch.VECTOR))
-                for d in self.backbone.dims_of(t)
-                if d.level == INNER and d.loop.name in strides
-            ]
-            b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
+            self.streams(t, var)
             if t in v.store:
                 b.table2(
                     "streams are kept",
@@ -520,6 +525,16 @@ class SpaceBuilder:
                     truths.stream_kept,
                     share=truths.stream_kept,
                 )
+
+    def streams(self, t: int, var: int) -> None:
+        """A CPU streams whole vectors only."""
+        strides = self.vector_loops(self.problem.tasks[t])
+        vectors = [
+            (self.v.kind[d], bits(ch.VECTOR))
+            for d in self.backbone.dims_of(t)
+            if d.level == INNER and d.loop.name in strides
+        ]
+        self.b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
 
     def prefetches(self) -> None:
         """Only whole vectors are asked for ahead: elements would ask for each line many times."""

@@ -13,9 +13,10 @@ from math import prod
 from typing import ClassVar
 
 from ..kernels.dependence import task_reads
+from ..kernels.tasks import Task
 from . import choices as ch
 from . import gpu_truths, truths
-from .backbone import INNER, MID, OUTER, Dim, Flow, index_loops
+from .backbone import INNER, MID, OUTER, Dim, Flow, index_loops, written_arrays
 from .constraints import SpaceBuilder, bits
 from .model import Term
 
@@ -25,6 +26,7 @@ MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
+_ANY_HINT = (1 << len(ch.LOAD_CACHE)) - 1
 _ANY_REDUCTION = (1 << len(ch.REDUCTION)) - 1
 
 
@@ -61,6 +63,15 @@ class GpuSpaceBuilder(SpaceBuilder):
         if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
             return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
+
+    def may_stream(self, task: Task) -> bool:
+        return task.opaque is None
+
+    def hinted_loads(self, task: Task) -> list[str]:
+        """Arrays of which a task reads more than one element."""
+        if task.opaque is not None:
+            return []
+        return list(dict.fromkeys(a.array for a, _ in task_reads(task) if index_loops(a)))
 
     # --- coherence and hardware: blocks and threads ---
 
@@ -229,6 +240,24 @@ class GpuSpaceBuilder(SpaceBuilder):
         terms = [Term((var, bits(ch.SHARED)), v.size[d], v.universe[d]) for d in sizes]
         if terms:
             b.product_at_most(f"{f.name} in shared memory", terms, max(1, capacity))
+
+    def streams(self, t: int, var: int) -> None:
+        """A GPU has a streaming store of every type."""
+
+    def stores(self) -> None:
+        """Besides the rules for all machines: hints are for loads from memory, the read-only path is for what no task writes."""
+        super().stores()
+        b, v = self.b, self.v
+        for (t, array), var in v.load_cache.items():
+            for f, space in v.mem_space.items():
+                if f.consumer == t and f.array == array:
+                    rule = gpu_truths.hint_of_memory
+                    b.table2("hints of loads from memory", var, space, rule, share=rule)
+            others = (var, ~bits(ch.READ_ONLY) & _ANY_HINT)
+            for u, task in enumerate(self.problem.tasks):
+                if array in written_arrays(task):
+                    apart = [] if u == t else [(v.fused[min(t, u), max(t, u)], bits(ch.SEPARATE))]
+                    b.clause("read-only arrays", [others, *apart])
 
     def staged_copies(self) -> None:
         """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before."""

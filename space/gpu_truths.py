@@ -26,6 +26,10 @@ def tree_of_threads(kind: int, reduction: int) -> bool:
     return (kind == ch.THREAD) == (reduction == ch.TREE)
 
 
+def hint_of_memory(hint: int, space: int) -> bool:
+    return hint == ch.CA or space == ch.GLOBAL
+
+
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
     """`order` is that of another loop's outer dim to the mid dim of `kind`."""
     return kind in WITHOUT_LOOP or staged != ch.COPY or order == ch.OUTSIDE

@@ -20,6 +20,7 @@ from ..scene import Scene
 from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
 from ..vectors import Prelude, type_name
 from .nest import partial_blocks
+from .vectors import HINTED_LOADS, STREAMING_STORE
 
 PADDED = 8  # rows in shared memory of a multiple of so many elements are padded: columns are then in different banks
 WARP = 32
@@ -46,6 +47,15 @@ class GpuWriter(Writer):
             for x, k in terms
         )
         return operation if is_aligned else f"{operation}_unaligned"
+
+    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
+        place = c.Index(base, index)
+        return c.Call(HINTED_LOADS[hint], (c.Un("&", place),)) if hint else place
+
+    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
+        if stream:
+            return c.Evaluate(c.Call(STREAMING_STORE, (c.Un("&", place), x)))
+        return c.Assign(place, x)
 
     def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
         if len(items) == 1:

@@ -77,7 +77,8 @@ class GpuValues(Values):
             if p.loop.extent % p.tile:
                 inside.append(c.Bin("<", at, c.number(p.loop.extent)))
         there, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(index))
-        source = c.Index(self.scene.global_array(array.name), there)
+        hint = task.load_hints.get(array.name, "")
+        source = w.element(self.scene.global_array(array.name), there, hint)
         move: c.CStmt = c.Assign(c.Index(c.Id(buffer.name), c.linear(tuple(here), 0)), source)
         if inside:
             test = inside[0]

@@ -16,7 +16,10 @@ _BUILT_IN = {
     ("f64", 2): "double2",
     ("i32", 2): "int2",
     ("i32", 4): "int4",
+    ("i64", 2): "longlong2",
 }
+HINTED_LOADS = {"CG": "__ldcg", "READ_ONLY": "__ldg", "STREAM": "__ldcs"}
+STREAMING_STORE = "__stcs"
 _VECTORS = f"""\
 template <typename T, int N> struct alignas(16) lanes_of {{
     T e[N];
@@ -88,16 +91,9 @@ class GpuPrelude(Prelude):
         one = f"{_INLINE} {v} {name}({v} x) {{\n"
         each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
         end = ";\n    return r;\n}"
+        if operation.startswith(("load", "store", "stream")):
+            return _move(name, operation, dtype, lanes)
         match operation:
-            case (
-                "load"
-                | "load_unaligned"
-                | "store"
-                | "store_unaligned"
-                | "stream"
-                | "stream_unaligned"
-            ):
-                return _move(name, operation, dtype, lanes)
             case "splat":
                 return f"{_INLINE} {v} {name}({c} x) {{\n    {v} r;\n{each}x{end}"
             case "make":
@@ -131,21 +127,26 @@ class GpuPrelude(Prelude):
 def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
     """A load or store of neighbours: of 16 or 8 bytes at once where they are aligned, else one by one."""
     c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
-    whole = None if operation.endswith("_unaligned") else _BUILT_IN.get((dtype.name, lanes))
+    what = operation.removesuffix("_unaligned")
+    whole = _BUILT_IN.get((dtype.name, lanes)) if what == operation else None
     fields = "xyzw"[:lanes]
-    if operation.startswith("load"):
+    if what.startswith("load"):
+        hinted = HINTED_LOADS.get(what.removeprefix("load_").upper())
         head = f"{_INLINE} {v} {name}(const {c} *p) {{\n    {v} r;\n"
         if whole is None:
-            return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = p[l];\n    return r;\n}}"
+            each = f"{hinted}(p + l)" if hinted else "p[l]"
+            return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = {each};\n    return r;\n}}"
         parts = "".join(f"    r[{k}] = q.{f};\n" for k, f in enumerate(fields))
-        return f"{head}    const {whole} q = *(const {whole} *)p;\n{parts}    return r;\n}}"
+        place = f"(const {whole} *)p"
+        moved = f"{hinted}({place})" if hinted else f"*{place}"
+        return f"{head}    const {whole} q = {moved};\n{parts}    return r;\n}}"
     head = f"{_INLINE} void {name}({c} *p, {v} x) {{\n"
-    streams = operation.startswith("stream")
+    streams = what == "stream"
     if whole is None:
-        each = "__stcs(p + l, x[l])" if streams else "p[l] = x[l]"
+        each = f"{STREAMING_STORE}(p + l, x[l])" if streams else "p[l] = x[l]"
         return f"{head}    for (int l = 0; l < {lanes}; ++l) {each};\n}}"
     made = f"make_{whole}({', '.join(f'x[{k}]' for k in range(lanes))})"
-    move = f"__stcs(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
+    move = f"{STREAMING_STORE}(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
     return f"{head}    {move};\n}}"
 
 

@@ -207,6 +207,37 @@ def test_warps_meet_to_reduce(tmp_path):
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 
 
+HINTS = {
+    "CA": r"= \*\(const float4 \*\)p;",
+    "CG": r"__ldcg\(\(const float4 \*\)p\)",
+    "READ_ONLY": r"__ldg\(\(const float4 \*\)p\)",
+    "STREAM": r"__ldcs\(\(const float4 \*\)p\)",
+}
+SCALAR_HINTS = {"CA": r"x\[i\]", "CG": r"__ldcg\(&x\[i\]\)", "READ_ONLY": r"__ldg\(&x\[i\]\)"}
+SCALAR_HINTS |= {"STREAM": r"__ldcs\(&x\[i\]\)"}
+
+
+@pytest.mark.parametrize("hint", HINTS)
+@pytest.mark.parametrize("vector", [True, False])
+def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path):
+    case = case_of("axpy", 6)
+    inner = "add_scaled0.i.inner"
+    wanted = {
+        "dim_kind(add_scaled0.i.mid)": "ABSENT",
+        "cache(x->add_scaled0)": hint,
+        "cache(y->add_scaled0)": "CA",
+        "cache(add_scaled0.z)": "STREAM",
+        f"dim_kind({inner})": "VECTOR" if vector else "ABSENT",
+        **({f"size({inner})": "4"} if vector else {}),
+    }
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert re.search(HINTS[hint] if vector else SCALAR_HINTS[hint], source.text)
+    assert ("__stcs((float4 *)p" if vector else "__stcs(&z[i], ") in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == ""
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
+
+
 def test_equal_candidates_give_equal_texts():
     root = root_of(case_of("gemver").problem)
     first, second = (gpu.source_of(drawn(root, 5, 1)[0]) for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from math import prod
 
@@ -12,7 +13,7 @@ from kernelscape.experiments.checking import random_candidate
 from kernelscape.experiments.correctness import library_cases
 from kernelscape.kernels.library import names
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import OUTER
+from kernelscape.space.backbone import OUTER, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
@@ -150,6 +151,8 @@ def test_copies_fit_shared_memory(plans):
                 "dim_kind(add_scaled0.i.mid)": "THREAD",
                 "dim_kind(add_scaled0.i.inner)": "VECTOR",
                 "cache(add_scaled0.z)": "STREAM",
+                "cache(x->add_scaled0)": "STREAM",
+                "cache(y->add_scaled0)": "READ_ONLY",
             },
         ),
         (
@@ -214,3 +217,20 @@ def test_known_implementations_are_in_the_space(name, decisions):
 )
 def test_wrong_implementations_are_not(name, decisions):
     assert isinstance(restore(build_space(problem_of(name), GPU), decisions.items()), DeadEnd)
+
+
+def test_hints_are_for_loads_from_memory_and_read_only_for_what_is_not_written(plans):
+    seen = Counter()
+    for candidate, plan in plans:
+        v = candidate.space.variables
+        for (t, array), var in v.load_cache.items():
+            hint = candidate.value(var)
+            seen[hint] += 1
+            flows = [f for f in v.mem_space if (f.consumer, f.array) == (t, array)]
+            if hint != ch.CA:
+                assert all(candidate.value(v.mem_space[f]) == ch.GLOBAL for f in flows)
+            writers = [u.index for u in plan.tasks if array in written_arrays(u.task)]
+            if hint == ch.READ_ONLY:
+                assert t not in writers
+                assert not any(is_together(candidate, t, u) for u in writers)
+    assert min(seen[hint] for hint in range(len(ch.LOAD_CACHE))) > 20
