@@ -185,7 +185,9 @@ def _stores(plan: Plan) -> Iterator[str]:
 def _packing(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         for o in t.copies:
-            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them"
+            n = t.stages[o.access.array]
+            early = "" if n == 1 else f", {n - 1} ahead of the one in use"
+            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{early}"
 
 
 def _reductions(plan: Plan) -> Iterator[str]:

@@ -66,6 +66,7 @@ class TaskPlan:
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
+    stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
 
     def loop(self, name: str) -> LoopPlan:
@@ -154,7 +155,9 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
         is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
         copies=tuple(
-            o for o in backbone.operands if o.task == t and candidate.value(v.staged[o]) == ch.COPY
+            o
+            for o in backbone.operands
+            if o.task == t and candidate.value(v.staged[o]) != ch.DIRECT
         ),
         registers=out(ch.REGISTER),
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
@@ -163,6 +166,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         prefetch_iterations=(
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
         ),
+        stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
         load_hints={
             array: ch.LOAD_CACHE[candidate.value(var)]
             for (u, array), var in v.load_cache.items()

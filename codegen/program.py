@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ..kernels.ir import DType
 from ..kernels.show_tasks import show_expr
 from ..kernels.tasks import ArrayInfo, Problem
-from ..space.backbone import written_arrays
+from ..space.backbone import Operand, written_arrays
 from . import csyntax as c
-from .plan import Plan, tasks_of
+from .plan import Plan, TaskPlan, tasks_of
 from .source import Argument, KernelLaunch
 from .storage import ALIGNMENT_BYTES, Workspace
 from .vectors import SCALAR_TYPES
@@ -156,7 +156,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             if p.inner > 1:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
-        extras = [f"packs {o.access.array}" for o in t.copies]
+        extras = [f"packs {o.access.array}{_in_stages(t, o)}" for o in t.copies]
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
         extras += [f"keeps {f.array}" for f in t.kept]
@@ -164,6 +164,11 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)
+
+
+def _in_stages(task: TaskPlan, o: Operand) -> str:
+    n = task.stages[o.access.array]
+    return f" in {n} stages" if n > 1 else ""
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:

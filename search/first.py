@@ -39,7 +39,7 @@ class Style:
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
     lets a thread copy what it reads for a later task that reads it again. Of a GPU, `threads` run
     along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
-    blocks.
+    blocks; copies have `stages`.
     """
 
     fuse: bool = True  # one launch
@@ -51,6 +51,7 @@ class Style:
     block: int = 1
     stream: bool = False
     copy: bool = False
+    stages: int = 1
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
     keep: bool = False
@@ -143,7 +144,9 @@ def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
         product = replace(
             greedy, threads=16, row_threads=16, rows=8, vectors=2, block=16, copy=True
         )
+        yield "product_stages2", replace(product, stages=2)
         yield "product_staged", product
+        yield "product_stages3", replace(product, stages=3)
         yield "product_staged4", replace(product, rows=4, vectors=1)
         yield "product_small", replace(product, threads=8, row_threads=8, rows=4, vectors=1)
         yield "product_direct", replace(product, copy=False, block=1)
@@ -365,7 +368,11 @@ class _Wanted:
         for o, var in self.v.staged.items():
             self.want(
                 var,
-                *((ch.COPY, ch.DIRECT) if style.copy and self.pays(o) else (ch.DIRECT, ch.COPY)),
+                *(
+                    dict.fromkeys((style.stages, ch.COPY, ch.DIRECT))
+                    if style.copy and self.pays(o)
+                    else (ch.DIRECT, ch.COPY)
+                ),
             )
         for d, var in self.v.reduction.items():
             self.want(var, ch.PARTIALS if d.level == OUTER else ch.LANES, ch.SEQUENTIAL)

@@ -60,6 +60,12 @@ STAGED = (
     "COPY",  # the block of one outer tile is packed first, in the order in which it is used
 )
 
+GPU_STAGED = (
+    *STAGED,  # COPY: all threads of a block copy the block of one outer tile into shared memory, wait, and use it
+    "TWO_STAGES",  # two such blocks: the next one travels, asynchronously, while one is used
+    "THREE_STAGES",  # three: the next two travel
+)  # a value is the number of blocks
+
 CACHED, STREAM = range(2)
 CACHE = (
     "DEFAULT",  # an ordinary store

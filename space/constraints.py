@@ -72,6 +72,7 @@ class SpaceBuilder:
     """Declares the space of a CPU; space/gpu.py says what is different on a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.DIM_KIND
+    staged: tuple[str, ...] = ch.STAGED
     # How a reduction dim may be reduced, other than in order.
     shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
 
@@ -134,7 +135,7 @@ class SpaceBuilder:
                 either = bits(ch.SHARED, ch.GLOBAL)
                 v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, either)
         for o in self.backbone.operands:
-            v.staged[o] = b.add("staged", (o.name,), ch.STAGED)
+            v.staged[o] = b.add("staged", (o.name,), self.staged, self.stagings())
         for t, task in enumerate(self.problem.tasks):
             if self.may_stream(task):
                 v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)
@@ -186,6 +187,10 @@ class SpaceBuilder:
             for loop in task.loops
             if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
         }
+
+    def stagings(self) -> int:
+        """How operands may be copied."""
+        return bits(ch.DIRECT, ch.COPY)
 
     def may_stream(self, task: Task) -> bool:
         """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""

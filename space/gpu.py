@@ -39,6 +39,7 @@ class GpuSpaceBuilder(SpaceBuilder):
     """Declares the space of a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
+    staged = ch.GPU_STAGED
     shared_reductions: ClassVar[Mapping[int, int]] = {
         OUTER: ch.PARTIALS,
         MID: ch.TREE,
@@ -63,6 +64,9 @@ class GpuSpaceBuilder(SpaceBuilder):
         if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
             return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
+
+    def stagings(self) -> int:
+        return bits(*range(len(ch.GPU_STAGED) if self.target.copies_asynchronously else 2))
 
     def may_stream(self, task: Task) -> bool:
         return task.opaque is None
@@ -260,7 +264,10 @@ class GpuSpaceBuilder(SpaceBuilder):
                     b.clause("read-only arrays", [others, *apart])
 
     def staged_copies(self) -> None:
-        """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before."""
+        """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before.
+
+        Several stages need a loop from tile to tile.
+        """
         b, v = self.b, self.v
         for o, var in v.staged.items():
             loops = [self.levels(o.task, name) for name in o.loops]
@@ -274,6 +281,11 @@ class GpuSpaceBuilder(SpaceBuilder):
                         )
             present = [(v.kind[x[MID]], bits(ch.LOOP, ch.THREAD)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
+            tiles = [(v.kind[x[OUTER]], bits(ch.LOOP)) for x in loops]
+            b.clause("stages of a loop", [(var, bits(ch.DIRECT, ch.COPY)), *tiles])
+            if (hint := v.load_cache.get((o.task, o.access.array))) is not None:
+                of_copy = gpu_truths.hint_of_copy
+                b.table2("hints of copies", hint, var, of_copy, share=of_copy)
             for f, space in v.mem_space.items():
                 if f.consumer == o.task and f.array == o.access.array:
                     body = self.backbone.body_ids[f.producer]
@@ -282,8 +294,10 @@ class GpuSpaceBuilder(SpaceBuilder):
                     rule = truths.copy_of_memory
                     b.table2("copy from memory", var, space, rule, share=rule)
             element = self.array(o.access.array).dtype.size_bytes
-            terms = [
-                Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
+            copied = bits(*range(1, len(ch.GPU_STAGED)))
+            terms = [Term(None, var, (1, *range(1, len(ch.GPU_STAGED))))]  # a block a stage
+            terms += [
+                Term((var, copied), v.size[x[level]], v.universe[x[level]])
                 for x in loops
                 for level in (MID, INNER)
             ]

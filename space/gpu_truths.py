@@ -30,9 +30,14 @@ def hint_of_memory(hint: int, space: int) -> bool:
     return hint == ch.CA or space == ch.GLOBAL
 
 
+def hint_of_copy(hint: int, staged: int) -> bool:
+    """Asynchronous copies go around L1 by themselves."""
+    return hint == ch.CA or staged in (ch.DIRECT, ch.COPY)
+
+
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
     """`order` is that of another loop's outer dim to the mid dim of `kind`."""
-    return kind in WITHOUT_LOOP or staged != ch.COPY or order == ch.OUTSIDE
+    return kind in WITHOUT_LOOP or staged == ch.DIRECT or order == ch.OUTSIDE
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,12 @@ class Target:
         """Whether programs are grids of blocks of threads: CUDA C, on a device or emulated."""
         return self.max_threads_per_block > 0
 
+    @property
+    def copies_asynchronously(self) -> bool:
+        """Whether threads of a GPU can copy into shared memory beside their work (cp.async)."""
+        number = "".join(x for x in self.architecture if x.isdigit())
+        return bool(number) and int(number) >= 80
+
     def lanes(self, size_bytes: int) -> int:
         """Elements of `size_bytes` in one vector register."""
         return max(1, self.vector_bytes // size_bytes)

@@ -103,7 +103,7 @@ def stream_kept(cache: int, store: int) -> bool:
 
 
 def copy_of_memory(staged: int, space: int) -> bool:
-    return staged != ch.COPY or space == ch.GLOBAL
+    return staged == ch.DIRECT or space == ch.GLOBAL
 
 
 def copy_outside(staged: int, order: int) -> bool:

@@ -19,6 +19,7 @@ from ..plan import Plan, TaskPlan
 from ..scene import Context
 from ..storage import Workspace
 from ..vectors import Prelude
+from .nest import Transfer
 from .reductions import GpuReductions
 from .scene import GpuScene
 from .values import GpuValues
@@ -40,6 +41,7 @@ class KernelWriter(LaunchWriter):
     """Writes one kernel: a launch, or what combines the partial results that a task of it left."""
 
     scene: GpuScene
+    values: GpuValues
     reductions: GpuReductions
 
     def __init__(
@@ -132,7 +134,7 @@ class KernelWriter(LaunchWriter):
         if isinstance(node, Meet):
             return ALL
         if isinstance(node, Phase):
-            if node.kind in ("copy", "tree"):
+            if node.kind in ("copy", "tree") or isinstance(node, Transfer):
                 return ALL
             return ANY if node.kind == "reset" else self.scene.plan.tasks[node.task].n_threads
         if node.is_parallel:
@@ -145,6 +147,8 @@ class KernelWriter(LaunchWriter):
     def node(self, node: TreeNode, ctx: Context) -> None:
         if isinstance(node, Phase) and node.kind == "tree":
             self.reductions.tree(self.scene.plan.tasks[node.task], ctx)
+        elif isinstance(node, Transfer):
+            self.values.transfer(node, ctx)
         else:
             super().node(node, ctx)
 

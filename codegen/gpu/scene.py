@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...kernels.accesses import flat_strides, task_reads, task_writes
 from ...kernels.ir import DType
-from ...kernels.tasks import Access
+from ...kernels.tasks import Access, ArrayInfo
 from ...space.backbone import OUTER, Operand
 from ...space.target import Target
 from .. import csyntax as c
@@ -16,6 +16,7 @@ from ..csyntax import flatten
 from ..names import RESERVED_CUDA
 from ..nest import Launch
 from ..plan import LoopPlan, Plan, TaskPlan
+from ..point import affine_offset, row_strides
 from ..scene import Scene
 from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
 from ..vectors import Prelude, type_name
@@ -24,6 +25,7 @@ from .vectors import HINTED_LOADS, STREAMING_STORE
 
 PADDED = 8  # rows in shared memory of a multiple of so many elements are padded: columns are then in different banks
 WARP = 32
+VECTOR_BYTES = 16  # the widest access of a thread
 
 
 class GpuWriter(Writer):
@@ -65,14 +67,19 @@ class GpuWriter(Writer):
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """A block of an operand in shared memory: `strides` by loop, in the order of memory, rows padded against bank conflicts."""
+    """A block of an operand in shared memory: `strides` by loop, in the order of memory, rows padded against bank conflicts.
+
+    `piece` elements in a row are moved there at once.
+    """
 
     loops: tuple[LoopPlan, ...]
     strides: dict[str, int]
     n_elements: int
+    piece: int
 
     @staticmethod
-    def of(task: TaskPlan, operand: Operand, along: dict[str, int]) -> BlockLayout:
+    def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
+        along = flat_strides(operand.access, source)
         loops = sorted(
             (task.loop(name) for name in operand.loops), key=lambda p: -abs(along[p.loop.name])
         )
@@ -82,7 +89,17 @@ class BlockLayout:
             step *= p.tile
             if k == 0 and step % PADDED == 0:
                 step += 4 if p.is_vector else 1
-        return BlockLayout(tuple(loops), strides, step)
+        size = source.dtype.size_bytes
+        step = -(-step * size // VECTOR_BYTES) * VECTOR_BYTES // size
+        fits = (n for n in (4, 2) if n * size <= VECTOR_BYTES)
+        steps = [step, *(strides[p.loop.name] for p in loops[:-1])]
+        first = affine_offset(operand.access.axes, row_strides(source.shape))
+        steps += [first, *(along[p.loop.name] for p in loops[:-1])]
+        fast = loops[-1]
+        is_row = along[fast.loop.name] == 1
+        whole = (*steps, fast.tile, fast.loop.extent)
+        piece = next((n for n in fits if is_row and all(x % n == 0 for x in whole)), 1)
+        return BlockLayout(tuple(loops), strides, step, piece)
 
 
 class GpuScene(Scene):
@@ -114,6 +131,8 @@ class GpuScene(Scene):
         self.uses_tid = False
         self.in_shared: list[Buffer] = []
         self.kept_copies: dict[tuple[int, str], Buffer] = {}
+        # Of copies in several stages: where the block that is in use begins.
+        self.stages: dict[tuple[int, str], c.CExpr] = {}
 
     # --- threads ---
 
@@ -198,8 +217,9 @@ class GpuScene(Scene):
             self.shared[t] = (kept, shared)
         for operand in task.copies:
             source = self.plan.problem.array(operand.access.array)
-            block = BlockLayout.of(task, operand, flat_strides(operand.access, source))
-            kept = self.keep(f"{source.name}_tile", source.dtype, block.n_elements)
+            block = BlockLayout.of(task, operand, source)
+            n_elements = block.n_elements * task.stages[source.name]
+            kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
             self.placed[t, source.name] = block
             self.kept_copies[t, source.name] = kept
 

@@ -191,6 +191,63 @@ def test_every_barrier_is_needed(tmp_path):
         assert "with no barrier in between" in said
 
 
+STAGES = {"TWO_STAGES": 2, "THREE_STAGES": 3}
+
+
+def staged(a, b, sizes=5, **further):
+    wanted = {**MATMUL, "staged(multiply0.a)": a, "staged(multiply0.b)": b, **further}
+    case = case_of("matmul", sizes)
+    return case, gpu.source_of(decided(case.problem, wanted))
+
+
+@pytest.mark.parametrize("a", [*STAGES, "COPY"])
+@pytest.mark.parametrize("b", STAGES)
+@pytest.mark.parametrize("sizes", [4, 5])
+def test_the_next_tile_travels_while_one_is_used(a, b, sizes, tmp_path):
+    case, source = staged(a, b, sizes)
+    least = min(STAGES.get(a, 3), STAGES[b])
+    assert f"copy_async_wait<{least - 2}>();" in source.text
+    assert f"% {STAGES[b]} *" in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_one_barrier_a_tile_is_enough_for_travelling_copies(stages, tmp_path):
+    """Each iteration waits, meets, starts the next copy and computes: nothing of it may be left out."""
+    case, source = staged(stages, stages)
+    body = source.text[source.text.index("launch_0(") :]
+    assert body.count("__syncthreads();") == 1
+    assert body.index("copy_async_wait<") < body.index("__syncthreads();")
+    for left_out, said in (
+        (r"__syncthreads\(\);", "with no barrier in between"),
+        (r"copy_async_wait<\d>\(\);", "nan"),
+    ):
+        cut = re.sub(rf"^ *{left_out}\n", "", body, flags=re.MULTILINE)
+        text = source.text.replace(body, cut)
+        assert text != source.text
+        assert said in gpu.check(replace(source, text=text), inputs_of(case), tmp_path).lower()
+
+
+def test_waiting_for_too_few_copies_is_found(tmp_path):
+    case, source = staged("THREE_STAGES", "THREE_STAGES")
+    text = source.text.replace("copy_async_wait<1>", "copy_async_wait<2>")
+    assert text != source.text
+    assert gpu.check(replace(source, text=text), inputs_of(case), tmp_path) != ""
+
+
+def test_copies_move_the_widest_pieces_that_are_aligned(tmp_path):
+    """A row of b is whole vectors; one of a is padded by an element; odd sizes have no vectors."""
+    _, source = staged("TWO_STAGES", "TWO_STAGES")
+    assert "copy_async8(&a_tile" in source.text and "copy_async16(&b_tile" in source.text
+    _, source = staged("COPY", "COPY")
+    assert re.search(r"store_\w+x\d\(&b_tile\[.*\], load_\w+x\d\(&b\[", source.text)
+    case, source = staged("TWO_STAGES", "TWO_STAGES", 4)
+    n = {a.name: a for a in case.problem.arrays}["b"].shape[1]
+    assert n % 2 and "copy_async16(&" not in source.text
+
+
 def test_warps_meet_to_reduce(tmp_path):
     case = case_of("sgemv", 6)
     wanted = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from math import prod
 
@@ -132,12 +133,32 @@ def test_copies_fit_shared_memory(plans):
     for _, plan in plans:
         for t in plan.tasks:
             sizes = [
-                prod(t.loop(name).tile for name in o.loops) * t.task.dtype.size_bytes
+                prod(t.loop(name).tile for name in o.loops)
+                * t.task.dtype.size_bytes
+                * t.stages[o.access.array]
                 for o in t.copies
             ]
             staged += len(sizes)
             assert sum(sizes) <= GPU.shared_bytes_per_block
     assert staged > 5
+
+
+def test_copies_in_stages_go_from_tile_to_tile(plans):
+    seen = Counter()
+    for _, plan in plans:
+        for t in plan.tasks:
+            for o in t.copies:
+                stages = t.stages[o.access.array]
+                seen[stages] += 1
+                assert stages == 1 or not all(t.loop(name).is_parallel for name in o.loops)
+    assert seen[2] and seen[3]
+
+
+def test_what_cannot_copy_asynchronously_has_one_stage():
+    old = build_space(problem_of("matmul"), replace(GPU, architecture="sm_75"))
+    assert old.variables.staged
+    for var in old.variables.staged.values():
+        assert int(old.model.initial[var]) == 1 << ch.DIRECT | 1 << ch.COPY
 
 
 @pytest.mark.parametrize(
@@ -176,7 +197,7 @@ def test_copies_fit_shared_memory(plans):
             "matmul",
             {
                 "staged(multiply0.a)": "COPY",
-                "staged(multiply0.b)": "COPY",
+                "staged(multiply0.b)": "THREE_STAGES",
                 "dim_kind(multiply0.i.mid)": "THREAD",
                 "dim_kind(multiply0.j.mid)": "THREAD",
                 "dim_kind(multiply0.k.mid)": "LOOP",
@@ -204,6 +225,18 @@ def test_known_implementations_are_in_the_space(name, decisions):
         (
             "atax",
             {"fused(gemv0,add_gemvt0)": "SAME_LAUNCH", "reduction(gemv0.j.outer)": "PARTIALS"},
+        ),
+        (
+            "matmul",
+            {
+                "staged(multiply0.a)": "TWO_STAGES",
+                "dim_kind(multiply0.i.outer)": "BLOCK",
+                "dim_kind(multiply0.k.outer)": "BLOCK",
+            },
+        ),
+        (
+            "matmul",
+            {"staged(multiply0.b)": "TWO_STAGES", "cache(b->multiply0)": "STREAM"},
         ),
         (
             "matmul",
