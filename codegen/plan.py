@@ -67,6 +67,7 @@ class TaskPlan:
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
+    is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
 
     def loop(self, name: str) -> LoopPlan:
@@ -78,7 +79,12 @@ class TaskPlan:
 
     @property
     def partials(self) -> bool:
-        """Whether threads reduce into partial results of their own."""
+        """Whether threads or blocks reduce into partial results of their own."""
+        return self.is_split and not self.is_atomic
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a reduction is shared out to threads or blocks."""
         return any(p.is_parallel and p.loop.is_reduction for p in self.loops)
 
     @property
@@ -167,6 +173,9 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
         ),
         stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
+        is_atomic=any(
+            d.task == t and candidate.value(var) == ch.ATOMIC for d, var in v.reduction.items()
+        ),
         load_hints={
             array: ch.LOAD_CACHE[candidate.value(var)]
             for (u, array), var in v.load_cache.items()

@@ -159,6 +159,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras = [f"packs {o.access.array}{_in_stages(t, o)}" for o in t.copies]
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
+        extras += ["adds up atomically"] * t.is_atomic
         extras += [f"keeps {f.array}" for f in t.kept]
         extras += [f"loads {array} {hint}" for array, hint in t.load_hints.items()]
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)

@@ -39,7 +39,7 @@ class Style:
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
     lets a thread copy what it reads for a later task that reads it again. Of a GPU, `threads` run
     along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
-    blocks; copies have `stages`.
+    blocks, which add up `atomic`ally or leave partial results; copies have `stages`.
     """
 
     fuse: bool = True  # one launch
@@ -58,6 +58,7 @@ class Style:
     threads: int = 1
     row_threads: int = 1
     split: bool = False
+    atomic: bool = False
 
 
 def default_preference(space: Space) -> Preference:
@@ -156,6 +157,7 @@ def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
         yield "warps", replace(greedy, threads=32, row_threads=8, rows=1)
         yield "warps_rows4", replace(greedy, threads=32, row_threads=8, rows=4)
         yield "split", replace(greedy, split=True)
+        yield "split_atomic", replace(greedy, split=True, atomic=True)
         yield "split_warps", replace(greedy, threads=32, row_threads=8, split=True)
     yield "streamed", replace(greedy, stream=True)
     yield "apart", replace(greedy, fuse=False, merge=False)
@@ -375,7 +377,9 @@ class _Wanted:
                 ),
             )
         for d, var in self.v.reduction.items():
-            self.want(var, ch.PARTIALS if d.level == OUTER else ch.LANES, ch.SEQUENTIAL)
+            shared = ch.PARTIALS if d.level == OUTER else ch.LANES
+            first = (ch.ATOMIC, shared) if style.atomic else (shared,)
+            self.want(var, *first, ch.SEQUENTIAL)
 
     def is_read_once(self, t: int, array: str) -> bool:
         """Whether a task reads each element of an array once: every loop takes part in the access."""

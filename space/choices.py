@@ -47,6 +47,12 @@ REDUCTION = (
     "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
 )
 
+ATOMIC = 4
+GPU_REDUCTION = (
+    *REDUCTION,
+    "ATOMIC",  # the blocks add to one result, which a launch before has set to nothing
+)
+
 REGISTER, SHARED, GLOBAL = range(3)
 MEM_SPACE = (
     "REGISTER",  # handed over in a register or a named scalar

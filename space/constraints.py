@@ -73,6 +73,7 @@ class SpaceBuilder:
 
     dim_kinds: tuple[str, ...] = ch.DIM_KIND
     staged: tuple[str, ...] = ch.STAGED
+    reduction: tuple[str, ...] = ch.REDUCTION
     # How a reduction dim may be reduced, other than in order.
     shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
 
@@ -125,9 +126,8 @@ class SpaceBuilder:
                 v.universe[d] = universe
                 v.size[d] = b.add("size", (d.name,), tuple(map(str, universe)))
             if d.loop.is_reduction and d.level in self.shared_reductions:
-                second = self.shared_reductions[d.level]
-                mask = bits(ch.SEQUENTIAL, second) if task.fast_math else bits(ch.SEQUENTIAL)
-                v.reduction[d] = b.add("reduction", (d.name,), ch.REDUCTION, mask)
+                mask = self.reductions_of(d) if task.fast_math else bits(ch.SEQUENTIAL)
+                v.reduction[d] = b.add("reduction", (d.name,), self.reduction, mask)
         for f in self.backbone.flows:
             v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, self.spaces_of(f))
         for f in self.backbone.rereads:
@@ -187,6 +187,10 @@ class SpaceBuilder:
             for loop in task.loops
             if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
         }
+
+    def reductions_of(self, d: Dim) -> int:
+        """How a dim may be reduced where the order of the sum is free."""
+        return bits(ch.SEQUENTIAL, self.shared_reductions[d.level])
 
     def stagings(self) -> int:
         """How operands may be copied."""
@@ -457,7 +461,7 @@ class SpaceBuilder:
                     truths.register_whole,
                     share=truths.register_whole,
                 )
-                free.append((v.reduction[d], bits(ch.PARTIALS)))
+                free.append((v.reduction[d], bits(*truths.SPLIT)))
         mapped = {c for p, c in f.pairs if p in written}
         for d in self.backbone.dims_of(f.consumer):
             if d.level == OUTER and d.loop.name not in mapped:

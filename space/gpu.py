@@ -12,8 +12,11 @@ from itertools import combinations
 from math import prod
 from typing import ClassVar
 
-from ..kernels.dependence import task_reads
-from ..kernels.tasks import Task
+from ..kernels import ir
+from ..kernels.accesses import access_of
+from ..kernels.dependence import Dependence, task_reads
+from ..kernels.renaming import loads
+from ..kernels.tasks import Problem, Task
 from . import choices as ch
 from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, index_loops, written_arrays
@@ -24,10 +27,11 @@ MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
 MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
+ATOMIC_OPERATIONS = ("add", "min", "max")
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
 _ANY_HINT = (1 << len(ch.LOAD_CACHE)) - 1
-_ANY_REDUCTION = (1 << len(ch.REDUCTION)) - 1
+_ANY_REDUCTION = (1 << len(ch.GPU_REDUCTION)) - 1
 
 
 def tree_bytes(max_threads: int) -> int:
@@ -35,11 +39,29 @@ def tree_bytes(max_threads: int) -> int:
     return 8 * max_threads
 
 
+def start_of(task: Task) -> ir.Expr | None:
+    """What the finish of a reduction combines with it in the same way, as in `y + sum`; None where it takes the reduction alone."""
+    match task.finish:
+        case ir.Binary(op, ir.Accumulator(), x) | ir.Binary(op, x, ir.Accumulator()):
+            return x if op == task.op else None
+    return None
+
+
+def adds_to_result(problem: Problem, task: Task) -> bool:
+    """Whether blocks that reduce atomically do so in the result itself; otherwise a launch of its own finishes what they have."""
+    start = start_of(task)
+    own = [access_of(x) for x in loads(start) if x.array == task.target.array] if start else []
+    is_plain = task.finish is None or isinstance(task.finish, ir.Accumulator) or start is not None
+    is_plain = is_plain and all(access == task.target for access in own)
+    return is_plain and problem.array(task.target.array).dtype is task.dtype
+
+
 class GpuSpaceBuilder(SpaceBuilder):
     """Declares the space of a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
     staged = ch.GPU_STAGED
+    reduction = ch.GPU_REDUCTION
     shared_reductions: ClassVar[Mapping[int, int]] = {
         OUTER: ch.PARTIALS,
         MID: ch.TREE,
@@ -64,6 +86,12 @@ class GpuSpaceBuilder(SpaceBuilder):
         if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
             return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
+
+    def reductions_of(self, d: Dim) -> int:
+        """Blocks can add to one result, or find its least or greatest; products they cannot."""
+        op = self.problem.tasks[d.task].op
+        atomic = {ch.ATOMIC} if d.level == OUTER and op in ATOMIC_OPERATIONS else set()
+        return super().reductions_of(d) | bits(*atomic)
 
     def stagings(self) -> int:
         return bits(*range(len(ch.GPU_STAGED) if self.target.copies_asynchronously else 2))
@@ -136,12 +164,16 @@ class GpuSpaceBuilder(SpaceBuilder):
     def grid_of(self, d: Dim) -> None:
         v, task = self.v, self.problem.tasks[d.task]
         limit = MAX_BLOCKS_ALONE if len(task.loops) == 1 else MAX_BLOCKS_PER_DIM
+        _, mid, inner = self.levels(d.task, d.loop.name)
+        sizes = (v.size[mid], v.size[inner])
+        tiles = (d.loop.extent, v.universe[mid], v.universe[inner])
+        fits = gpu_truths.GridFits(*tiles, limit, ch.BLOCK)
+        self.b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
         if d.loop.is_reduction:
             results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
-            limit = min(limit, max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes)))
-        _, mid, inner = self.levels(d.task, d.loop.name)
-        fits = gpu_truths.GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit)
-        self.b.table3("size of the grid", v.kind[d], v.size[mid], v.size[inner], fits, share=fits)
+            most = max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
+            fits = gpu_truths.GridFits(*tiles, most, ch.PARTIALS)
+            self.b.table3("partial results", v.reduction[d], *sizes, fits, share=fits)
 
     def results_outside(self, t: int) -> None:
         b, v = self.b, self.v
@@ -164,7 +196,7 @@ class GpuSpaceBuilder(SpaceBuilder):
                 self.b.product_at_most(f"threads of {task.name}", terms, limit)
 
     def reductions(self) -> None:
-        """Threads reduce in a tree; blocks leave partial results to a second launch, so nothing in the first can follow them."""
+        """Threads reduce in a tree; what blocks sum up together is whole when their launch ends, so nothing in it can follow."""
         b, v = self.b, self.v
         by_level = {
             OUTER: truths.outer_reduction,
@@ -176,15 +208,27 @@ class GpuSpaceBuilder(SpaceBuilder):
             b.table2("reduction of a kind", v.kind[d], var, rule, share=rule)
             if d.level != OUTER:
                 continue
-            whole = (var, _ANY_REDUCTION & ~bits(ch.PARTIALS))
+            whole = (var, _ANY_REDUCTION & ~bits(*truths.SPLIT))
             for dep in self.backbone.dependences:
                 if dep.source == d.task:
                     separate = (v.fused[dep.source, dep.sink], bits(ch.SEPARATE))
                     b.clause("partial results end a launch", [whole, separate])
+                elif dep.sink == d.task:
+                    self.set_before(dep, var)
             late = {a.array for a, in_finish in task_reads(self.problem.tasks[d.task]) if in_finish}
             for f, space in v.mem_space.items():
                 if f.consumer == d.task and f.array in late:
                     b.clause("the second launch reads memory", [whole, (space, bits(ch.GLOBAL))])
+
+    def set_before(self, dep: Dependence, var: int) -> None:
+        """What blocks add to is set before their launch, which touches it in no other way; nor does it write what it is set to."""
+        task = self.problem.tasks[dep.sink]
+        start = start_of(task)
+        touched = {task.target.array, *({x.array for x in loads(start)} if start else ())}
+        if adds_to_result(self.problem, task) and dep.array in touched:
+            separate = (self.v.fused[dep.source, dep.sink], bits(ch.SEPARATE))
+            one = (var, _ANY_REDUCTION & ~bits(ch.ATOMIC))
+            self.b.clause("a result is set before its launch", [one, separate])
 
     # --- semantics: where values are ---
 

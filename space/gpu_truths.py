@@ -42,13 +42,14 @@ def copy_around_loops(kind: int, staged: int, order: int) -> bool:
 
 @dataclass(frozen=True)
 class GridFits:
-    """At most `limit` tiles of mid times inner iterations, where the outer dim is shared out to blocks."""
+    """At most `limit` tiles of mid times inner iterations, where a choice has the value `where`."""
 
     extent: int
     mids: tuple[int, ...]
     inners: tuple[int, ...]
     limit: int
+    where: int
 
-    def __call__(self, kind: int, mid: int, inner: int) -> bool:
+    def __call__(self, value: int, mid: int, inner: int) -> bool:
         tile = self.mids[mid] * self.inners[inner]
-        return kind != ch.BLOCK or -(-self.extent // tile) <= self.limit
+        return value != self.where or -(-self.extent // tile) <= self.limit

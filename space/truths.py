@@ -12,6 +12,7 @@ from . import choices as ch
 
 MAX_VECTORS_PER_DIM = 8
 MAX_UNROLLED = 16  # copies along one dim
+SPLIT = (ch.PARTIALS, ch.ATOMIC)  # reductions that are shared out
 WITHOUT_LOOP = (ch.ABSENT, ch.THREAD)  # kinds of mid dims for which no loop is written
 
 
@@ -75,7 +76,7 @@ def one_vector(a: int, b: int) -> bool:
 
 
 def outer_reduction(kind: int, reduction: int) -> bool:
-    return (kind == ch.PARALLEL) == (reduction == ch.PARTIALS)
+    return (kind == ch.PARALLEL) == (reduction in SPLIT)
 
 
 def inner_reduction(kind: int, reduction: int) -> bool:
@@ -87,7 +88,7 @@ def register_merged(space: int, order: int) -> bool:
 
 
 def register_whole(space: int, reduction: int) -> bool:
-    return space != ch.REGISTER or reduction != ch.PARTIALS
+    return space != ch.REGISTER or reduction not in SPLIT
 
 
 def on_chip_same_launch(space: int, fused: int) -> bool:

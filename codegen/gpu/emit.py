@@ -75,13 +75,25 @@ class KernelWriter(LaunchWriter):
 
     def combining(self, task: TaskPlan, buffers: GpuScene) -> Kernel:
         """The kernel that combines the partial results that `buffers` knows of."""
-        scene = self.scene
-        scene.accumulators[task.index] = buffers.accumulators[task.index]
-        scene.opened.append(buffers.accumulators[task.index][0])
-        scene.w.used.add(scene.opened[0].name)
-        with scene.w.scope() as body:
+        self.take_over(task, buffers)
+        with self.scene.w.scope() as body:
             blocks, threads = self.reductions.combine_launch(task)
         return Kernel(self.opened(tuple(body.statements)), (blocks, 1, 1), threads)
+
+    def starting(self, task: TaskPlan, buffers: GpuScene) -> Kernel:
+        """The kernel that sets what blocks add to."""
+        self.take_over(task, buffers)
+        with self.scene.w.scope() as body:
+            blocks, threads = self.reductions.start_launch(task)
+        return Kernel(self.opened(tuple(body.statements)), (blocks, 1, 1), threads)
+
+    def take_over(self, task: TaskPlan, buffers: GpuScene) -> None:
+        """Knows where a kernel of this launch leaves a task's sums."""
+        scene, found = self.scene, buffers.accumulators[task.index]
+        scene.accumulators[task.index] = found
+        if not scene.adds_to_result(task):
+            scene.opened.append(found[0])
+            scene.w.used.add(found[0].name)
 
     def opened(self, body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
         """A body after the declarations of what it uses."""

@@ -54,9 +54,9 @@ def build_grid(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
 
 
 def partial_blocks(task: TaskPlan) -> int:
-    """How many blocks leave a partial result of each element."""
+    """How many partial results the blocks leave of each element."""
     n = 1
-    for p in task.loops:
+    for p in task.loops if task.partials else ():
         if p.is_parallel and p.loop.is_reduction:
             n *= -(-p.loop.extent // p.tile)
     return n
@@ -68,7 +68,7 @@ class _GridBuilder(TreeBuilder):
     reset    before the loops that are reduced, or just before the body
     tree     after them: the threads of the block reduce together
     finish   then finished values are stored, or
-    flush    the block's partial results, which a launch of their own combines
+    flush    the block's partial results, which a launch of their own combines, or which are added to one result of all blocks
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -89,7 +89,7 @@ class _GridBuilder(TreeBuilder):
             n for n in nodes if not n.is_parallel and task.loop(loop_of(n, t)).loop.is_reduction
         ]
         after = [Phase("tree", t)] if task.has_tree else []
-        after.append(Phase("flush" if task.partials else "finish", t))
+        after.append(Phase("flush" if task.is_split else "finish", t))
         if reduced:
             reduced[0].before.append(Phase("reset", t))
             reduced[0].after += after
@@ -97,7 +97,7 @@ class _GridBuilder(TreeBuilder):
             self.around[t] = ([Phase("reset", t)], after)
         free = [p for p in task.loops if not p.loop.is_reduction]
         self.accumulators[t] = AccumulatorPlan(
-            owner="partials" if task.partials else "registers",
+            owner="partials" if task.is_split else "registers",
             extents={p.loop.name: p.loop.extent for p in free},
             levels={p.loop.name: OUTER for p in free},
             in_memory=False,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...kernels.accesses import flat_strides, task_reads, task_writes
-from ...kernels.ir import DType
+from ...kernels.accesses import access_of, flat_strides, task_reads, task_writes
+from ...kernels.ir import DType, Load
 from ...kernels.tasks import Access, ArrayInfo
 from ...space.backbone import OUTER, Operand
+from ...space.gpu import adds_to_result, start_of
 from ...space.target import Target
 from .. import csyntax as c
 from ..block import Writer
@@ -209,7 +210,11 @@ class GpuScene(Scene):
         if acc is not None and acc.owner == "partials":
             layout = AccumulatorLayout.of(task, acc, array)
             n = layout.n_elements * partial_blocks(task)
-            buffer = self.buffer(f"{array.name}_parts", task.task.dtype, n, False)
+            if self.adds_to_result(task):
+                buffer = Buffer(self.w.names[array.name], array.dtype, n, 0, False)
+            else:
+                stem = f"{array.name}_sum" if task.is_atomic else f"{array.name}_parts"
+                buffer = self.buffer(stem, task.task.dtype, n, False)
             self.accumulators[t] = (buffer, layout)
         if task.shared:
             shared = SharedLayout.of(task, task.shared, array, self.merged)
@@ -222,6 +227,16 @@ class GpuScene(Scene):
             kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
             self.placed[t, source.name] = block
             self.kept_copies[t, source.name] = kept
+
+    def adds_to_result(self, task: TaskPlan) -> bool:
+        """Whether the blocks reduce into the array of the result itself."""
+        return task.is_atomic and adds_to_result(self.plan.problem, task.task)
+
+    def is_set_already(self, task: TaskPlan) -> bool:
+        """Whether blocks add to what the result held before."""
+        start = start_of(task.task)
+        is_own = isinstance(start, Load) and access_of(start) == task.task.target
+        return is_own and self.adds_to_result(task)
 
     def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
         """An array in shared memory."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...kernels.ir import DType
 from ..vectors import SCALAR_TYPES, Prelude, mask_dtype, math_function, scalar_helper
+from .preamble import ATOMIC_EXTREMA
 
 _INLINE = "static __device__ __forceinline__"
 # The types of the language that one load or store moves, by dtype and lanes.
@@ -85,6 +86,10 @@ class GpuPrelude(Prelude):
         c = SCALAR_TYPES[dtype.name]
         if operation.startswith(("warp_", "block_")):
             return _threads(name, operation, c)
+        if operation.startswith("atomic_"):
+            if dtype.is_float and operation != "atomic_add":
+                self.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
+            return _atomic(name, operation, dtype)
         if not lanes:
             return scalar_helper(name, operation, c, dtype).replace("static inline", _INLINE, 1)
         v = f"{dtype.name}x{lanes}"
@@ -159,6 +164,21 @@ def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
         f"        for (int l = 0; l < n; ++l) x[l] = {step};\n"
         f"    return x[0];\n}}"
     )
+
+
+def _atomic(name: str, operation: str, dtype: DType) -> str:
+    """Takes one more value into a sum, or least or greatest value, that several blocks share."""
+    c = SCALAR_TYPES[dtype.name]
+    wide = "unsigned long long" if operation == "atomic_add" else "long long"
+    is_wide = (
+        dtype is DType.i64
+    )  # CUDA has no sum of signed ones, and its name for them is another type
+    place, value = (f"({wide} *)p", f"({wide})x") if is_wide else ("p", "x")
+    function = {"atomic_add": "Add", "atomic_min": "Min", "atomic_max": "Max"}[operation]
+    function = f"atomic{function}"
+    if dtype.is_float and operation != "atomic_add":
+        function = operation
+    return f"{_INLINE} void {name}({c} *p, {c} x) {{ {function}({place}, {value}); }}"
 
 
 def _threads(name: str, operation: str, c: str) -> str:

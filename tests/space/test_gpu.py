@@ -12,12 +12,14 @@ import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.experiments.correctness import library_cases
+from kernelscape.kernels.accesses import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
+from kernelscape.space.gpu import adds_to_result
 from kernelscape.space.target import CacheLevel, Target
 
 GPU = Target(
@@ -97,10 +99,25 @@ def test_nothing_follows_partial_results_in_their_launch(plans):
     with_partials = 0
     for candidate, plan in plans:
         for dep in candidate.space.backbone.dependences:
-            if plan.tasks[dep.source].partials:
+            if plan.tasks[dep.source].is_split:
                 with_partials += 1
                 assert not is_together(candidate, dep.source, dep.sink)
     assert with_partials > 10
+
+
+def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
+    atomic = 0
+    for candidate, plan in plans:
+        for t in plan.tasks:
+            target = t.task.target.array
+            if not t.is_atomic or not adds_to_result(plan.problem, t.task):
+                continue
+            atomic += 1
+            for u in plan.tasks:
+                if u is not t and is_together(candidate, t.index, u.index):
+                    reads = {a.array for a, _ in task_reads(u.task)}
+                    assert target not in reads | written_arrays(u.task)
+    assert atomic > 10
 
 
 def test_loops_are_inside_blocks(plans):
@@ -123,7 +140,7 @@ def test_a_reduction_in_order_is_of_one_thread(plans):
         for t in plan.tasks:
             if t.task.is_reduction and not t.task.fast_math:
                 seen += 1
-                assert not t.has_tree and not t.partials
+                assert not t.has_tree and not t.is_split
     strict = [t for t in problem_of("sgemv").tasks if not t.fast_math]
     assert seen or not strict
 
@@ -190,6 +207,14 @@ def test_what_cannot_copy_asynchronously_has_one_stage():
                 "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
                 "mem_space(subtract_scaled0->dot0.z)": "REGISTER",
                 "reduction(dot0.i.outer)": "PARTIALS",
+                "reduction(dot0.i.mid)": "TREE",
+            },
+        ),
+        (
+            "axpydot",
+            {
+                "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
+                "reduction(dot0.i.outer)": "ATOMIC",
                 "reduction(dot0.i.mid)": "TREE",
             },
         ),
