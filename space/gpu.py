@@ -257,8 +257,9 @@ class GpuSpaceBuilder(SpaceBuilder):
             f.producer for f, var in self.v.mem_space.items() if self.spaces_of(f) >> ch.SHARED & 1
         }
         n_users = max(1, len(users) + len(self.backbone.operands))
-        rest = self.target.shared_bytes_per_block - tree_bytes(self.target.max_threads_per_block)
-        return rest // n_users
+        target = self.target
+        most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
+        return (most - tree_bytes(target.max_threads_per_block)) // n_users
 
     def on_chip_flow(self, f: Flow, var: int) -> None:
         """What a block keeps in shared memory is the value of one tile, or small as a whole."""

@@ -45,6 +45,7 @@ class Target:
     max_threads_per_block: int = 0
     registers_per_core: int = 0  # of 32 bits
     shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
+    shared_bytes_per_block_most: int = 0  # that it gets when it asks; 0: no more than that
 
     @property
     def is_gpu(self) -> bool:

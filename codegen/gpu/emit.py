@@ -35,6 +35,7 @@ class Kernel:
     body: tuple[c.CStmt, ...]
     grid: tuple[int, int, int]
     n_threads: int
+    shared_bytes: int = 0  # that its launch asks for
 
 
 class KernelWriter(LaunchWriter):
@@ -70,7 +71,10 @@ class KernelWriter(LaunchWriter):
             self.children(scene.launch.roots, Context(is_team=True))
         grid = [-(-n.extent // n.step) for n in reversed(self.axes)] + [1, 1, 1]
         return Kernel(
-            self.opened(tuple(body.statements)), (grid[0], grid[1], grid[2]), scene.n_threads
+            self.opened(tuple(body.statements)),
+            (grid[0], grid[1], grid[2]),
+            scene.n_threads,
+            scene.asks_for_bytes,
         )
 
     def combining(self, task: TaskPlan, buffers: GpuScene) -> Kernel:

@@ -120,7 +120,7 @@ class _Lowering:
                 kernel=name,
                 grid=kernel.grid,
                 block=(kernel.n_threads, 1, 1),
-                shared_bytes=0,
+                shared_bytes=kernel.shared_bytes,
                 arguments=tuple(place[p] for p in names),
             )
             for name, kernel, names in self.configured

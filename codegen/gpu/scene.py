@@ -245,10 +245,27 @@ class GpuScene(Scene):
         return buffer
 
     def shared_declarations(self) -> Iterator[c.CStmt]:
-        for b in self.in_shared:
-            yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
+        """Arrays of their own as far as a kernel has shared memory without asking; else parts of what its launch asks for."""
+        if self.asks_for_bytes:
+            pool, offset = self.w.fresh("shared_memory"), 0
+            yield c.Declare("char", pool, extent=0, is_shared=True)
+            for b in self.in_shared:
+                kind = type_name(b.dtype, 0)
+                place = c.add(c.Id(pool), c.number(offset))
+                yield c.Declare(f"{kind} *const ", b.name, c.CastTo(f"{kind} *", place))
+                offset += b.stride_bytes
+        else:
+            for b in self.in_shared:
+                yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
         if self.meets_warps:
             yield c.Declare("double", "meeting", extent=self.n_threads, is_shared=True)
+
+    @property
+    def asks_for_bytes(self) -> int:
+        """Shared memory that the launch has to ask for."""
+        n_bytes = sum(b.stride_bytes for b in self.in_shared)
+        met = 8 * self.n_threads if self.meets_warps else 0
+        return n_bytes if n_bytes + met > self.target.shared_bytes_per_block else 0
 
     def open_buffer(self, b: Buffer) -> c.CStmt:
         kind = type_name(b.dtype, 0)

@@ -25,7 +25,8 @@ from templates import any_sequence
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 from kernelscape.experiments import gpu_checking as gpu
-from kernelscape.runtime.device import requirements
+from kernelscape.runtime.device import DeviceOptions, open_device, requirements
+from kernelscape.runtime.outcome import Failure
 
 pytestmark = [
     pytest.mark.compiler,
@@ -328,6 +329,27 @@ def test_one_barrier_a_tile_is_enough_for_travelling_copies(stages, tmp_path):
         text = source.text.replace(body, cut)
         assert text != source.text
         assert said in gpu.check(replace(source, text=text), inputs_of(case), tmp_path).lower()
+
+
+def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
+    large = {"size(multiply0.i.mid)": "32", "size(multiply0.j.mid)": "16"}
+    large |= {"size(multiply0.i.inner)": "8"}
+    case, source = staged("THREE_STAGES", "THREE_STAGES", **large)
+    launch = source.launches[0]
+    facts = gpu.target()
+    assert facts.shared_bytes_per_block < launch.shared_bytes <= facts.shared_bytes_per_block_most
+    assert "extern __shared__" in source.text and "__shared__ __align__(16) double" not in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    short = replace(launch, shared_bytes=launch.shared_bytes // 2)
+    said = gpu.check(replace(source, launches=(short,)), inputs_of(case), tmp_path)
+    assert "past the end of shared_memory" in said
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
+        device = open_device("cuda", DeviceOptions(build_folder=tmp_path, profile="h200"))
+        report = device.report(source)
+        assert not isinstance(report, Failure)
+        assert report.launches[0].shared_bytes == launch.shared_bytes
+        assert report.launches[0].blocks_per_core >= 1
 
 
 def test_waiting_for_too_few_copies_is_found(tmp_path):

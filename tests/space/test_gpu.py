@@ -160,6 +160,19 @@ def test_copies_fit_shared_memory(plans):
     assert staged > 5
 
 
+def test_a_target_that_gives_more_shared_memory_has_larger_copies():
+    copied = {"size(multiply0.i.mid)": "16", "size(multiply0.k.mid)": "8"}
+    copied |= {"staged(multiply0.a)": "COPY"}
+    little = replace(GPU, shared_bytes_per_block=4 << 10)
+    problem = problem_of("matmul", LARGE)
+    none, some = (
+        restore(build_space(problem, target), copied.items())
+        for target in (little, replace(little, shared_bytes_per_block_most=16 << 10))
+    )
+    assert isinstance(none, DeadEnd) and "in shared memory" in none.why
+    assert isinstance(some, Candidate)
+
+
 def test_copies_in_stages_go_from_tile_to_tile(plans):
     seen = Counter()
     for _, plan in plans:
