@@ -135,6 +135,8 @@ def _blocks(plan: Plan) -> Iterator[str]:
         threads = [f"{p.loop.name} out to {p.mid} threads" for p in t.loops if p.is_thread]
         parts = [f"{_listed(blocks)} out to blocks"] if blocks else []
         shares = " and ".join([*parts, *threads])
+        if len(t.threads) > 1:
+            shares += f", neighbours along {_listed(list(t.threads))}"
         yield f"{t.task.name} " + (f"shares {shares}" if shares else "runs on one thread")
 
 

@@ -67,6 +67,7 @@ class TaskPlan:
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
+    threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
 
@@ -173,6 +174,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
         ),
         stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
+        threads=_threads(candidate, t),
         is_atomic=any(
             d.task == t and candidate.value(var) == ch.ATOMIC for d, var in v.reduction.items()
         ),
@@ -182,6 +184,18 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             if u == t and candidate.value(var) != ch.CA
         },
     )
+
+
+def _threads(candidate: Candidate, t: int) -> tuple[str, ...]:
+    """The loops of a task that are shared out to threads, in the order in which they vary from thread to thread."""
+    space = candidate.space
+    mids = [space.backbone.dim(t, loop.name, MID) for loop in space.problem.tasks[t].loops]
+    names = [d.loop.name for d in mids if candidate.value(space.variables.kind[d]) == ch.THREAD]
+    n_faster = dict.fromkeys(names, 0)
+    for (d, e), var in space.variables.thread_level.items():
+        if d.task == t and (level := candidate.value(var)) != ch.NOT_THREADS:
+            n_faster[e.loop.name if level == ch.FASTER else d.loop.name] += 1
+    return tuple(sorted(names, key=lambda name: n_faster[name]))
 
 
 def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:

@@ -159,6 +159,8 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras = [f"packs {o.access.array}{_in_stages(t, o)}" for o in t.copies]
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
+        if len(t.threads) > 1:
+            extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic
         extras += [f"keeps {f.array}" for f in t.kept]
         extras += [f"loads {array} {hint}" for array, hint in t.load_hints.items()]

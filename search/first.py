@@ -227,6 +227,7 @@ class _Wanted:
         self.orders()
         self.launches()
         self.kinds_and_sizes()
+        self.thread_levels()
         self.values()
 
     def want(self, var: int, *values: int) -> None:
@@ -324,6 +325,14 @@ class _Wanted:
         others = tuple(k for k in (ch.THREAD, ch.LOOP) if k != kind)
         self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
         self.size(d, n)
+
+    def thread_levels(self) -> None:
+        """Neighbouring threads are along the contiguous loop, else along the last one."""
+        for (d, _), var in self.v.thread_level.items():
+            order = (ch.FASTER, ch.SLOWER)
+            if self.roles.vector.get(d.task) != d.loop.name:
+                order = (ch.SLOWER, ch.FASTER)
+            self.want(var, *order, ch.NOT_THREADS)
 
     def inner(self, d: Dim, var: int) -> None:
         n = self.inner_size(d)

@@ -26,6 +26,7 @@ _DEFAULT = (
     "order in tasks",  # outer dims of one task
     "mid size",
     "mid kind",
+    "thread_level",
     "order of mid",  # whatever has a mid dim
     "mem_space",
     "staged",
@@ -42,6 +43,7 @@ _SIZE_FIRST = (
     "outer kind",
     "inner kind",
     "mid kind",
+    "thread_level",
     "fused",
     "order of tasks",
     "order in tasks",

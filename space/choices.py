@@ -39,6 +39,13 @@ GPU_DIM_KIND = (
     "THREAD",  # one thread of the block an iteration (mid dims)
 )
 
+NOT_THREADS, FASTER, SLOWER = range(3)
+THREAD_LEVEL = (
+    "NOT_THREADS",  # x and y are not both shared out to threads
+    "INNER",  # x varies faster than y from one thread to the next
+    "OUTER",  # x varies more slowly
+)
+
 SEQUENTIAL, LANES, TREE, PARTIALS = range(4)
 REDUCTION = (
     "SEQUENTIAL",  # one accumulator, in order along this dim

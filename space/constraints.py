@@ -51,6 +51,7 @@ class Variables:
     size: dict[Dim, int] = field(default_factory=dict)
     universe: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
     reduction: dict[Dim, int] = field(default_factory=dict)
+    thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
     cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
@@ -128,6 +129,8 @@ class SpaceBuilder:
             if d.loop.is_reduction and d.level in self.shared_reductions:
                 mask = self.reductions_of(d) if task.fast_math else bits(ch.SEQUENTIAL)
                 v.reduction[d] = b.add("reduction", (d.name,), self.reduction, mask)
+        for d, e in self.thread_pairs():
+            v.thread_level[d, e] = b.add("thread_level", (d.name, e.name), ch.THREAD_LEVEL)
         for f in self.backbone.flows:
             v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, self.spaces_of(f))
         for f in self.backbone.rereads:
@@ -187,6 +190,10 @@ class SpaceBuilder:
             for loop in task.loops
             if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
         }
+
+    def thread_pairs(self) -> list[tuple[Dim, Dim]]:
+        """Mid dims of one task, in order, that may both be shared out to threads."""
+        return []
 
     def reductions_of(self, d: Dim) -> int:
         """How a dim may be reduced where the order of the sum is free."""
@@ -384,12 +391,12 @@ class SpaceBuilder:
             for d in self.backbone.dims_of(t):
                 if d.level == OUTER:
                     continue
-                fits = truths.KindFitsSize(v.universe[d], lanes)
+                fits = truths.KindFitsSize(v.universe[d], lanes, self.narrowest(lanes))
                 b.table2("size of a kind", v.kind[d], v.size[d], fits, share=fits)
                 if d.level == INNER:
                     sizes = v.universe[d]
                     copies.append(Term((v.kind[d], bits(ch.UNROLL)), v.size[d], sizes))
-                    vectors = tuple(-(-s // lanes) for s in sizes)
+                    vectors = self.vectors_in(sizes, lanes)
                     copies.append(Term((v.kind[d], bits(ch.VECTOR)), v.size[d], vectors))
             if copies:
                 b.product_at_most(f"unrolled copies of {task.name}", copies, MAX_UNROLLED_COPIES)
@@ -401,6 +408,14 @@ class SpaceBuilder:
                     truths.one_vector,
                     share=truths.one_vector,
                 )
+
+    def narrowest(self, lanes: int) -> int:
+        """Elements of the narrowest vectors; a CPU has use for whole registers only."""
+        return lanes
+
+    def vectors_in(self, sizes: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+        """How many vectors make up a dim, for each of its sizes that can be in vectors."""
+        return tuple(-(-s // lanes) for s in sizes)
 
     def reductions(self) -> None:
         """How a reduction dim is reduced follows its kind, but for unrolled dims: one accumulator, or one a copy."""
@@ -468,11 +483,16 @@ class SpaceBuilder:
                 free.append((v.kind[d], bits(ch.PARALLEL)))
         free += self.further_reasons(f, var)
         # Dominance: a value that can be handed over in a register is.
-        b.clause(f"register where possible: {f.name}", free)
+        for differ in self.other_threads(f, var):
+            b.clause(f"register where possible: {f.name}", [*free, *differ])
 
     def further_reasons(self, f: Flow, var: int) -> list[tuple[int, int]]:
         """What else forbids a register, as literals; on a CPU nothing does."""
         return []
+
+    def other_threads(self, f: Flow, var: int) -> list[list[tuple[int, int]]]:
+        """Lists of literals of which one in each must hold where other threads want a value than have it; on a CPU none do."""
+        return [[]]
 
     def same_lanes(self, f: Flow) -> bool:
         """Whether a vector of the producer has as many elements as one of the consumer."""

@@ -7,7 +7,7 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import prod
 from typing import ClassVar
@@ -86,6 +86,14 @@ class GpuSpaceBuilder(SpaceBuilder):
         if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
             return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
+
+    def thread_pairs(self) -> list[tuple[Dim, Dim]]:
+        found = []
+        for t in range(len(self.problem.tasks)):
+            mids = [d for d in self.backbone.dims_of(t) if d.level == MID]
+            able = [d for d in mids if self.kinds_of(d) >> ch.THREAD & 1]
+            found += list(combinations(able, 2))
+        return found
 
     def reductions_of(self, d: Dim) -> int:
         """Blocks can add to one result, or find its least or greatest; products they cannot."""
@@ -195,6 +203,20 @@ class GpuSpaceBuilder(SpaceBuilder):
                 limit = self.target.max_threads_per_block
                 self.b.product_at_most(f"threads of {task.name}", terms, limit)
 
+        for (d, e), var in v.thread_level.items():
+            rule = gpu_truths.levels_of_threads
+            self.b.table3("levels of threads", v.kind[d], v.kind[e], var, rule, share=rule)
+            for f in (x for (y, x) in v.thread_level if y == e):
+                levels = (var, v.thread_level[e, f], v.thread_level[d, f])
+                order = gpu_truths.order_of_threads
+                self.b.table3("order of threads", *levels, order, share=order)
+
+    def narrowest(self, lanes: int) -> int:
+        return min(2, lanes)
+
+    def vectors_in(self, sizes: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+        return tuple(n // truths.vector_width(n, lanes) for n in sizes)
+
     def reductions(self) -> None:
         """Threads reduce in a tree; what blocks sum up together is whole when their launch ends, so nothing in it can follow."""
         b, v = self.b, self.v
@@ -250,6 +272,34 @@ class GpuSpaceBuilder(SpaceBuilder):
                     self.b.clause("registers of one thread", literals)
                     reasons.append((self.v.kind[d], bits(ch.THREAD)))
         return reasons
+
+    def other_threads(self, f: Flow, var: int) -> list[list[tuple[int, int]]]:
+        """The numbers of threads in a register's dims follow one order in both tasks, or the value is in no register."""
+        b, every = self.b, (1 << len(ch.THREAD_LEVEL)) - 1
+        reasons: list[list[tuple[int, int]]] = [[]]
+        for here, there, is_turned in self.levels_of_flow(f):
+            rule = gpu_truths.same_threads_turned if is_turned else gpu_truths.same_threads
+            b.table3("one order of threads", var, here, there, rule, share=rule)
+            differ = []
+            for level in range(len(ch.THREAD_LEVEL)):
+                other = gpu_truths.opposite(level) if is_turned else level
+                differ.append([(here, every & ~bits(level)), (there, every & ~bits(other))])
+            reasons = [[*found, *literals] for found in reasons for literals in differ]
+        return reasons
+
+    def levels_of_flow(self, f: Flow) -> Iterator[tuple[int, int, bool]]:
+        """For two loops that index a value, their level in the producer and in the consumer, and whether that is turned round."""
+        written = index_loops(self.problem.tasks[f.producer].target)
+        pairs = [(p, c) for p, c in f.pairs if p in written]
+        for (p, c), (q, d) in combinations(pairs, 2):
+            ends = []
+            for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
+                a, b = self.levels(task, x)[MID], self.levels(task, y)[MID]
+                is_turned = (b, a) in self.v.thread_level
+                ends.append((self.v.thread_level.get((b, a) if is_turned else (a, b)), is_turned))
+            (here, turned_here), (there, turned_there) = ends
+            if here is not None and there is not None:
+                yield here, there, turned_here != turned_there
 
     def share_bytes(self) -> int:
         """Shared memory for each value or copy that may be there."""

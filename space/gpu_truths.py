@@ -26,6 +26,29 @@ def tree_of_threads(kind: int, reduction: int) -> bool:
     return (kind == ch.THREAD) == (reduction == ch.TREE)
 
 
+def levels_of_threads(a: int, b: int, level: int) -> bool:
+    """`a` and `b` are kinds."""
+    return (a == b == ch.THREAD) == (level != ch.NOT_THREADS)
+
+
+def order_of_threads(ab: int, bc: int, ac: int) -> bool:
+    return ab != bc or ab == ch.NOT_THREADS or ac == ab
+
+
+def opposite(level: int) -> int:
+    """The level of y and x, from that of x and y."""
+    return {ch.FASTER: ch.SLOWER, ch.SLOWER: ch.FASTER}.get(level, level)
+
+
+def same_threads(space: int, producer: int, consumer: int) -> bool:
+    """The levels of two loops of the producer, and of their partners, in the same order."""
+    return space != ch.REGISTER or producer == consumer
+
+
+def same_threads_turned(space: int, producer: int, consumer: int) -> bool:
+    return space != ch.REGISTER or producer == opposite(consumer)
+
+
 def hint_of_memory(hint: int, space: int) -> bool:
     return hint == ch.CA or space == ch.GLOBAL
 

@@ -7,6 +7,7 @@ between; the filters and the CP-SAT model are derived from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from . import choices as ch
 
@@ -57,15 +58,24 @@ def not_nested(a: int, b: int, order: int) -> bool:
     return not (a == b == ch.PARALLEL) or order not in (ch.INSIDE, ch.OUTSIDE)
 
 
+def vector_width(size: int, lanes: int) -> int:
+    """Elements of the widest vectors, of at most `lanes`, that make up a dim of `size`."""
+    return gcd(size, lanes)
+
+
 @dataclass(frozen=True)
 class KindFitsSize:
+    """Sizes of dims; vectors have at least `narrowest` elements and at most `lanes`."""
+
     sizes: tuple[int, ...]
     lanes: int
+    narrowest: int
 
     def __call__(self, kind: int, size: int) -> bool:
         n = self.sizes[size]
         if kind == ch.VECTOR:
-            return n % self.lanes == 0 and n <= MAX_VECTORS_PER_DIM * self.lanes and n > 1
+            width = vector_width(n, self.lanes)
+            return width >= self.narrowest and n <= MAX_VECTORS_PER_DIM * width and n > 1
         if kind == ch.UNROLL:
             return 1 < n <= MAX_UNROLLED
         return (n == 1) == (kind == ch.ABSENT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...kernels.accesses import access_of, flat_strides, task_reads, task_writes
+from ...kernels.accesses import access_of, flat_strides
 from ...kernels.ir import DType, Load
-from ...kernels.tasks import Access, ArrayInfo
-from ...space.backbone import OUTER, Operand
+from ...kernels.tasks import ArrayInfo
+from ...space.backbone import Operand
 from ...space.gpu import adds_to_result, start_of
 from ...space.target import Target
 from .. import csyntax as c
@@ -138,49 +138,12 @@ class GpuScene(Scene):
     # --- threads ---
 
     def order_threads(self) -> None:
-        """Numbers the threads of each task: loops that walk through memory element by element vary fastest.
-
-        The order is one for all tasks of the launch, so that merged loops give the same threads.
-        """
-        classes = self.classes()
-        weight: dict[int, float] = {}
-        for (t, name), k in classes.items():
-            weight[k] = weight.get(k, 0.0) + self.neighbours(self.plan.tasks[t], name)
+        """Numbers the threads of each task."""
         for t in self.launch.tasks:
-            task = self.plan.tasks[t]
-            shared = [p for p in task.loops if p.is_thread]
-            stride = 1
-            for p in sorted(
-                shared, key=lambda p: (-weight[classes[t, p.loop.name]], classes[t, p.loop.name])
-            ):
+            task, stride = self.plan.tasks[t], 1
+            for p in map(task.loop, task.threads):
                 self.digits[t, p.loop.name] = self.digit(p, stride), stride
                 stride *= p.mid
-
-    def classes(self) -> dict[tuple[int, str], int]:
-        """A number for each loop that is shared out to threads, equal for merged ones."""
-        found: dict[tuple[int, str], int] = {}
-        merged = self.matches()
-        for t in self.launch.tasks:
-            for p in self.plan.tasks[t].loops:
-                if not p.is_thread:
-                    continue
-                twins = merged.get((t, p.loop.name, OUTER), set())
-                known = [found[u, name] for u, name, _ in twins if (u, name) in found]
-                found[t, p.loop.name] = known[0] if known else len(found)
-        return found
-
-    def neighbours(self, task: TaskPlan, loop: str) -> float:
-        """Elements of the arrays in which successive iterations of a loop touch neighbours."""
-        total = 0.0
-        for access in self.accesses(task):
-            array = self.plan.problem.array(access.array)
-            if all(a is not None for a in access.axes):
-                along = flat_strides(access, array)
-                total += array.size_bytes * (abs(along.get(loop, 0)) == 1)
-        return total
-
-    def accesses(self, task: TaskPlan) -> list[Access]:
-        return [a for a, _ in task_reads(task.task)] + list(task_writes(task.task))
 
     def digit(self, p: LoopPlan, stride: int) -> c.CExpr:
         """The number of a thread along a loop, under a name."""

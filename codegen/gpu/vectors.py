@@ -22,7 +22,7 @@ _BUILT_IN = {
 HINTED_LOADS = {"CG": "__ldcg", "READ_ONLY": "__ldg", "STREAM": "__ldcs"}
 STREAMING_STORE = "__stcs"
 _VECTORS = f"""\
-template <typename T, int N> struct alignas(16) lanes_of {{
+template <typename T, int N> struct alignas(sizeof(T) * N) lanes_of {{
     T e[N];
     __device__ __forceinline__ T &operator[](int l) {{ return e[l]; }}
     __device__ __forceinline__ const T &operator[](int l) const {{ return e[l]; }}

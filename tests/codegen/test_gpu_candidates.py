@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from itertools import islice
+from itertools import combinations, islice, permutations
 
 import numpy as np
 import pytest
@@ -292,6 +292,38 @@ def test_what_a_sum_is_added_to_is_set_first(tmp_path):
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 
 
+@pytest.mark.parametrize("width", [2, 4])
+def test_vectors_are_as_wide_as_their_dim_allows(width, tmp_path):
+    case = case_of("axpy", 6)
+    inner = "add_scaled0.i.inner"
+    wanted = {f"dim_kind({inner})": "VECTOR", f"size({inner})": str(width)}
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert f"const float{width} q" in source.text and f"float{6 - width}" not in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
+
+
+@pytest.mark.parametrize("order", list(permutations("ijk")), ids="".join)
+def test_any_order_of_threads(order, tmp_path):
+    """A block of three dims: which loop neighbouring threads are along is decided."""
+    case = case_of("matmul", 5)
+    wanted = {f"dim_kind(multiply0.{x}.mid)": "THREAD" for x in "ijk"}
+    wanted |= {"size(multiply0.i.mid)": "2", "size(multiply0.j.mid)": "8"}
+    wanted |= {"size(multiply0.k.mid)": "4"}
+    for x, y in combinations("ijk", 2):
+        level = "INNER" if order.index(x) < order.index(y) else "OUTER"
+        wanted[f"thread_level(multiply0.{x}.mid,multiply0.{y}.mid)"] = level
+    source = gpu.source_of(decided(case.problem, wanted))
+    size = {"i": 2, "j": 8, "k": 4}
+    first, second, last = order
+    assert f"const int t_{first} = tid % {size[first]};" in source.text
+    assert f"const int t_{second} = tid / {size[first]} % {size[second]};" in source.text
+    assert f"const int t_{last} = tid / {size[first] * size[second]};" in source.text
+    assert source.launches[0].block == (64, 1, 1)
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
 STAGES = {"TWO_STAGES": 2, "THREE_STAGES": 3}
 
 
@@ -338,7 +370,9 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
     launch = source.launches[0]
     facts = gpu.target()
     assert facts.shared_bytes_per_block < launch.shared_bytes <= facts.shared_bytes_per_block_most
-    assert "extern __shared__" in source.text and "__shared__ __align__(16) double" not in source.text
+    assert (
+        "extern __shared__" in source.text and "__shared__ __align__(16) double" not in source.text
+    )
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     short = replace(launch, shared_bytes=launch.shared_bytes // 2)
     said = gpu.check(replace(source, launches=(short,)), inputs_of(case), tmp_path)

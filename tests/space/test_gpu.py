@@ -120,6 +120,26 @@ def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
     assert atomic > 10
 
 
+def test_threads_of_a_task_have_an_order(plans):
+    """Each order of two or three loops occurs, and a register is read by the thread that has it."""
+    orders = Counter()
+    registers = 0
+    for _, plan in plans:
+        for t in plan.tasks:
+            assert sorted(t.threads) == sorted(p.loop.name for p in t.loops if p.is_thread)
+            if len(t.threads) > 1:
+                names = [p.loop.name for p in t.loops if p.is_thread]
+                orders[len(names), tuple(names.index(x) for x in t.threads)] += 1
+            for f in t.registers:
+                names = dict(f.pairs)
+                registers += len(t.threads) > 1
+                there = plan.tasks[f.consumer].threads
+                assert tuple(names[x] for x in t.threads) == there
+    assert min(orders[2, order] for order in ((0, 1), (1, 0))) > 10
+    assert len([o for n, o in orders if n == 3]) > 3
+    assert registers > 3
+
+
 def test_loops_are_inside_blocks(plans):
     for candidate, plan in plans:
         backbone = candidate.space.backbone
@@ -232,6 +252,18 @@ def test_what_cannot_copy_asynchronously_has_one_stage():
             },
         ),
         (
+            "gemver",
+            {
+                "dim_kind(add_two_outer0.i.mid)": "THREAD",
+                "dim_kind(add_two_outer0.j.mid)": "THREAD",
+                "thread_level(add_two_outer0.i.mid,add_two_outer0.j.mid)": "OUTER",
+                "thread_level(add_scaled_gemvt0.i.mid,add_scaled_gemvt0.j.mid)": "INNER",
+                "fused(add_two_outer0,add_scaled_gemvt0)": "SAME_LAUNCH",
+                "order(add_two_outer0.i.outer,add_scaled_gemvt0.i.outer)": "MERGED",
+                "order(add_two_outer0.j.outer,add_scaled_gemvt0.j.outer)": "MERGED",
+            },
+        ),
+        (
             "matmul",
             {
                 "staged(multiply0.a)": "COPY",
@@ -258,6 +290,14 @@ def test_known_implementations_are_in_the_space(name, decisions):
                 "mem_space(subtract_scaled0->dot0.z)": "REGISTER",
                 "dim_kind(dot0.i.mid)": "THREAD",
                 "dim_kind(subtract_scaled0.i.mid)": "LOOP",
+            },
+        ),
+        (
+            "gemver",
+            {
+                "mem_space(add_two_outer0->add_scaled_gemvt0.b)": "REGISTER",
+                "thread_level(add_two_outer0.i.mid,add_two_outer0.j.mid)": "OUTER",
+                "thread_level(add_scaled_gemvt0.i.mid,add_scaled_gemvt0.j.mid)": "INNER",
             },
         ),
         (
