@@ -25,6 +25,12 @@ _WHERE = {
     ch.GLOBAL: "through memory",
 }
 _WHERE_ON_GPU = {**_WHERE, ch.SHARED: "in shared memory"}
+_LAYOUTS = {
+    "PLAIN": "",
+    "ODD": ", rows an element apart",
+    "PADDED": ", rows 16 bytes apart",
+    "SWIZZLED": ", vectors in another order in each row",
+}
 _HINTS = {
     "CG": "past the caches of single multiprocessors",
     "READ_ONLY": "through the read-only path",
@@ -188,8 +194,9 @@ def _packing(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         for o in t.copies:
             n = t.stages[o.access.array]
+            layout = _LAYOUTS[t.layouts.get(o.access.array, "PLAIN")]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"
-            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{early}"
+            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{early}{layout}"
 
 
 def _reductions(plan: Plan) -> Iterator[str]:

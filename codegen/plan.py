@@ -67,6 +67,7 @@ class TaskPlan:
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
+    layouts: dict[str, str] = field(default_factory=dict)  # of copies, by array
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
@@ -174,6 +175,11 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
         ),
         stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
+        layouts={
+            o.access.array: ch.LAYOUT[candidate.value(var)]
+            for o, var in v.layout.items()
+            if o.task == t
+        },
         threads=_threads(candidate, t),
         is_atomic=any(
             d.task == t and candidate.value(var) == ch.ATOMIC for d, var in v.reduction.items()

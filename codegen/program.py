@@ -170,8 +170,9 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
 
 
 def _in_stages(task: TaskPlan, o: Operand) -> str:
-    n = task.stages[o.access.array]
-    return f" in {n} stages" if n > 1 else ""
+    n, layout = task.stages[o.access.array], task.layouts.get(o.access.array, "PLAIN")
+    stages = f" in {n} stages" if n > 1 else ""
+    return stages + (f" ({layout})" if layout != "PLAIN" else "")
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:

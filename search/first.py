@@ -385,6 +385,8 @@ class _Wanted:
                     else (ch.DIRECT, ch.COPY)
                 ),
             )
+        for var in self.v.layout.values():
+            self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
             first = (ch.ATOMIC, shared) if style.atomic else (shared,)

@@ -30,6 +30,7 @@ _DEFAULT = (
     "order of mid",  # whatever has a mid dim
     "mem_space",
     "staged",
+    "layout",
     "reduction",
     "store",
     "cache",
@@ -37,6 +38,7 @@ _DEFAULT = (
 )
 _SIZE_FIRST = (
     "staged",
+    "layout",
     "mem_space",
     "inner size",
     "mid size",

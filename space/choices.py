@@ -79,6 +79,14 @@ GPU_STAGED = (
     "THREE_STAGES",  # three: the next two travel
 )  # a value is the number of blocks
 
+PLAIN, ODD, PADDED, SWIZZLED = range(4)
+LAYOUT = (
+    "PLAIN",  # rows of a copy follow one another
+    "ODD",  # an element between them that nobody uses, so that the elements of a column are in different banks
+    "PADDED",  # 16 bytes between them, which also leaves vectors aligned
+    "SWIZZLED",  # nothing between them: the vectors of each row change places, in another way than those of the next row
+)
+
 CACHED, STREAM = range(2)
 CACHE = (
     "DEFAULT",  # an ordinary store

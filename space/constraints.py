@@ -54,6 +54,7 @@ class Variables:
     thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
+    layout: dict[Operand, int] = field(default_factory=dict)  # of copies in shared memory
     cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
     load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     prefetch: dict[int, int] = field(default_factory=dict)  # by task
@@ -75,6 +76,7 @@ class SpaceBuilder:
     dim_kinds: tuple[str, ...] = ch.DIM_KIND
     staged: tuple[str, ...] = ch.STAGED
     reduction: tuple[str, ...] = ch.REDUCTION
+    has_layouts = False  # a CPU packs copies in the order in which they are used
     # How a reduction dim may be reduced, other than in order.
     shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
 
@@ -139,6 +141,8 @@ class SpaceBuilder:
                 v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, either)
         for o in self.backbone.operands:
             v.staged[o] = b.add("staged", (o.name,), self.staged, self.stagings())
+            if self.has_layouts:
+                v.layout[o] = b.add("layout", (o.name,), ch.LAYOUT)
         for t, task in enumerate(self.problem.tasks):
             if self.may_stream(task):
                 v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)

@@ -13,13 +13,13 @@ from math import prod
 from typing import ClassVar
 
 from ..kernels import ir
-from ..kernels.accesses import access_of
+from ..kernels.accesses import access_of, flat_strides
 from ..kernels.dependence import Dependence, task_reads
 from ..kernels.renaming import loads
-from ..kernels.tasks import Problem, Task
+from ..kernels.tasks import ArrayInfo, Problem, Task
 from . import choices as ch
 from . import gpu_truths, truths
-from .backbone import INNER, MID, OUTER, Dim, Flow, index_loops, written_arrays
+from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
 from .constraints import SpaceBuilder, bits
 from .model import Term
 
@@ -37,6 +37,12 @@ _ANY_REDUCTION = (1 << len(ch.GPU_REDUCTION)) - 1
 def tree_bytes(max_threads: int) -> int:
     """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
     return 8 * max_threads
+
+
+def row_order(operand: Operand, source: ArrayInfo) -> list[str]:
+    """The loops of an operand in the order in which a copy has them; the last one runs along its rows."""
+    along = flat_strides(operand.access, source)
+    return sorted(operand.loops, key=lambda name: -abs(along[name]))
 
 
 def start_of(task: Task) -> ir.Expr | None:
@@ -62,6 +68,7 @@ class GpuSpaceBuilder(SpaceBuilder):
     dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
     staged = ch.GPU_STAGED
     reduction = ch.GPU_REDUCTION
+    has_layouts = True
     shared_reductions: ClassVar[Mapping[int, int]] = {
         OUTER: ch.PARTIALS,
         MID: ch.TREE,
@@ -391,11 +398,22 @@ class GpuSpaceBuilder(SpaceBuilder):
             element = self.array(o.access.array).dtype.size_bytes
             copied = bits(*range(1, len(ch.GPU_STAGED)))
             terms = [Term(None, var, (1, *range(1, len(ch.GPU_STAGED))))]  # a block a stage
+            terms.append(Term(None, v.layout[o], (2, 3, 3, 2)))  # rows of 8 may become rows of 12
+            self.layout_of(o, var)
             terms += [
                 Term((var, copied), v.size[x[level]], v.universe[x[level]])
                 for x in loops
                 for level in (MID, INNER)
             ]
-            # Rows of 8 are padded to 12: the worst case of codegen/gpu/scene.py.
-            capacity = self.share_bytes() * 2 // 3 // element
-            b.product_at_most(f"copy of {o.name} in shared memory", terms, max(1, capacity))
+            capacity = self.share_bytes() // element
+            b.product_at_most(f"copy of {o.name} in shared memory", terms, max(2, 2 * capacity))
+
+    def layout_of(self, o: Operand, staged: int) -> None:
+        """Only rows of a copy, and only whole vectors in them, can be moved apart."""
+        b, v = self.b, self.v
+        rule = gpu_truths.layout_of_copy
+        b.table2("layout of a copy", staged, v.layout[o], rule, share=rule)
+        row = row_order(o, self.array(o.access.array))[-1]
+        _, mid, inner = self.levels(o.task, row)
+        fits = gpu_truths.LayoutFits(v.universe[mid], v.universe[inner])
+        b.table3("rows of a copy", v.layout[o], v.size[mid], v.size[inner], fits, share=fits)

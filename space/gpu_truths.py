@@ -49,6 +49,23 @@ def same_threads_turned(space: int, producer: int, consumer: int) -> bool:
     return space != ch.REGISTER or producer == opposite(consumer)
 
 
+def layout_of_copy(staged: int, layout: int) -> bool:
+    return staged != ch.DIRECT or layout == ch.PLAIN
+
+
+@dataclass(frozen=True)
+class LayoutFits:
+    """Rows of mid times inner elements, of 4 or 8 bytes: only where all banks take part are they moved apart."""
+
+    mids: tuple[int, ...]
+    inners: tuple[int, ...]
+
+    def __call__(self, layout: int, mid: int, inner: int) -> bool:
+        row = self.mids[mid] * self.inners[inner]
+        is_power = row & (row - 1) == 0
+        return layout == ch.PLAIN or (row % 8 == 0 and (is_power or layout != ch.SWIZZLED))
+
+
 def hint_of_memory(hint: int, space: int) -> bool:
     return hint == ch.CA or space == ch.GLOBAL
 

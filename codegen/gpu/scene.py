@@ -9,11 +9,11 @@ from ...kernels.accesses import access_of, flat_strides
 from ...kernels.ir import DType, Load
 from ...kernels.tasks import ArrayInfo
 from ...space.backbone import Operand
-from ...space.gpu import adds_to_result, start_of
+from ...space.gpu import adds_to_result, row_order, start_of
 from ...space.target import Target
 from .. import csyntax as c
-from ..block import Writer
-from ..csyntax import flatten
+from ..block import Value, Writer
+from ..cprint import expression
 from ..names import RESERVED_CUDA
 from ..nest import Launch
 from ..plan import LoopPlan, Plan, TaskPlan
@@ -24,7 +24,7 @@ from ..vectors import Prelude, type_name
 from .nest import partial_blocks
 from .vectors import HINTED_LOADS, STREAMING_STORE
 
-PADDED = 8  # rows in shared memory of a multiple of so many elements are padded: columns are then in different banks
+SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
 WARP = 32
 VECTOR_BYTES = 16  # the widest access of a thread
 
@@ -44,12 +44,24 @@ class GpuWriter(Writer):
 
     def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
         """Vectors that may lie across the bounds of vectors are moved one element at a time."""
-        terms, const = flatten(index)
-        is_aligned = const % lanes == 0 and all(
-            k * (self.multiples.get(x.name, 1) if isinstance(x, c.Id) else 1) % lanes == 0
-            for x, k in terms
-        )
+        is_aligned = self.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"
+
+    def is_multiple(self, x: c.CExpr, n: int) -> bool:
+        """Whether an index is known to be a multiple of a power of two."""
+        match x:
+            case c.Num(text):
+                return int(text) % n == 0
+            case c.Id(name):
+                return self.multiples.get(name, 1) % n == 0
+            case c.Bin("*", a, c.Num(text)):
+                known = self.multiples.get(a.name, 1) if isinstance(a, c.Id) else 1
+                return int(text) * known % n == 0 or self.is_multiple(a, n)
+            case c.Bin("+" | "-" | "^", a, b):
+                return self.is_multiple(a, n) and self.is_multiple(b, n)
+            case c.Un("-", a):
+                return self.is_multiple(a, n)
+        return n == 1
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         place = c.Index(base, index)
@@ -60,6 +72,15 @@ class GpuWriter(Writer):
             return c.Evaluate(c.Call(STREAMING_STORE, (c.Un("&", place), x)))
         return c.Assign(place, x)
 
+    def gather(self, array: str, places: list[c.CExpr], dtype: DType) -> Value:
+        """A vector of elements that are anywhere in an array; once in a scope."""
+        key = (array, ", ".join(map(expression, places)), len(places))
+        if key not in self.block.known:
+            items = tuple(c.Index(c.Id(array), x) for x in places)
+            vector = Value(self.vector_of(dtype, len(items), items), dtype, len(items))
+            return self.remember(key, array, vector)
+        return self.block.known[key]
+
     def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
         if len(items) == 1:
             return c.Call(self.prelude.use("splat", dtype, lanes), items)
@@ -68,39 +89,45 @@ class GpuWriter(Writer):
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """A block of an operand in shared memory: `strides` by loop, in the order of memory, rows padded against bank conflicts.
+    """A block of an operand in shared memory: `strides` by loop, in the order of memory.
 
-    `piece` elements in a row are moved there at once.
+    `piece` elements in a row are moved there at once. Where there is a `swizzle`, element x of row r is at x ^ (r % n * width).
     """
 
     loops: tuple[LoopPlan, ...]
     strides: dict[str, int]
     n_elements: int
     piece: int
+    swizzle: tuple[int, int] | None  # n, width
 
     @staticmethod
     def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
-        along = flat_strides(operand.access, source)
-        loops = sorted(
-            (task.loop(name) for name in operand.loops), key=lambda p: -abs(along[p.loop.name])
-        )
+        loops = [task.loop(name) for name in row_order(operand, source)]
+        size, layout = source.dtype.size_bytes, task.layouts[source.name]
+        width = VECTOR_BYTES // size
+        between = {"ODD": 1, "PADDED": width}.get(layout, 0)
         strides, step = {}, 1
-        for k, p in enumerate(reversed(loops)):
+        for p in reversed(loops):
             strides[p.loop.name] = step
             step *= p.tile
-            if k == 0 and step % PADDED == 0:
-                step += 4 if p.is_vector else 1
-        size = source.dtype.size_bytes
-        step = -(-step * size // VECTOR_BYTES) * VECTOR_BYTES // size
-        fits = (n for n in (4, 2) if n * size <= VECTOR_BYTES)
-        steps = [step, *(strides[p.loop.name] for p in loops[:-1])]
-        first = affine_offset(operand.access.axes, row_strides(source.shape))
-        steps += [first, *(along[p.loop.name] for p in loops[:-1])]
-        fast = loops[-1]
-        is_row = along[fast.loop.name] == 1
-        whole = (*steps, fast.tile, fast.loop.extent)
-        piece = next((n for n in fits if is_row and all(x % n == 0 for x in whole)), 1)
-        return BlockLayout(tuple(loops), strides, step, piece)
+            step += between if p is loops[-1] else 0
+        step = -(-step // width) * width
+        n = min(SWIZZLED_ROWS, loops[-1].tile // width)
+        swizzle = (n, width) if layout == "SWIZZLED" else None
+        piece = _piece(loops, operand, source, [step, *strides.values()])
+        return BlockLayout(tuple(loops), strides, step, piece, swizzle)
+
+
+def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:
+    """The most elements of a row that are aligned together, in memory and in a block with these strides (but along rows)."""
+    along, row = flat_strides(operand.access, source), loops[-1]
+    if along[row.loop.name] != 1:
+        return 1
+    first = affine_offset(operand.access.axes, row_strides(source.shape))
+    steps = [first, row.tile, row.loop.extent, *(along[p.loop.name] for p in loops[:-1])]
+    steps += [x for x in strides if x != 1]
+    fits = (n for n in (4, 2) if n * source.dtype.size_bytes <= VECTOR_BYTES)
+    return next((n for n in fits if all(x % n == 0 for x in steps)), 1)
 
 
 class GpuScene(Scene):

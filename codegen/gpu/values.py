@@ -30,30 +30,37 @@ class GpuValues(Values):
             return super().read(task, load, point, ctx)
         layout = self.scene.placed[task.index, load.array]
         buffer = self.scene.kept_copies[task.index, load.array]
-        index, stride = self.place(task, layout, point, ctx)
         stage = self.scene.stages.get((task.index, load.array))
-        if stage is not None:
-            terms, const = c.flatten(index)
-            index = c.linear(((stage, 1), *terms), const)
         lanes = point.lanes()
-        return self.scene.w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, stride)
+        along = next(
+            (stride for name, stride in layout.strides.items() if point.index[name].lanes), 0
+        )
+        w = self.scene.w
+        index = self.place(task, layout, point, ctx, stage)
+        if layout.swizzle is None or along == 0 or (along == 1 and w.is_multiple(index, lanes)):
+            return w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, along)
+        # Neighbours that are no whole vector, or in different rows, are anywhere.
+        places = [self.place(task, layout, point, ctx, stage, k) for k in range(lanes)]
+        return w.gather(buffer.name, places, buffer.dtype)
 
     def place(
-        self, task: TaskPlan, layout: BlockLayout, point: Point, ctx: Context
-    ) -> tuple[c.CExpr, int]:
-        """Where an element lies in its block, and the stride from lane to lane."""
-        terms: dict[c.CExpr, int] = {}
-        const, lane_stride = 0, 0
-        for name, stride in layout.strides.items():
+        self,
+        task: TaskPlan,
+        layout: BlockLayout,
+        point: Point,
+        ctx: Context,
+        stage: c.CExpr | None,
+        lane: int = 0,
+    ) -> c.CExpr:
+        """Where an element, of a vector its `lane`, lies in its block."""
+        offsets: dict[str, tuple[dict[c.CExpr, int], int]] = {}
+        for name in layout.strides:
             at = point.index[name]
-            const += at.offset * stride
-            if at.variable is not None:
-                terms[at.variable] = terms.get(at.variable, 0) + stride
+            terms: dict[c.CExpr, int] = {} if at.variable is None else {at.variable: 1}
             outer = ctx.variables[task.index, name, OUTER]
-            terms[outer] = terms.get(outer, 0) - stride
-            if at.lanes:
-                lane_stride = stride
-        return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const), lane_stride
+            terms[outer] = terms.get(outer, 0) - 1
+            offsets[name] = terms, at.offset + (lane if at.lanes else 0)
+        return locate(layout, offsets, stage)
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """All threads copy the block of one outer tile together, neighbours by neighbours."""
@@ -136,9 +143,7 @@ class GpuValues(Values):
         index: dict[str, LoopIndexAt] = {}
         declared: list[c.CStmt] = []
         inside: list[c.CExpr] = []
-        here: list[tuple[c.CExpr, int]] = []
-        if stage is not None and stage != c.Num("0"):
-            here.append((stage, 1))
+        here: dict[str, tuple[dict[c.CExpr, int], int]] = {}
         n_pieces = prod(p.tile for p in layout.loops) // layout.piece
         rest = n_pieces
         for p in layout.loops:
@@ -156,11 +161,11 @@ class GpuValues(Values):
             declared.append(c.Declare(self.scene.index_type, offset, digit, constant=True))
             at = c.add(ctx.variables[task.index, name, OUTER], c.Id(offset))
             index[name] = LoopIndexAt(at)
-            here.append((c.Id(offset), layout.strides[name]))
+            here[name] = {c.Id(offset): 1}, 0
             if p.loop.extent % p.tile:
                 inside.append(c.Bin("<", at, c.number(p.loop.extent)))
         there, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(index))
-        place = c.Index(c.Id(buffer.name), c.linear(tuple(here), 0))
+        place = c.Index(c.Id(buffer.name), locate(layout, here, stage))
         source = c.Index(self.scene.global_array(array.name), there)
         hint = task.load_hints.get(array.name, "")
         move = self.move(place, source, hint, array.dtype, layout.piece, stage is not None)
@@ -194,3 +199,32 @@ class GpuValues(Values):
         load = prelude.use(f"load_{hint.lower()}" if hint else "load", dtype, piece)
         x = c.Call(load, (c.Un("&", source),))
         return c.Evaluate(c.Call(prelude.use("store", dtype, piece), (there, x)))
+
+
+def locate(
+    layout: BlockLayout,
+    offsets: dict[str, tuple[dict[c.CExpr, int], int]],
+    stage: c.CExpr | None,
+) -> c.CExpr:
+    """The index of an element of a block that is so far from its start: by loop, terms and a constant."""
+    total: dict[c.CExpr, int] = {}
+    const = 0
+    if stage is not None and stage != c.Num("0"):
+        total[stage] = 1
+    rows = [p.loop.name for p in layout.loops]
+    plain = rows if layout.swizzle is None else rows[:-1]
+    for name in plain:
+        terms, offset = offsets[name]
+        const += offset * layout.strides[name]
+        for x, k in terms.items():
+            total[x] = total.get(x, 0) + k * layout.strides[name]
+    ordered = sorted(
+        total.items(), key=lambda item: -abs(item[1]) if item[0] != stage else -(1 << 40)
+    )
+    index = c.linear(tuple(ordered), const)
+    if layout.swizzle is None:
+        return index
+    n, width = layout.swizzle
+    row, column = (c.linear(tuple(offsets[x][0].items()), offsets[x][1]) for x in rows[-2:])
+    turned = c.linear(((c.Bin("%", row, c.number(n)), width),), 0)
+    return c.add(index, c.Bin("^", column, turned))

@@ -11,6 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernelscape.codegen.cprint import expression
+from kernelscape.codegen.csyntax import Id
+from kernelscape.codegen.gpu.scene import BlockLayout
+from kernelscape.codegen.gpu.values import locate
+from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments import checking
 from kernelscape.experiments.correctness import SIZES, library_cases
 from kernelscape.kernels.language import kernel, types
@@ -18,6 +23,7 @@ from kernelscape.kernels.library import names
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.choices import LAYOUT
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
 from templates import any_sequence
@@ -363,6 +369,40 @@ def test_one_barrier_a_tile_is_enough_for_travelling_copies(stages, tmp_path):
         assert said in gpu.check(replace(source, text=text), inputs_of(case), tmp_path).lower()
 
 
+@pytest.mark.parametrize("layout", LAYOUT)
+@pytest.mark.parametrize("stages", ["COPY", "TWO_STAGES"])
+def test_every_layout_of_copies_is_right(layout, stages, tmp_path):
+    further = {f"layout(multiply0.{x})": layout for x in "ab"}
+    case, source = staged(stages, stages, **further)
+    assert ("^" in source.text[source.text.index("launch_0(") :]) == (layout == "SWIZZLED")
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
+
+
+@pytest.mark.parametrize(("layout", "n_banks"), [("PLAIN", 4), ("ODD", 32), ("SWIZZLED", 8)])
+def test_columns_of_a_copy_are_in_different_banks(layout, n_banks):
+    """A block of 32 rows of 8 doubles: how many banks of 4 bytes hold one column."""
+    tile = {"size(multiply0.k.mid)": "8", "size(multiply0.i.mid)": "32"}
+    tile |= {"dim_kind(multiply0.i.inner)": "ABSENT", "size(multiply0.i.inner)": "1"}
+    tile |= {"layout(multiply0.a)": layout}
+    candidate = decided(case_of("matmul", 5).problem, {**MATMUL, **tile})
+    task = read_plan(candidate).tasks[0]
+    operand = next(o for o in task.copies if o.access.array == "a")
+    block = BlockLayout.of(task, operand, candidate.space.problem.array("a"))
+    assert [p.tile for p in block.loops] == [32, 8]
+
+    def at(i, k):
+        offsets = {"i": ({Id("i"): 1}, 0), "k": ({Id("k"): 1}, 0)}
+        return eval(expression(locate(block, offsets, None)), {"i": i, "k": k})
+
+    places = {at(i, k) for i in range(32) for k in range(8)}
+    assert len(places) == 32 * 8 and max(places) < block.n_elements
+    for k in range(8):
+        words = (2 * at(i, k) + half for i in range(32) for half in range(2))
+        assert len({word % 32 for word in words}) == n_banks
+
+
 def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
     large = {"size(multiply0.i.mid)": "32", "size(multiply0.j.mid)": "16"}
     large |= {"size(multiply0.i.inner)": "8"}
@@ -395,7 +435,8 @@ def test_waiting_for_too_few_copies_is_found(tmp_path):
 
 def test_copies_move_the_widest_pieces_that_are_aligned(tmp_path):
     """A row of b is whole vectors; one of a is padded by an element; odd sizes have no vectors."""
-    _, source = staged("TWO_STAGES", "TWO_STAGES")
+    layouts = {"layout(multiply0.a)": "ODD", "layout(multiply0.b)": "PADDED"}
+    _, source = staged("TWO_STAGES", "TWO_STAGES", **layouts)
     assert "copy_async8(&a_tile" in source.text and "copy_async16(&b_tile" in source.text
     _, source = staged("COPY", "COPY")
     assert re.search(r"store_\w+x\d\(&b_tile\[.*\], load_\w+x\d\(&b\[", source.text)

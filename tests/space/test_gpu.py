@@ -19,7 +19,7 @@ from kernelscape.space.backbone import OUTER, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
-from kernelscape.space.gpu import adds_to_result
+from kernelscape.space.gpu import adds_to_result, row_order
 from kernelscape.space.target import CacheLevel, Target
 
 GPU = Target(
@@ -180,10 +180,27 @@ def test_copies_fit_shared_memory(plans):
     assert staged > 5
 
 
+def test_rows_of_copies_are_moved_apart_where_all_banks_take_part(plans):
+    seen = Counter()
+    for _, plan in plans:
+        for t in plan.tasks:
+            copied = {o.access.array: o for o in t.copies}
+            for array, layout in t.layouts.items():
+                if array not in copied:
+                    assert layout == "PLAIN"
+                    continue
+                seen[layout] += 1
+                o = copied[array]
+                row = t.loop(row_order(o, plan.problem.array(array))[-1]).tile
+                assert layout == "PLAIN" or row % 8 == 0
+                assert layout != "SWIZZLED" or row & (row - 1) == 0
+    assert set(seen) == set(ch.LAYOUT)
+
+
 def test_a_target_that_gives_more_shared_memory_has_larger_copies():
     copied = {"size(multiply0.i.mid)": "16", "size(multiply0.k.mid)": "8"}
     copied |= {"staged(multiply0.a)": "COPY"}
-    little = replace(GPU, shared_bytes_per_block=4 << 10)
+    little = replace(GPU, shared_bytes_per_block=3 << 10)
     problem = problem_of("matmul", LARGE)
     none, some = (
         restore(build_space(problem, target), copied.items())
