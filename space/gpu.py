@@ -12,54 +12,24 @@ from itertools import combinations
 from math import prod
 from typing import ClassVar
 
-from ..kernels import ir
-from ..kernels.accesses import access_of, flat_strides
 from ..kernels.dependence import Dependence, task_reads
 from ..kernels.renaming import loads
-from ..kernels.tasks import ArrayInfo, Problem, Task
+from ..kernels.tasks import Task
 from . import choices as ch
 from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
 from .constraints import SpaceBuilder, bits
+from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of, tree_bytes
 from .model import Term
 
 MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
 MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
-ATOMIC_OPERATIONS = ("add", "min", "max")
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
 _ANY_HINT = (1 << len(ch.LOAD_CACHE)) - 1
 _ANY_REDUCTION = (1 << len(ch.GPU_REDUCTION)) - 1
-
-
-def tree_bytes(max_threads: int) -> int:
-    """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
-    return 8 * max_threads
-
-
-def row_order(operand: Operand, source: ArrayInfo) -> list[str]:
-    """The loops of an operand in the order in which a copy has them; the last one runs along its rows."""
-    along = flat_strides(operand.access, source)
-    return sorted(operand.loops, key=lambda name: -abs(along[name]))
-
-
-def start_of(task: Task) -> ir.Expr | None:
-    """What the finish of a reduction combines with it in the same way, as in `y + sum`; None where it takes the reduction alone."""
-    match task.finish:
-        case ir.Binary(op, ir.Accumulator(), x) | ir.Binary(op, x, ir.Accumulator()):
-            return x if op == task.op else None
-    return None
-
-
-def adds_to_result(problem: Problem, task: Task) -> bool:
-    """Whether blocks that reduce atomically do so in the result itself; otherwise a launch of its own finishes what they have."""
-    start = start_of(task)
-    own = [access_of(x) for x in loads(start) if x.array == task.target.array] if start else []
-    is_plain = task.finish is None or isinstance(task.finish, ir.Accumulator) or start is not None
-    is_plain = is_plain and all(access == task.target for access in own)
-    return is_plain and problem.array(task.target.array).dtype is task.dtype
 
 
 class GpuSpaceBuilder(SpaceBuilder):

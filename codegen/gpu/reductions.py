@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 
 from ...space.backbone import OUTER
-from ...space.gpu import start_of
+from ...space.gpu_facts import start_of
 from .. import csyntax as c
 from ..block import Value
 from ..plan import TaskPlan
@@ -174,7 +174,8 @@ class GpuReductions(Reductions):
                 index, _ = affine_at(task.task.target.axes, row_strides(array.shape), point)
                 start = start_of(task.task)
                 if start is not None:
-                    value = self.values.value(task, start, point, context).x
+                    x = self.values.value(task, start, point, context)
+                    value = w.converted(x, buffer.dtype).x
             w.write(c.Assign(c.Index(c.Id(buffer.name), index), value))
         is_there = c.Bin("<", c.Id(result), c.number(layout.n_elements))
         w.write(c.If(is_there, tuple(body.statements)))

@@ -9,7 +9,7 @@ from ...kernels.accesses import access_of, flat_strides
 from ...kernels.ir import DType, Load
 from ...kernels.tasks import ArrayInfo
 from ...space.backbone import Operand
-from ...space.gpu import adds_to_result, row_order, start_of
+from ...space.gpu_facts import adds_to_result, row_order, start_of
 from ...space.target import Target
 from .. import csyntax as c
 from ..block import Value, Writer

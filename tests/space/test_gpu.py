@@ -19,7 +19,7 @@ from kernelscape.space.backbone import OUTER, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
-from kernelscape.space.gpu import adds_to_result, row_order
+from kernelscape.space.gpu_facts import adds_to_result, row_order
 from kernelscape.space.target import CacheLevel, Target
 
 GPU = Target(
