@@ -39,6 +39,10 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version

@@ -1,5 +1,15 @@
 """The `explore` command."""
 
-from .commands import main
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """The `explore` command; ends the process."""
+    try:
+        from .commands import main as run  # takes a second, in which Ctrl-C is no error either
+    except KeyboardInterrupt:
+        sys.stderr.write("explore: stopped\n")
+        sys.exit(130)
+    run()

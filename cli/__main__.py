@@ -1,5 +1,5 @@
 """`python -m kernelscape.cli`: the `explore` command where its script is not on the path."""
 
-from .commands import main
+from . import main
 
 main()

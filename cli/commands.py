@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
-from .exits import ERROR_EXITS, Exit, exit_of, exit_of_replay
+from ..search.run import STRATEGIES
+from .exits import Exit, exit_of, exit_of_replay, explain_error
 from .options import Talk, about_problem, limits, options_of, settings_of, sizes_of, talks
-from .settings import STRATEGIES, Settings
+from .settings import Settings
 from .user_file import find_subject
 
 _COMMANDS = (
@@ -72,7 +73,12 @@ def list_command(talk: Talk) -> None:
 
 @explore.command()
 @about_problem
-@click.option("--descents", default=200, help="Random descents for the estimate; 0: none.")
+@click.option(
+    "--descents",
+    type=click.IntRange(min=0),
+    default=200,
+    help="Random descents for the estimate; 0: none.",
+)
 @talks
 def show(
     talk: Talk,
@@ -101,7 +107,7 @@ def show(
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--build-only", is_flag=True, help="Compile and report; run nothing (GPUs).")
-@click.option("--profile", default="h200", help="With it: the GPU, where there is none.")
+@click.option("--profile", help="With it: the GPU, where there is none (h200).")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @talks
 def run(
@@ -109,7 +115,7 @@ def run(
     sequence: str,
     sizes: tuple[str, ...],
     build_only: bool,
-    profile: str,
+    profile: str | None,
     output: Path | None,
     **flags: Any,
 ) -> None:
@@ -118,11 +124,14 @@ def run(
 
     settings = settings_of(talk, **flags)
     subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed)
+    if profile is not None and not build_only:
+        raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
     if build_only:
+        from ..explorer.building import PROFILE
         from ..explorer.building import build_only as build
         from .build_view import show_builds
 
-        n_ok = show_builds(build(subject, options_of(settings), profile), talk.is_json)
+        n_ok = show_builds(build(subject, options_of(settings), profile or PROFILE), talk.is_json)
         sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
     found = explore_subject(
         subject,
@@ -178,7 +187,7 @@ def explain(talk: Talk, path: Path) -> None:
 @talks
 def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
-    from ..explorer.entry import replay_again
+    from ..explorer.saved import replay_again
     from .views import replay_fields, replay_lines
 
     settings = settings_of(talk, tolerance=tolerance)
@@ -198,7 +207,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
 @talks
 def codegen(talk: Talk, path: Path, output: Path) -> None:
     """Write the C file of PATH (run directory or best.json) and say how to compile it."""
-    from ..explorer.entry import write_source
+    from ..explorer.saved import write_source
 
     file, command, entry = write_source(path, output)
     if talk.is_json:
@@ -310,13 +319,10 @@ def _run(arguments: list[str] | None) -> int:
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else Exit.INTERNAL
     except Exception as e:
-        for kind, code in ERROR_EXITS:
-            if isinstance(e, kind):
-                _say(str(e))
-                return code
-        if isinstance(e, OSError) and e.filename is not None:
-            _say(f"{e.filename}: {e.strerror}")
-            return Exit.USAGE
+        explained = explain_error(e)
+        if explained is not None:
+            _say(explained[0])
+            return explained[1]
         traceback.print_exc()
         _say("this is a bug in kernelscape; please report it with the lines above")
         return Exit.INTERNAL

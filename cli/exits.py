@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from enum import IntEnum
 from typing import Any
@@ -40,6 +41,23 @@ ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
     (WorkerError, Exit.ENVIRONMENT),
     (StaleError, Exit.STALE),
 )
+# Of the system, whatever was being written: the device is full or broken.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def explain_error(error: Exception) -> tuple[str, Exit] | None:
+    """What a user is told of an error, in one sentence, and the exit code; None for a bug."""
+    for kind, code in ERROR_EXITS:
+        if isinstance(error, kind):
+            return str(error), code
+    if isinstance(error, MemoryError):
+        said = f": {error}" if str(error) else ""
+        return f"there is not enough memory{said}", Exit.ENVIRONMENT
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", Exit.USAGE
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"nothing more can be written: {error.strerror}", Exit.ENVIRONMENT
+    return None
 
 
 def exit_of(found: Any) -> int:

@@ -78,7 +78,7 @@ def options_of(settings: Settings) -> Options:
         final_top=settings.final_top,
         input_sets=settings.input_sets,
         store=settings.store,
-        given=tuple(sorted(settings.given.items())),
+        given=tuple(sorted((k, v) for k, v in settings.given.items() if k != "seed")),
     )
 
 

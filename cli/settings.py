@@ -16,6 +16,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ..search.run import STRATEGIES
+
 _PREFIX = "KERNELSCAPE_"
 _SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(?:\^|\*\*)\s*([0-9]+)\s*)?")
 
@@ -88,9 +90,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
     """Extents by name from texts like "n=4096,m=2^10". Raises ValueError."""
     sizes: dict[str, int] = {}
     for item in (i for text in texts for i in text.split(",") if i.strip()):
-        match = re.fullmatch(
-            r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(?:\^|\*\*)\s*([0-9]+)\s*)?", item
-        )
+        match = _SIZE.fullmatch(item)
         if match is None or len(match[2]) > 18 or len(match[3] or "") > 2:
             raise ValueError(f"{item.strip()!r} is not a size such as n=4096 or n=2^24")
         name, extent = match[1], int(match[2]) ** int(match[3] or 1)
@@ -130,7 +130,6 @@ def _switch(value: Any) -> bool:
     raise ValueError(f"{value!r} is neither true nor false")
 
 
-STRATEGIES = ("mcts", "random", "beam", "bound", "exhaustive")
 DTYPES = ("f32", "f64")
 
 # Key in files, flags and variables -> field of Settings, and how its text is read.
@@ -190,7 +189,10 @@ def _apply(given: Mapping[str, tuple[Any, str]]) -> Settings:
         except ValueError as e:
             raise SettingsError(f"{origin}: {e}") from e
     return replace(
-        Settings(), **fields, origins={key: origin for key, (_, origin) in given.items()}
+        Settings(),
+        **fields,
+        origins={key: origin for key, (_, origin) in given.items()},
+        given={key: str(value) for key, (value, _) in given.items()},
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import Again
+from ..explorer.saved import Again
 from ..explorer.subject import Subject
 from ..kernels.library import load, names
 from ..kernels.show_tasks import show_tasks
@@ -255,7 +255,7 @@ def replay_lines(again: Again, tolerance: float) -> Iterator[str]:
     yield (
         f"source {key} ok | {len(again.file.decisions)} decisions applied | verified on"
         f" {again.n_input_sets} input sets | {unit.text(again.outcome.time_ns)}"
-        f" (saved {unit.number(again.file.time_ns)}, {slower:+.1%}: {verdict} of {tolerance:.0%})"
+        f" (saved {unit.number(again.file.time_ns)}, {slower:+.1%}: {verdict} of {100 * tolerance:.3g}%)"
     )
 
 

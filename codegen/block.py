@@ -119,7 +119,8 @@ class Writer:
             return known
         if ahead:
             place = c.Un("&", c.Index(base, c.add(index, c.number(ahead))))
-            self.write(c.Evaluate(c.Call(c.PREFETCH, (place,))))
+            # Into the second cache: the first has too few sets for rows that lie a power of two apart.
+            self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), c.Num("2")))))
         if lanes == 0:
             x = self.element(base, index, hint)
         elif lane_stride == 1:

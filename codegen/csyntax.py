@@ -104,7 +104,7 @@ class For:
     var: str
     lo: CExpr
     hi: CExpr
-    step: int
+    step: int | CExpr
     body: tuple[CStmt, ...]
     simd: bool = False
 

@@ -130,7 +130,7 @@ def _order(plan: Plan) -> Iterator[str]:
 
 def _threads(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
-        shared = [p.loop.name for p in t.loops if p.is_parallel]
+        shared = [p.loop.name + " in turn" * p.is_cyclic for p in t.loops if p.is_parallel]
         shares = f"shares {_listed(shared)} out to the threads" if shared else "runs on one thread"
         yield f"{t.task.name} {shares}"
 
@@ -169,6 +169,9 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
             yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
         for array, hint in t.load_hints.items():
             yield f"{t.task.name} reads {array} {_HINTS[hint]}"
+        if t.shift is not None:
+            behind = tasks[t.shift.producer].task.name
+            yield f"{t.task.name} runs beside {behind}, one step of {t.shift.shared[1]} late"
     for f in plan.flows:
         value = candidate.value(where[f])
         if f.is_read:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from ..space.backbone import OUTER
 from ..space.target import Target
 from . import csyntax as c
-from .nest import Launch, LoopNode, Meet, TreeNode, last_loop_plan
+from .nest import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
 from .opaque import OpaqueWriter
 from .plan import Plan, TaskPlan
+from .program import identifiers
 from .reductions import Reductions
 from .scene import COMBINE_ALONE, Context, Scene
 from .storage import Workspace
@@ -75,7 +76,7 @@ class LaunchWriter:
         self.scene.w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(body.statements)))
 
     def is_alone(self, node: TreeNode) -> bool:
-        if isinstance(node, Meet):
+        if isinstance(node, Meet | Late):
             return False
         if isinstance(node, LoopNode):
             return not node.is_parallel and all(self.is_alone(x) for x in node.children)
@@ -89,6 +90,8 @@ class LaunchWriter:
             self.scene.w.write(c.Barrier())
         elif isinstance(node, LoopNode):
             self.loop(node, ctx)
+        elif isinstance(node, Late):
+            self.late(node, ctx)
         else:
             task = self.scene.plan.tasks[node.task]
             match node.kind:
@@ -121,10 +124,39 @@ class LaunchWriter:
         with self.scene.w.scope() as body:
             self.tiles_begin(node, variable, inside)
         self.scene.w.used.discard(name)
-        self.scene.w.write(c.For(name, lo, hi, node.step, tuple(body.statements)))
+        loop: c.CStmt = c.For(name, lo, hi, self.stride(node), tuple(body.statements))
+        self.scene.w.write(
+            c.If(c.Bin("<", *self.whole_range(node)), (loop,)) if node.is_last else loop
+        )
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
+
+    def late(self, node: Late, ctx: Context) -> None:
+        """The iteration before the present one of a loop: it was a whole tile, or it would have been the last."""
+        shared = node.loop
+        first, _ = self.whole_range(shared)
+        keys = [(m.task, m.loop, OUTER) for m in shared.members]
+        now = ctx.variables[keys[0]]
+        name = self.scene.w.fresh(f"{keys[0][1]}_before")
+        status = {(task, name): True for task, name, _ in keys}
+        inside = replace(
+            ctx,
+            variables={**ctx.variables, **dict.fromkeys(keys, c.Id(name))},
+            status={**ctx.status, **status},
+        )
+        with self.scene.w.scope() as body:
+            self.children(node.children, inside)
+        self.scene.w.used.discard(name)
+        statements = tuple(body.statements)
+        if (
+            name in identifiers(statements)[0]
+        ):  # not where all that is read is in arrays of the thread
+            stride = self.stride(shared)
+            distance = c.number(stride) if isinstance(stride, int) else stride
+            before = c.Declare("long", name, c.Bin("-", now, distance), constant=True)
+            statements = (before, *statements)
+        self.scene.w.write(c.If(c.Bin(">", now, first), statements))
 
     def tiles_begin(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
         """The body of a loop: twice, where register tiles start here that may be partial."""
@@ -158,9 +190,26 @@ class LaunchWriter:
         """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
         self.children(node.children, ctx)
 
+    def whole_range(self, node: LoopNode) -> tuple[c.CExpr, c.CExpr]:
+        """From where to where one thread runs a loop of the threads."""
+        if node.is_cyclic:
+            return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
+        return self.scene.partition(node.extent, node.step)
+
+    @staticmethod
+    def stride(node: LoopNode) -> int | c.CExpr:
+        """From one iteration of a thread to its next."""
+        return c.Bin("*", c.Id("n_threads"), c.number(node.step)) if node.is_cyclic else node.step
+
     def loop_range(self, node: LoopNode, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+        if node.is_last:
+            lo, hi = self.whole_range(node)
+            stride = self.stride(node)
+            by = c.number(stride) if isinstance(stride, int) else stride
+            steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), by)
+            return c.Bin("+", lo, c.Bin("*", steps, by)), hi
         if node.is_parallel:
-            return self.scene.partition(node.extent, node.step)
+            return self.whole_range(node)
         if node.level == OUTER:
             return c.Num("0"), c.number(node.extent)
         first = node.members[0]

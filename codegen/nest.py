@@ -9,17 +9,20 @@ needs one, nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..kernels.dependence import task_reads
-from ..space.backbone import INNER, MID, OUTER, Operand, written_arrays
+from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .plan import LoopPlan, Member, Plan, PlannedBody, PlannedNode, TaskPlan
 
 
 @dataclass(eq=False)
 class LoopNode:
-    """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one."""
+    """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
+
+    Where `is_last`, only the last of them is run: what a late task has left to do.
+    """
 
     members: tuple[Member, ...]
     extent: int
@@ -30,6 +33,16 @@ class LoopNode:
     before: list[Phase] = field(default_factory=list)
     head: list[Phase] = field(default_factory=list)
     after: list[Phase] = field(default_factory=list)
+    is_cyclic: bool = False
+    is_last: bool = False
+
+
+@dataclass(eq=False)
+class Late:
+    """What runs for the iteration of `loop` before the present one, if there is one."""
+
+    loop: LoopNode
+    children: list[TreeNode]
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class Meet:
     """A barrier of all threads of the launch."""
 
 
-TreeNode = LoopNode | Phase | Meet
+TreeNode = LoopNode | Late | Phase | Meet
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,42 @@ def build_launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
     if is_parallel:
         hazards = Hazards(plan, launch)
         launch.roots = hazards.with_barriers(nodes, is_loop=False)
+    for t in builder.order:
+        shift = plan.tasks[t].shift
+        if shift is not None:
+            launch.roots = run_late(launch.roots, shift)
     return launch
+
+
+def run_late(nodes: list[TreeNode], shift: Shift) -> list[TreeNode]:
+    """The nodes with the consumer's loop inside the producer's, one iteration late, and its last iteration behind.
+
+    The shared loop is one of the threads', so no barrier is in it, and both loops are children of it: the constraints see
+    to that (space/constraints.py).
+    """
+    placed: list[TreeNode] = []
+    for n in nodes:
+        placed.append(n)
+        if not isinstance(n, LoopNode):
+            continue
+        ahead = _child(n, shift.producer, shift.inside[0])
+        behind = _child(n, shift.consumer, shift.inside[1])
+        if ahead is None or behind is None:
+            n.children = run_late(n.children, shift)
+            continue
+        ahead.children.insert(0, Late(n, behind.children))
+        ahead.members += behind.members
+        n.children.remove(behind)
+        rest = replace(n, children=[replace(behind, children=list(behind.children))], is_last=True)
+        placed.append(rest)
+    return placed
+
+
+def _child(node: LoopNode, task: int, loop: str) -> LoopNode | None:
+    """The loop directly in a node that stands for a task's outer loop."""
+    wanted = Member(task, loop, OUTER)
+    loops = (n for n in node.children if isinstance(n, LoopNode))
+    return next((n for n in loops if wanted in n.members), None)
 
 
 class TreeBuilder:
@@ -115,7 +163,10 @@ class TreeBuilder:
         loop = self.plan.tasks[first.task].loop(first.loop)
         step = loop.tile if first.level == OUTER else loop.inner
         parallel = loop.is_parallel and first.level == OUTER
-        made = LoopNode(node.members, loop.loop.extent, step, parallel, first.level)
+        cyclic = parallel and loop.is_cyclic
+        made = LoopNode(
+            node.members, loop.loop.extent, step, parallel, first.level, is_cyclic=cyclic
+        )
         made.children = [self.convert(c) for c in node.children]
         return made
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..kernels.tasks import Loop, Problem, Task
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
 from ..space.order import Node, forest
 
@@ -27,6 +27,7 @@ class LoopPlan:
     inner: int  # iterations; 1: the inner dim is absent
     is_vector: bool
     has_lanes: bool  # inner copies reduce into accumulators of their own
+    is_cyclic: bool = False  # tiles go to the threads in turn
     is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
 
     @property
@@ -71,6 +72,7 @@ class TaskPlan:
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
+    shift: Shift | None = None  # where it runs one iteration late
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -189,6 +191,10 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             for (u, array), var in v.load_cache.items()
             if u == t and candidate.value(var) != ch.CA
         },
+        shift=next(
+            (s for s, x in v.shift.items() if s.consumer == t and candidate.value(x) == ch.LATE),
+            None,
+        ),
     )
 
 
@@ -215,6 +221,7 @@ def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:
         inner=v.universe[inner][candidate.value(v.size[inner])],
         is_vector=candidate.value(v.kind[inner]) == ch.VECTOR,
         has_lanes=inner in v.reduction and candidate.value(v.reduction[inner]) == ch.LANES,
+        is_cyclic=outer in v.schedule and candidate.value(v.schedule[outer]) == ch.CYCLIC,
         is_thread=candidate.value(v.kind[mid]) == ch.THREAD,
     )
 

@@ -150,7 +150,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
     for t in plan.tasks:
         parts = []
         for p in t.loops:
-            levels = [parallel if p.is_parallel else "loop"]
+            levels = [parallel if p.is_parallel else "loop"] + ["in turn"] * p.is_cyclic
             if p.mid > 1:
                 levels.append(f"{p.mid} {'threads' if p.is_thread else 'steps'}")
             if p.inner > 1:
@@ -162,6 +162,9 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic
+        if t.shift is not None:
+            behind = plan.tasks[t.shift.producer].task.name
+            extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")
         extras += [f"keeps {f.array}" for f in t.kept]
         extras += [f"loads {array} {hint}" for array, hint in t.load_hints.items()]
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)

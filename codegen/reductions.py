@@ -53,24 +53,23 @@ class Reductions:
         assert task.task.op is not None and task.task.value is not None
         with self.scene.over(task, list(task.loops), ctx) as inner:
             sums: dict[str, tuple[Point, Value]] = {}
+            free = {p.loop.name for p in self.scene.free_loops(task)}
+            folds = task.vector is not None and task.vector.loop.name not in free
             for point in self.scene.points(task, list(task.loops), inner):
                 value = self.values.value(task, task.task.value, point, inner)
-                vector = point.vector_loop
-                lanes_free = vector is not None and not task.loop(vector).loop.is_reduction
-                if lanes_free:
-                    value = self.scene.w.splat(value, point.lanes())
-                elif point.lanes():
-                    value = self.scene.fold(task.task.op, self.scene.w.splat(value, point.lanes()))
-                free = {p.loop.name for p in task.loops if not p.loop.is_reduction}
+                value = self.scene.w.splat(value, point.lanes())
                 key = str(sorted((k, v) for k, v in point.copies.items() if k in free))
                 if key in sums:
                     value = self.scene.w.combine(task.task.op, sums[key][1], value)
                 sums[key] = (
-                    point if lanes_free else point.first_lane(),
+                    point.first_lane() if folds else point,
                     self.scene.w.name(value, "sum"),
                 )
-            for point, value in sums.values():
-                self.add_to_memory(task, point, value, inner)
+            for point, total in sums.values():
+                # Lanes last, and once: what the copies of a reduction have in common are its lanes.
+                if folds and total.lanes:
+                    total = self.scene.fold(task.task.op, total)
+                self.add_to_memory(task, point, total, inner)
 
     def reset(self, task: TaskPlan, ctx: Context) -> None:
         """Register accumulators, one per copy of the result, and one per copy of reduction dims that keep theirs apart."""

@@ -14,7 +14,7 @@ from ..space.truths import vector_width
 from . import csyntax as c
 from .block import Block, Value, Writer, constant
 from .nest import Launch, LoopNode, TreeNode
-from .plan import LoopPlan, Plan, TaskPlan
+from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from .point import LoopIndexAt, Point
 from .storage import (
     AccumulatorLayout,
@@ -103,15 +103,16 @@ class Scene:
         """For each dim, the dims merged with it."""
         found: dict[tuple[int, str, int], set[tuple[int, str, int]]] = {}
 
-        def visit(nodes: list[TreeNode]) -> None:
+        def visit(nodes: tuple[PlannedNode, ...]) -> None:
             for n in nodes:
-                if isinstance(n, LoopNode):
+                if isinstance(n, PlannedLoop):
                     keys = {(m.task, m.loop, m.level) for m in n.members}
                     for key in keys:
                         found[key] = keys - {key}
                     visit(n.children)
 
-        visit(self.launch.roots)
+        for roots in self.plan.launches:
+            visit(roots)
         return found
 
     def allocate(self, task: TaskPlan) -> None:
@@ -420,6 +421,7 @@ class Flat:
         w, t, extent = self.scene, self.task.index, p.loop.extent
         if level == OUTER:
             if p.is_parallel and self.scene.launch.is_parallel:
+                assert not p.is_cyclic, "sums of a team are kept in blocks"
                 return w.partition(extent, p.tile)
             return c.Num("0"), c.number(extent)
         if level == MID:

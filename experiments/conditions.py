@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ..runtime.conditions import take_conditions
 from ..runtime.cpu.device import CpuDevice
-
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def stamp(device: CpuDevice | None = None, memory_bytes_per_ns: float = 0.0) -> dict[str, Any]:
@@ -41,19 +37,3 @@ def stamp_text(taken: dict[str, Any]) -> str:
     if taken["memory_bytes_per_ns"]:
         lines.append(f"- memory read {taken['memory_bytes_per_ns']:.1f} GB/s at that moment")
     return "\n".join(lines)
-
-
-def write_results(name: str, markdown: str, values: object, folder: Path | None = None) -> Path:
-    """Write NAME.md and NAME.json (default: experiments/results/); the path of the text."""
-    place = folder or RESULTS
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
-    text = place / f"{name}.md"
-    text.write_text(markdown)
-    return text
-
-
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    rule = ["---", *("---:" for _ in heads[1:])]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *rows))

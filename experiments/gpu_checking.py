@@ -1,6 +1,6 @@
 """Compares generated CUDA text with the interpreter on the emulator, and has NVRTC compile it.
 
-Arrays lie between guards, outputs hold poison and the workspace garbage, as in checking.py; the emulator says which thread did what
+Arrays lie between guards, outputs hold poison and the workspace garbage, as in calling.py; the emulator says which thread did what
 it must not. Every candidate runs with its threads in forward, backward and random order.
 """
 
@@ -17,8 +17,7 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.outcome import Failure
 from ..space.candidate import Candidate
 from ..space.target import Target
-from . import checking
-from .checking import InputSet
+from .calling import InputSet, call_once, in_child
 
 SHEETS = ("a100", "h200")  # data sheets of GPUs with architectures sm_80 and sm_90
 _ORDERS = ("forward", "backward", "random")
@@ -45,7 +44,7 @@ def check(source: Source, inputs: Sequence[InputSet], folder: Path, seconds: int
     if isinstance(built, Failure):
         return f"not built: {built.log}"
     path = built.path
-    return checking.in_child(lambda: _run_all(path, source, inputs), seconds)
+    return in_child(lambda: _run_all(path, source, inputs), seconds)
 
 
 def _run_all(path: str, source: Source, inputs: Sequence[InputSet]) -> str:
@@ -58,7 +57,7 @@ def _run_all(path: str, source: Source, inputs: Sequence[InputSet]) -> str:
         order = call % len(_ORDERS)
         library.emulator_set_order(order, call)
         # Vector types are aligned, and so are arrays on a device.
-        found = checking.call_once(entry, source, inputs[call % len(inputs)], shift=0)
+        found = call_once(entry, source, inputs[call % len(inputs)], shift=0)
         error = library.emulator_error()
         found = error.decode() if error is not None else found
         if found:

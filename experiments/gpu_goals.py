@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..kernels.library import load
-from .run_table import Row, row_key, title
+from .rows import Job, Row, title
 
 SEQUENCES = ("axpydot", "atax", "bicgk", "sgemv", "sgemvt", "sscal", "gemver", "gesummv", "madd",
              "vadd", "waxpby")  # fmt: skip
@@ -22,12 +21,12 @@ matmul 1024^3 reaches {PRODUCT_SHARE:.0%} of cuBLAS in plain FP32; 256x256x32 an
 measurement is below its bound."""
 
 
-def all_rows() -> list[Row]:
-    """(sequence, sizes) of the whole table."""
-    rows = [(name, dict(load(name).benchmark_sizes[0])) for name in (*SEQUENCES, "axpy")]
-    rows.append(("matmul", {"m": 256, "n": 256, "k": 32}))
-    rows += [("matmul", {"m": n, "n": n, "k": n}) for n in (1024, 4096)]
-    return [*rows, ("matmul_strided", {"m": 1024, "n": 1024, "k": 1024})]
+def all_jobs() -> list[Job]:
+    """The whole table."""
+    jobs = [Job(name, dict(load(name).benchmark_sizes[0])) for name in (*SEQUENCES, "axpy")]
+    jobs.append(Job("matmul", {"m": 256, "n": 256, "k": 32}))
+    jobs += [Job("matmul", {"m": n, "n": n, "k": n}) for n in (1024, 4096)]
+    return [*jobs, Job("matmul_strided", {"m": 1024, "n": 1024, "k": 1024})]
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,13 @@ class Verdict:
         return {True: "met", False: "missed", None: "open"}[self.is_met]
 
 
-def verdicts(rows: Sequence[dict[str, Any]]) -> list[Verdict]:
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Every goal, in the order of the rows. Rows of other sizes, and of the emulator, have none but to be made."""
-    in_table = {row_key(*row) for row in all_rows()}
-    return [v for r in rows for v in _of_row(r, row_key(r["name"], r["sizes"]) in in_table)]
+    in_table = {job.key for job in all_jobs()}
+    return [v for r in rows for v in _of_row(r, Job.of(r).key in in_table)]
 
 
-def _of_row(r: dict[str, Any], is_in_table: bool) -> Iterator[Verdict]:
+def _of_row(r: Row, is_in_table: bool) -> Iterator[Verdict]:
     if r["status"] != "ok":
         yield Verdict(f"{title(r)} failed: {r['why']}", False)
         return

@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,21 +24,21 @@ from ..explorer.subject import Options, Subject
 from ..kernels.library import load
 from ..runtime.build import Artifact
 from ..runtime.device import AbstractDevice, open_device, requirements
-from ..runtime.folder import BEST
 from ..runtime.outcome import FINAL, Failure, Protocol
-from ..runtime.records import load_best
-from ..runtime.replay import dialect_of, rebuild
 from ..runtime.worker import InputSet, Worker, Workload
 from ..search.bound import Bounder, Roofline
-from ..search.first import first_candidates
 from ..space.constraints import build_space
 from ..space.target import Target
 from .conditions import stamp
 from .gpu_peers import COPIES, PEERS, Asked, Peer, PeerError
-from .run_row import SLACK, built_again, search, spread
+from .measuring import failure_text, median, spread
+from .rows import Job, Row
+from .run_row import SLACK, best_and_default, search
 
-_PACKAGES = ("numba", "pycuda", "cupy-cuda13x", "cupy-cuda12x", "torch", "triton")
-_PACKAGES += ("nvidia-cublas", "nvidia-cublas-cu12")
+_PACKAGES = (
+    *("numba", "pycuda", "cupy-cuda13x", "cupy-cuda12x", "torch", "triton"),
+    *("nvidia-cublas", "nvidia-cublas-cu12"),
+)
 _OPEN_S, _TIME_S = 180.0, 60.0  # for a library to start and compile; to time one program once
 _SAMPLE_NS = 5e6  # the host's first launch, about 10 us, is a small share of it
 
@@ -63,10 +63,8 @@ class GpuRowOptions:
         return replace(FINAL, sample_ns=min(_SAMPLE_NS, budget_ns / 10), budget_ns=budget_ns)
 
 
-def make_row(name: str, sizes: dict[str, int], options: GpuRowOptions) -> dict[str, Any]:
-    """The row as JSON values. Raises RuntimeError where nothing was found or it no longer runs, DeviceError without a
-    device.
-    """
+def make_row(job: Job, options: GpuRowOptions) -> Row:
+    """What is found for a row. Raises RuntimeError where nothing was found or it no longer runs, DeviceError without a device."""
     started_s = time.monotonic()
     device = open_device(options.target)
     device.check()
@@ -75,14 +73,14 @@ def make_row(name: str, sizes: dict[str, int], options: GpuRowOptions) -> dict[s
         peers = {k: stack.enter_context(Peer(k)) for k in (copy_kind, *PEERS[options.target])}
         folder = Path(tempfile.mkdtemp(prefix="kernelscape-gpu-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        subject = library_subject(load(name), sizes, "f32", options.seed)
+        subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
         explored = Options(
             target=options.target, time_limit_s=options.seconds, seed=options.seed, store=False
         )
         found = search(subject, explored, folder)
         for peer in peers.values():
-            peer.begin(Asked(name, sizes, options.seed))
-        artifacts = _artifacts(subject, device, folder)
+            peer.begin(Asked(job.name, job.sizes, options.seed))
+        artifacts = best_and_default(subject, device, folder)
         times, absent = _compare(subject, device, artifacts, peers, options)
     target = device.facts()
     roof = Bounder(build_space(subject.problem, target)).roofline()
@@ -92,10 +90,6 @@ def make_row(name: str, sizes: dict[str, int], options: GpuRowOptions) -> dict[s
     values["below_bound"] += bound_ns is not None and values["best_ns"] < bound_ns * (1 - SLACK)
     values["gap"] = None if bound_ns is None else max(0.0, 1 - bound_ns / values["best_ns"])
     return {
-        "status": "ok",
-        "name": name,
-        "sizes": sizes,
-        "options": asdict(options),
         **values,
         "rounds_ns": times,
         "absent": absent,
@@ -104,17 +98,10 @@ def make_row(name: str, sizes: dict[str, int], options: GpuRowOptions) -> dict[s
     }
 
 
-def _artifacts(subject: Subject, device: AbstractDevice, folder: Path) -> list[Artifact]:
-    """The best, as its file says, and the default."""
-    best = rebuild(load_best(folder / BEST), device.facts(), dialect_of(device))
-    default = first_candidates(build_space(subject.problem, device.facts()))[0][1]
-    return [built_again(device, best), built_again(device, default)]
-
-
 def _compare(
     subject: Subject,
     device: AbstractDevice,
-    artifacts: list[Artifact],
+    artifacts: Sequence[Artifact],
     peers: Mapping[str, Peer],
     options: GpuRowOptions,
 ) -> tuple[Times, dict[str, str]]:
@@ -178,7 +165,7 @@ def _ours(outcomes: list[Any], absent: dict[str, str]) -> dict[str, float]:
         if not isinstance(outcome, Failure):
             times[key] = outcome.time_ns
         elif key == "best":
-            raise RuntimeError(f"{outcome.kind}: {outcome.advice} {outcome.log[:500]}")
+            raise RuntimeError(failure_text(outcome))
         else:
             absent[key] = f"{outcome.kind}: {outcome.advice}"
     return times
@@ -198,9 +185,9 @@ def summary(times: Times) -> dict[str, Any]:
     """
     best = np.array(times["best"])
     calls = [k for k in times if k.endswith(" calls")]
-    fastest = min(calls, key=lambda k: float(np.median(times[k])), default=None)
+    fastest = min(calls, key=lambda k: median(times[k]), default=None)
     values: dict[str, Any] = {
-        "best_ns": float(np.median(best)),
+        "best_ns": median(best),
         "best_spread": spread(best),
         "cublas_by": "" if fastest is None else fastest.split()[0],
     }
@@ -212,8 +199,8 @@ def summary(times: Times) -> dict[str, Any]:
         theirs = times.get(key or "", [])
         whole = len(theirs) == len(best)  # in every round
         ratios = np.array(theirs) / best if whole else None
-        values[f"{column}_ns"] = float(np.median(theirs)) if whole else None
-        values[f"over_{column}"] = None if ratios is None else float(np.median(ratios))
+        values[f"{column}_ns"] = median(theirs) if whole else None
+        values[f"over_{column}"] = None if ratios is None else median(ratios)
         values[f"over_{column}_spread"] = None if ratios is None else spread(ratios)
     return values
 
@@ -240,9 +227,9 @@ def share(
         "is_computed": is_computed,
         "f32_flops_per_ns": target.f32_flops_per_ns,
         "is_calibrated": target.calibrated,
-        "copy_bytes_per_ns": float(np.median(copies)) if copies else None,
+        "copy_bytes_per_ns": median(copies) if copies else None,
         "copy_spread": spread(np.array(copies)) if copies else None,
-        "share": None if shares is None else float(np.median(shares)),
+        "share": None if shares is None else median(shares),
         "share_spread": None if shares is None else spread(shares),
     }
 

@@ -10,23 +10,22 @@ beside nobody, into gpu_table_emulator. The exit status is 1 when a goal is miss
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ..runtime.device import DeviceError, open_device, requirements
-from .conditions import RESULTS, write_results
-from .gpu_goals import all_rows
+from .gpu_goals import all_jobs
 from .gpu_row import GpuRowOptions, make_row
 from .gpu_text import missed, report
-from .run_table import Row, in_fresh_process, parse_row, row_key, time_text, title
+from .rows import Job, Row, Table, answer, table_parser, wanted_jobs
+from .rows import run_row as row_of_child
+from .writing import time_text
 
 MOST_S, LEAST_S = 120.0, 10.0  # of one search
 _EXTRA_S = 35.0  # that a row takes beside its search, until rows have told
@@ -69,15 +68,13 @@ def run_tests() -> dict[str, Any]:
     }
 
 
-def run_row(name: str, sizes: dict[str, int], options: GpuRowOptions) -> dict[str, Any]:
+def run_row(job: Job, options: GpuRowOptions) -> Row:
     """The row, made in a child. A row that fails says why."""
-    asked = {"name": name, "sizes": sizes, "options": asdict(options)}
-    made = in_fresh_process("gpu_table", asked, 2 * options.seconds + _MARGIN_S)
-    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+    return row_of_child("gpu_table", job, options, 2 * options.seconds + _MARGIN_S)
 
 
 def make_table(
-    wanted: Sequence[Row],
+    wanted: Sequence[Job],
     options: GpuRowOptions,
     again: bool,
     folder: Path | None,
@@ -87,33 +84,28 @@ def make_table(
 ) -> dict[str, Any]:
     """Make the rows that are missing before `end_s` of the monotonic clock, writing after each; all of the results."""
     file = "gpu_table" if options.target == "cuda" else f"gpu_table_{options.target}"
-    place = (folder or RESULTS) / f"{file}.json"
-    stored = json.loads(place.read_text()) if place.exists() else {"rows": [], "tests": None}
-    rows = {row_key(r["name"], r["sizes"]): r for r in stored["rows"]}
-    made = {"tests": tests or stored["tests"], "rows": list(rows.values())}
-    missing = [row for row in wanted if again or rows.get(row_key(*row), {}).get("status") != "ok"]
-    order = [row_key(*row) for row in all_rows()]
+    results = Table(file, all_jobs(), report, folder)
+    missing = results.missing(wanted, again)
+    left = len(missing)
     extra_s: list[float] = []
-    for n_made, (name, sizes) in enumerate(missing):
+
+    def make(job: Job) -> Row | None:
+        nonlocal left
         started_s = time.monotonic()
-        budget_s = search_s(end_s - started_s, len(missing) - n_made, extra_s, seconds)
+        budget_s = search_s(end_s - started_s, left, extra_s, seconds)
         if budget_s == 0:
-            print(f"no time left for {len(missing) - n_made} rows: run this again", flush=True)
-            break
-        row = run_row(name, sizes, replace(options, seconds=budget_s))
-        rows[row_key(name, sizes)] = row
-        took_s = time.monotonic() - started_s
-        extra_s.append(max(0.0, took_s - budget_s))
-        print(f"{title(row)}: {_said(row)} ({took_s:.0f} s)", flush=True)
-        keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
-        made["rows"] = [rows[k] for k in keys]
-        write_results(file, report(made), made, folder)
-    return made
+            print(f"no time left for {left} rows: run this again", flush=True)
+            return None
+        row = run_row(job, replace(options, seconds=budget_s))
+        extra_s.append(max(0.0, time.monotonic() - started_s - budget_s))
+        left -= 1
+        return row
+
+    tests = tests or results.stored().get("tests")
+    return results.make(missing, make, _said, tests=tests)
 
 
-def _said(row: dict[str, Any]) -> str:
-    if row["status"] != "ok":
-        return f"failed: {row['why']}"
+def _said(row: Row) -> str:
     ratio = row["over_cublas"]
     beside = "cuBLAS not timed" if ratio is None else f"{ratio:.2f} x cuBLAS"
     return f"{time_text(row['best_ns'])}, {beside}"
@@ -131,43 +123,26 @@ def why_not(target: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=(), help="NAME or NAME:n=2^20,...")
-    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser = table_parser(__doc__, "NAME or NAME:n=2^20,...")
     parser.add_argument(
         "--seconds", type=float, help="of each search (default: what fits, at most 120)"
     )
     parser.add_argument("--minutes", type=float, default=19.0, help="of everything, tests included")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--budget-ms", type=float, default=60.0, help="of timing, a round and program"
     )
     parser.add_argument("--target", choices=("cuda", "emulator"), default="cuda")
     parser.add_argument("--no-tests", action="store_true", help="do not run the contract tests")
-    parser.add_argument("--results", type=Path, help="folder of the results")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
-        asked = json.loads(given.child)
-        row = make_row(asked["name"], asked["sizes"], GpuRowOptions(**asked["options"]))
-        print(json.dumps(row))
-        return 0
+        return answer(given.child, GpuRowOptions, make_row)
     end_s = time.monotonic() + 60 * given.minutes
     absent = why_not(given.target)
     if absent:
         print(f"gpu_table: {absent}", file=sys.stderr)
         return 3
-    try:
-        found = [(text, parse_row(text, all_rows())) for text in given.only]
-    except ValueError as e:
-        parser.error(str(e))
-    for text, rows in found:
-        if not rows:
-            parser.error(f"the table has no row {text!r}: give sizes as well")
-    wanted = [row for _, rows in found for row in rows] or all_rows()
+    wanted = wanted_jobs(parser, given.only, all_jobs())
     tests = None if given.no_tests or given.target != "cuda" else run_tests()
     if tests is not None:
         print(f"contract tests: {tests['said']}", *tests["failed"], sep="\n  ", flush=True)
@@ -175,10 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target=given.target, rounds=given.rounds, seed=given.seed, budget_ms=given.budget_ms
     )
     made = make_table(wanted, options, given.again, given.results, end_s, tests, given.seconds)
-    there = {row_key(r["name"], r["sizes"]) for r in made["rows"]}
-    lines = missed(made) + [
-        f"{row_key(*w)} is not made" for w in wanted if row_key(*w) not in there
-    ]
+    there = {Job.of(r).key for r in made["rows"]}
+    lines = missed(made) + [f"{job.key} is not made" for job in wanted if job.key not in there]
     print("\n".join(f"missed: {line}" for line in lines) or "no goal missed")
     return 1 if lines else 0
 

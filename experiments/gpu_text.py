@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .conditions import stamp_text, table
+from .conditions import stamp_text
 from .gpu_goals import GOALS, verdicts
-from .run_table import time_text, title
+from .rows import Row, title
+from .writing import ratio_text, share_text, table, time_text
 
 PROTOCOL = """Each row is made in a process of its own: an exploration, then rounds of {a copy of 1 GiB from device to device;
 best and default, sample by sample in turn; the cuBLAS sequence; torch.compile}, each library in a process of its own, in an order
@@ -21,7 +22,7 @@ this table's best time."""
 
 def report(made: dict[str, Any]) -> str:
     """Rows, goals and stamp as Markdown."""
-    rows: list[dict[str, Any]] = made["rows"]
+    rows: list[Row] = made["rows"]
     heads = [
         *("sequence", "best", "± %", "default", "cuBLAS", "by", "torch.compile"),
         *("x default", "x cuBLAS", "x compile", "rate", "share", "of", "bound", "gap", "search s"),
@@ -54,7 +55,7 @@ def missed(made: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _stamp(good: Sequence[dict[str, Any]]) -> list[str]:
+def _stamp(good: Sequence[Row]) -> list[str]:
     last = max(good, key=lambda r: str(r["stamp"]["taken"]))
     device = ", ".join(f"{k} {v}" for k, v in last["stamp"]["device"].items() if v)
     copies = [r["copy_bytes_per_ns"] for r in good if r["copy_bytes_per_ns"] is not None]
@@ -73,7 +74,7 @@ def _stamp(good: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _cells(r: dict[str, Any]) -> list[str]:
+def _cells(r: Row) -> list[str]:
     if r["status"] != "ok":
         return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
@@ -82,14 +83,17 @@ def _cells(r: dict[str, Any]) -> list[str]:
         title(r),
         time_text(r["best_ns"]),
         f"{100 * r['best_spread']:.1f}",
-        *(_time(r[f"{column}_ns"]) for column in ("default", "cublas")),
+        *(time_text(r[f"{column}_ns"]) for column in ("default", "cublas")),
         r["cublas_by"] or "–",
-        _time(r["compiled_ns"]),
-        *(_ratio(r, column) for column in ("default", "cublas", "compiled")),
+        time_text(r["compiled_ns"]),
+        *(
+            ratio_text(r[f"over_{column}"], r[f"over_{column}_spread"])
+            for column in ("default", "cublas", "compiled")
+        ),
         f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
-        "–" if r["share"] is None else f"{r['share']:.0%} ± {100 * r['share_spread']:.0f} %",
+        share_text(r["share"], r["share_spread"]),
         "FP32 rate" if r["is_computed"] else "copy",
-        _time(r["bound_ns"]),
+        time_text(r["bound_ns"]),
         "–" if r["gap"] is None else f"{r['gap']:.0%}",
         f"{r['options']['seconds']:.0f}",
         str(r["evaluations"]),
@@ -97,12 +101,3 @@ def _cells(r: dict[str, Any]) -> list[str]:
         str(r["below_bound"]),
         r["search_status"],
     ]
-
-
-def _time(ns: float | None) -> str:
-    return "–" if ns is None else time_text(ns)
-
-
-def _ratio(r: dict[str, Any], column: str) -> str:
-    ratio = r[f"over_{column}"]
-    return "–" if ratio is None else f"{ratio:.2f} ± {100 * r[f'over_{column}_spread']:.0f} %"

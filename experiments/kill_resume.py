@@ -2,52 +2,69 @@
 
     python -m kernelscape.experiments.kill_resume [ROUNDS]
 
-Counts finished evaluations before and after, and evaluations that were made twice.
+Counts finished evaluations before and after, evaluations that were made twice, and files that cannot be read; writes
+experiments/results/kill_resume.md and .json. The exit status is 1 when any count but that of kills is not 0.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from ..runtime.folder import BEST, HEADER, JOURNAL
 from ..runtime.journal import read_journal
 from ..runtime.records import EvaluationRecord, RecordError, load_best
-from .conditions import RESULTS, stamp
+from .conditions import stamp, stamp_text
+from .writing import table, write_results
 
+_EXPLORE = (sys.executable, "-m", "kernelscape.cli")
 SESSIONS = 3  # kills a round before the run may end
+_COUNTS = {
+    "kills": "kills",
+    "finished": "finished evaluations",
+    "lost": "lost",
+    "repeated": "made twice",
+    "torn_best": "torn files",
+}
 
 
-def main(n_rounds: int) -> int:
-    rng = random.Random(1)
+def run(n_rounds: int, seed: int, folder: Path | None) -> int:
+    """Make the rounds and write what came of them; the exit status."""
+    rng = random.Random(seed)
     rounds = []
     for k in range(n_rounds):
-        with tempfile.TemporaryDirectory(prefix="kernelscape-kill-") as folder:
-            rounds.append(one_round(Path(folder) / "run", rng))
+        with tempfile.TemporaryDirectory(prefix="kernelscape-kill-") as scratch:
+            rounds.append(one_round(Path(scratch) / "run", rng))
         print(f"{k + 1:>3}: {rounds[-1]}", flush=True)
-    lost = sum(r["lost"] for r in rounds)
-    repeated = sum(r["repeated"] for r in rounds)
-    torn = sum(r["torn_best"] for r in rounds)
-    result = {
-        "question": "does kill -9 lose a finished evaluation?",
-        "conditions": stamp(),
-        "kills": sum(r["kills"] for r in rounds),
-        "finished_evaluations": sum(r["finished"] for r in rounds),
-        "lost": lost,
-        "repeated": repeated,
-        "torn_best": torn,
-        "rounds": rounds,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "kill_resume.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(
-        f"{result['kills']} kills, {lost} evaluations lost, {repeated} repeated, {torn} files torn"
+    total = {count: sum(r[count] for r in rounds) for count in _COUNTS}
+    found = {"conditions": stamp(), **total, "rounds": rounds}
+    write_results("kill_resume", report(found), found, folder)
+    print(", ".join(f"{total[count]} {name}" for count, name in _COUNTS.items()))
+    return 1 if total["lost"] or total["repeated"] or total["torn_best"] else 0
+
+
+def report(found: dict[str, Any]) -> str:
+    """The counts as Markdown."""
+    body = [[name, str(found[count])] for count, name in _COUNTS.items()]
+    return "\n".join(
+        [
+            "# What kill -9 costs",
+            "",
+            f"{len(found['rounds'])} runs, each killed at {SESSIONS} random moments, resumed after each, and let end.",
+            "",
+            stamp_text(found["conditions"]),
+            "",
+            table(["", "count"], body),
+            "",
+        ]
     )
-    return 1 if lost or repeated or torn else 0
 
 
 def one_round(folder: Path, rng: random.Random) -> dict[str, int]:
@@ -61,23 +78,11 @@ def one_round(folder: Path, rng: random.Random) -> dict[str, int]:
         lost += sum(a != b for a, b in zip(seen, now, strict=False)) + max(0, len(seen) - len(now))
         torn += is_torn(folder)
         seen = now
-        if (folder / "run.json").exists():
+        if (folder / HEADER).exists():
             command = ["resume", str(folder), "--time-limit", "60s"]
     if command[0] == "resume":
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "kernelscape.cli",
-                "resume",
-                str(folder),
-                "--max-evals",
-                "4",
-                "-q",
-            ],
-            capture_output=True,
-            text=True,
-        )
+        last = [*_EXPLORE, "resume", str(folder), "--max-evals", "4", "-q"]
+        done = subprocess.run(last, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     now = finished(folder)
     lost += sum(a != b for a, b in zip(seen, now, strict=False)) + max(0, len(seen) - len(now))
@@ -93,8 +98,9 @@ def one_round(folder: Path, rng: random.Random) -> dict[str, int]:
 
 def start_and_kill(arguments: list[str], after_s: float) -> int:
     """Run a command line and kill it with signal 9; 1 if it was still running."""
-    command = [sys.executable, "-m", "kernelscape.cli", *arguments]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        [*_EXPLORE, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     time.sleep(after_s)
     is_running = running.poll() is None
     running.kill()
@@ -104,7 +110,7 @@ def start_and_kill(arguments: list[str], after_s: float) -> int:
 
 def finished(folder: Path) -> list[EvaluationRecord]:
     """What the journal acknowledges."""
-    path = folder / "journal.jsonl"
+    path = folder / JOURNAL
     if not path.exists():
         return []
     return [r for r in read_journal(path) if isinstance(r, EvaluationRecord)]
@@ -112,14 +118,26 @@ def finished(folder: Path) -> list[EvaluationRecord]:
 
 def is_torn(folder: Path) -> int:
     """1 if there is a best.json that cannot be read."""
-    if not (folder / "best.json").exists():
+    if not (folder / BEST).exists():
         return 0
     try:
-        load_best(folder / "best.json")
+        load_best(folder / BEST)
     except RecordError:
         return 1
     return 0
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rounds", type=int, nargs="?", default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    return run(given.rounds, given.seed, given.results)
+
+
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+    sys.exit(main())

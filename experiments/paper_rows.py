@@ -36,6 +36,7 @@ from ..search.ordering import NextChoice
 from ..space import cpsat
 from ..space.candidate import Candidate, Space
 from ..space.constraints import build_space
+from .rows import Job
 from .run_row import RowOptions
 from .run_table import run_row
 from .tree_shape import estimate_below, orders, raise_bound, walk_levels
@@ -302,7 +303,7 @@ def telamon_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, A
     """Space, dead ends, and several explorations compared with NumPy, each in its own process."""
     _, _, space = whole_space(name, sizes, effort.seed)
     runs = [
-        run_row(name, sizes, RowOptions(effort.seconds, effort.rounds, effort.seed + k, False))
+        run_row(Job(name, sizes), RowOptions(effort.seconds, effort.rounds, effort.seed + k, False))
         for k in range(effort.runs)
     ]
     found: dict[str, Any] = {"name": name, "sizes": sizes, "size": size_of(space, effort)}

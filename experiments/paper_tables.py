@@ -10,7 +10,6 @@ as they are in the results. The budgets are those of `FULL` (about 20 minutes on
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ..kernels.library import load
-from .conditions import RESULTS, stamp, write_results
+from .conditions import stamp
 from .paper_rows import Effort, fusion_row, order_rows, pruning_row, telamon_row, warm_up
 from .paper_text import report
+from .writing import read_results, write_results
 
 TABLES = ("fusion", "telamon", "pruning", "orders")
 FULL = Effort(
@@ -161,8 +161,7 @@ def run(is_quick: bool, tables: Sequence[str], seed: int, folder: Path | None) -
     assert isinstance(device, CpuDevice)
     work, effort = (QUICK_WORK, QUICK) if is_quick else (FULL_WORK, FULL)
     effort = replace(effort, seed=seed)
-    stored = (folder or RESULTS) / "paper_tables.json"
-    kept = json.loads(stored.read_text())["tables"] if stored.exists() else {}
+    kept = read_results("paper_tables", folder).get("tables", {})
     kept = {kind: made for kind, made in kept.items() if kind not in tables}
     taken = stamp(device)
     started_s = time.monotonic()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .conditions import stamp_text, table
+from .conditions import stamp_text
+from .rows import title
+from .writing import table, time_text
 
 
 def report(tables: Mapping[str, Mapping[str, Any]], taken: dict[str, Any]) -> str:
@@ -39,7 +41,7 @@ def _made(made: Mapping[str, Any]) -> str:
 def _fusion_text(rows: list[dict[str, Any]]) -> str:
     ranks = [
         [
-            _title(r),
+            title(r),
             _size(r["size"]),
             str(r["measured"]),
             _rank(r["rank"]),
@@ -51,7 +53,7 @@ def _fusion_text(rows: list[dict[str, Any]]) -> str:
     ]
     times = [
         [
-            _title(r),
+            title(r),
             f"{r['first_text_s']:.3f}",
             f"{r['first_built_s']:.3f}",
             _all(r["all_texts"]),
@@ -91,7 +93,7 @@ def _fusion_text(rows: list[dict[str, Any]]) -> str:
 def _telamon_text(rows: list[dict[str, Any]]) -> str:
     body = []
     for r in rows:
-        start = [_title(r), _size(r["size"]), _share(r["size"]["dead_ends"])]
+        start = [title(r), _size(r["size"]), _share(r["size"]["dead_ends"])]
         if r["status"] != "ok":
             body.append([*start, f"failed: {r['why']}", "", "", ""])
             continue
@@ -99,9 +101,9 @@ def _telamon_text(rows: list[dict[str, Any]]) -> str:
         body.append(
             [
                 *start,
-                f"{_time(best['mean'])} ± {_time((best['high'] - best['low']) / 2)}",
+                f"{time_text(best['mean'])} ± {time_text((best['high'] - best['low']) / 2)}",
                 f"{r['best_deviation']:.0%}",
-                _time(r["reference_ns"]),
+                time_text(r["reference_ns"]),
                 f"{speed_up['mean']:.2f} ± {(speed_up['high'] - speed_up['low']) / 2:.2f}",
             ]
         )
@@ -126,8 +128,8 @@ def _pruning_text(rows: list[dict[str, Any]]) -> str:
         share = r["kept"] / r["nodes"] if r["nodes"] else 0.0
         body.append(
             [
-                _title(r),
-                _time(r["cut_ns"]),
+                title(r),
+                time_text(r["cut_ns"]),
                 _size(r["size"]),
                 _interval(r["size_with_cut"]),
                 f"{r['depth']}" + ("" if r["is_whole"] else " (the next is too large)"),
@@ -152,7 +154,7 @@ def _pruning_text(rows: list[dict[str, Any]]) -> str:
 def _orders_text(rows: list[dict[str, Any]]) -> str:
     body = [
         [
-            f"{_title(r)}, {r['order']}",
+            f"{title(r)}, {r['order']}",
             str(r["depth"]),
             str(r["nodes"]),
             str(r["kept"]),
@@ -177,10 +179,6 @@ def _orders_text(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _title(r: dict[str, Any]) -> str:
-    return f"{r['name']} " + "x".join(map(str, r["sizes"].values()))
-
-
 def _size(size: dict[str, Any]) -> str:
     n = size["implementations"]
     return f"{n['mean']:.0f}" if size["method"] == "exact" else _interval(n)
@@ -203,10 +201,3 @@ def _all(texts: dict[str, Any]) -> str:
     if texts["is_measured"]:
         return f"{texts['seconds']:.2f} ({texts['distinct']} distinct texts)"
     return f"~ {texts['seconds']:.1e}"
-
-
-def _time(ns: float) -> str:
-    for unit, factor in (("ms", 1e6), ("us", 1e3)):
-        if ns >= factor:
-            return f"{ns / factor:.3g} {unit}"
-    return f"{ns:.0f} ns"

@@ -10,36 +10,38 @@ are left out: pip install '.[peers]' has them all.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..kernels.library import load
-from .conditions import RESULTS, stamp_text, table, write_results
+from .conditions import stamp_text
 from .expert import names
 from .peers_bars import SEQUENCES, UNFUSED, fusion_gain, missed_bars, verdict
 from .peers_row import COMPILERS, LIBRARIES, PeerOptions, make_row
-from .run_table import in_fresh_process, time_text, title
+from .rows import Job, Row, Table, answer, table_parser, title, wanted_jobs
+from .rows import run_row as row_of_child
+from .writing import RESULTS, table, time_text
 
-Row = tuple[str, dict[str, int], str]
+DTYPES = ("f32", "f64")
 _ROW_MARGIN_S = 900.0  # libraries compile, and arrays of the largest size are copied to every child
 
-_PRODUCTS = {
-    "matmul": ((256, 256, 32), (1024,) * 3, (2048,) * 3, (1000, 999, 1001)),
-    "matmul_strided": ((1024,) * 3,),
+# Of sequences with so many sizes, and of some that differ.
+Extents = tuple[tuple[int, ...], ...]
+_F32: dict[int, Extents] = {
+    1: ((2**26,), (2**20,), (2**15,), (1009 * 1013,)),
+    2: ((8192, 8192), (4096, 4096), (1024, 1024), (256, 256), (1009, 4093)),
+    3: ((256, 256, 32), (1024, 1024, 1024), (2048, 2048, 2048), (1000, 999, 1001)),
 }
-_VECTORS = (2**26, 2**20, 2**15, 1009 * 1013)
-_MATRICES = ((8192, 8192), (4096, 4096), (1024, 1024), (256, 256), (1009, 4093))
-_SUMS_OF_MATRICES = ((8192, 8192), (1024, 1024), (256, 256), (1009, 1013))
-_F64 = {"vector": (2**25,), "matrix": ((4096, 4096),), "product": ((1024,) * 3,)}
+_F32_OF: dict[str, Extents] = {
+    "madd": ((8192, 8192), (1024, 1024), (256, 256), (1009, 1013)),
+    "matmul_strided": ((1024, 1024, 1024),),
+}
+_F64: dict[int, Extents] = {1: ((2**25,),), 2: ((4096, 4096),), 3: ((1024, 1024, 1024),)}
 _QUICK = ("axpydot:n=2^15", "gemver:n=256", "sgemvt:n=256:f64", "matmul:m=256,n=256,k=32")
 
 PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
@@ -55,67 +57,32 @@ JAX makes new arrays for results, which is part of its time; torch.compile copie
 A dash: not installed here, or it failed."""
 
 
-def all_rows() -> list[Row]:
-    """(sequence, sizes, dtype) of the whole table, small sizes first: a mistake shows early."""
-    rows: list[Row] = []
-    for name in names():
-        for dtype in ("f32", "f64"):
-            rows += [(name, sizes, dtype) for sizes in _sizes(name, dtype)]
-    return sorted(rows, key=lambda row: _volume(row[1].values()))
+def all_jobs() -> list[Job]:
+    """The whole table, small sizes first: a mistake shows early."""
+    jobs = [
+        Job(name, sizes, dtype)
+        for name in names()
+        for dtype in DTYPES
+        for sizes in _sizes(name, dtype)
+    ]
+    return sorted(jobs, key=lambda job: job.volume)
 
 
 def _sizes(name: str, dtype: str) -> list[dict[str, int]]:
     keys = tuple(load(name).sizes)
-    is_single = dtype == "f64"
-    extents: Iterable[tuple[int, ...]]
-    if name in _PRODUCTS:
-        extents = _F64["product"] if is_single else _PRODUCTS[name]
-        return [dict(zip(("m", "n", "k"), e, strict=True)) for e in extents]
-    if keys == ("n",):
-        return [{"n": n} for n in (_F64["vector"] if is_single else _VECTORS)]
-    extents = _SUMS_OF_MATRICES if name == "madd" else _MATRICES
-    extents = _F64["matrix"] if is_single else extents
+    single = _F32_OF.get(name, _F32[len(keys)])
+    extents = single if dtype == "f32" else _F64[len(keys)]
     return [dict(zip(keys, e, strict=True)) for e in extents]
 
 
-def _volume(extents: Iterable[int]) -> int:
-    return int(np.prod(list(extents)))
-
-
-def row_key(row: Row) -> str:
-    """A row's name, as `--only` takes it."""
-    name, sizes, dtype = row
-    return f"{name}:" + ",".join(f"{k}={v}" for k, v in sizes.items()) + f":{dtype}"
-
-
-def parse_row(text: str) -> list[Row]:
-    """The rows that NAME, NAME:n=2^20,... or NAME:n=...:f64 stands for. Raises ValueError."""
-    name, *rest = text.lower().split(":")
-    if name not in names():
-        raise ValueError(f"no expert program for {name!r}: there are {', '.join(names())}")
-    if not rest:
-        return [row for row in all_rows() if row[0] == name]
-    dtype = rest[1] if len(rest) > 1 else "f32"
-    if dtype not in ("f32", "f64"):
-        raise ValueError(f"{dtype!r} is not f32 or f64")
-    sizes = {}
-    for part in rest[0].split(","):
-        key, _, number = part.partition("=")
-        base, _, power = number.partition("^")
-        sizes[key] = int(base) ** int(power) if power else int(base)
-    return [(name, load(name).complete(sizes), dtype)]
-
-
-def run_row(row: Row, options: PeerOptions) -> dict[str, Any]:
+def run_row(job: Job, options: PeerOptions) -> Row:
     """The row, made in a child. A row that fails says why."""
-    name, sizes, dtype = row
-    asked = {"name": name, "sizes": sizes, "dtype": dtype, "options": asdict(options)}
-    made = in_fresh_process("peers", asked, 3 * options.seconds + _ROW_MARGIN_S)
-    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+    return row_of_child("peers", job, options, 3 * options.seconds + _ROW_MARGIN_S)
 
 
-def report(rows: Sequence[dict[str, Any]]) -> str:
+def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
+    rows: list[Row] = made["rows"]
     ok = [r for r in rows if r["status"] == "ok"]
     clang = COMPILERS[1]
     heads = ["sequence", "type", "in", "expert", "by", "ours", "± %", f"ours {clang}"]
@@ -133,12 +100,12 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*parts, "", *gaps, *failed, *verdicts, ""])
 
 
-def _versions(row: dict[str, Any]) -> list[str]:
+def _versions(row: Row) -> list[str]:
     libraries = ", ".join(f"{name} {v}" for name, v in sorted(row["versions"].items()))
     return [f"- compared: {libraries}; " + "; ".join(row["compilers"].values())]
 
 
-def _cells(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
+def _cells(r: Row, rows: Sequence[Row]) -> list[str]:
     ratio, compiler = r["ratio"], r["expert"].partition(" ")[2]
     ours = f"ours {r['search']['compiler']}"
     variant = r["variants"][compiler].replace("-D", "")
@@ -160,7 +127,7 @@ def _cells(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _means(rows: Sequence[Row]) -> list[str]:
     """Geometric means of the columns by where the data are, and of the speed-up over unfused calls."""
     keys = ["ours gcc", "ours clang", *(x.key for x in LIBRARIES)]
     body = []
@@ -182,47 +149,29 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def make_table(
-    wanted: Sequence[Row], options: PeerOptions, again: bool, folder: Path | None
-) -> list[dict[str, Any]]:
+    wanted: Sequence[Job], options: PeerOptions, again: bool, folder: Path | None
+) -> list[Row]:
     """Make the rows that are missing, writing after each; all rows of the results."""
-    place = (folder or RESULTS) / "peers.json"
-    stored = json.loads(place.read_text())["rows"] if place.exists() else []
-    rows = {row_key((r["name"], r["sizes"], r["dtype"])): r for r in stored}
-    order = [row_key(row) for row in all_rows()]
-    for row in wanted:
-        key = row_key(row)
-        if not again and rows.get(key, {}).get("status") == "ok":
-            continue
-        started_s = time.monotonic()
-        made = rows[key] = run_row(row, options)
-        said = made.get("why") or f"{verdict(made, [made])}, expert {made['expert']}"
-        print(f"{key}: {said} ({time.monotonic() - started_s:.0f} s)", flush=True)
-        keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
-        ordered = [rows[k] for k in keys]
-        write_results("peers", report(ordered), {"rows": ordered}, folder)
-    return list(rows.values())
+    results = Table("peers", all_jobs(), report, folder)
+    missing = results.missing(wanted, again)
+    rows: list[Row] = results.make(missing, lambda job: run_row(job, options), _said)["rows"]
+    return rows
+
+
+def _said(row: Row) -> str:
+    return f"{verdict(row, [row])}, expert {row['expert']}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=(), help="NAME or NAME:n=2^20,...[:f64]")
-    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser = table_parser(__doc__, "NAME or NAME:n=2^20,...[:f64]")
     parser.add_argument("--quick", action="store_true", help="small rows, short searches")
     parser.add_argument("--seconds", type=float, help="of each search (60; 3 when quick)")
     parser.add_argument("--rounds", type=int, help="of the comparison (7; 2 when quick)")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-calibrate", action="store_true")
-    parser.add_argument("--results", type=Path, help="folder of the results")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
-        asked = json.loads(given.child)
-        options = PeerOptions(**asked["options"])
-        print(json.dumps(make_row(asked["name"], asked["sizes"], asked["dtype"], options)))
-        return 0
+        return answer(given.child, PeerOptions, make_row)
     options = PeerOptions(
         seconds=given.seconds or (3.0 if given.quick else 60.0),
         rounds=given.rounds or (2 if given.quick else 7),
@@ -233,11 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = given.results
     if given.quick and folder is None:
         folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
-    try:
-        texts = given.only or (_QUICK if given.quick else ())
-        wanted = [row for text in texts for row in parse_row(text)] or all_rows()
-    except ValueError as e:
-        parser.error(str(e))
+    texts = given.only or (_QUICK if given.quick else ())
+    wanted = wanted_jobs(parser, texts, all_jobs(), known=names(), dtypes=DTYPES)
     rows = make_table(wanted, options, given.again, folder)
     missed = missed_bars(rows)
     print(f"written to {folder or RESULTS}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from .rows import Row
 
 ELEMENTWISE = ("axpydot", "sscal", "vadd", "waxpby", "madd", "axpy")
 SEQUENCES = (
@@ -19,7 +20,7 @@ _NOISE = 0.02  # "never slower" within what two equal programs differ by
 _UNFUSED_CALLS = ("numpy", "numpy_out")
 
 
-def share_of_expert(r: dict[str, Any]) -> float:
+def share_of_expert(r: Row) -> float:
     """The least share of the expert's speed that the row must reach."""
     if r["name"].startswith("matmul"):
         return _PRODUCT_OF_EXPERT
@@ -29,7 +30,7 @@ def share_of_expert(r: dict[str, Any]) -> float:
     return 0.95 if in_memory else 0.90
 
 
-def share_of_blas(r: dict[str, Any]) -> float:
+def share_of_blas(r: Row) -> float:
     """The least share of the speed of OpenBLAS through NumPy, for products."""
     volume = int(np.prod(list(r["sizes"].values())))
     if volume <= 256 * 256 * 32:
@@ -37,7 +38,7 @@ def share_of_blas(r: dict[str, Any]) -> float:
     return 0.85 if volume >= 2048**3 else 0.90
 
 
-def problems(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
+def problems(r: Row, rows: Sequence[Row]) -> list[str]:
     """What one row misses; `rows` has the unstrided products that strided ones are compared with."""
     ratio = r["ratio"]
     ours = ratio[f"ours {r['search']['compiler']}"]
@@ -54,7 +55,7 @@ def problems(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
     return found + [f"slower than {k} ({others[k] / ours:.2f})" for k in slower]
 
 
-def _strided(r: dict[str, Any], ours: float, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _strided(r: Row, ours: float, rows: Sequence[Row]) -> list[str]:
     if r["name"] != "matmul_strided":
         return []
     column = f"ours {r['search']['compiler']}"
@@ -67,12 +68,12 @@ def _strided(r: dict[str, Any], ours: float, rows: Sequence[dict[str, Any]]) -> 
     return []
 
 
-def verdict(r: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
+def verdict(r: Row, rows: Sequence[Row]) -> str:
     """ "met", or what is missed."""
     return "; ".join(problems(r, rows)) or "met"
 
 
-def fusion_gain(rows: Sequence[dict[str, Any]]) -> float | None:
+def fusion_gain(rows: Sequence[Row]) -> float | None:
     """Geometric mean of the speed-up over the best unfused library calls where fusion spares traffic, beyond the caches; None
     without such rows.
     """
@@ -84,7 +85,7 @@ def fusion_gain(rows: Sequence[dict[str, Any]]) -> float | None:
     return float(np.exp(np.mean(np.log(gains)))) if gains else None
 
 
-def missed_bars(rows: Sequence[dict[str, Any]]) -> list[str]:
+def missed_bars(rows: Sequence[Row]) -> list[str]:
     """All that the table misses, one sentence each."""
     found = []
     for r in rows:

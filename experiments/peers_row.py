@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,14 @@ from ..runtime.cpu.probe import calibrate
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.folder import BEST
 from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.outcome import FINAL, Protocol
 from ..runtime.records import load_best
 from ..runtime.replay import dialect_of, rebuild
 from ..runtime.worker import Worker, WorkerOptions, Workload
 from .conditions import stamp
 from .expert import VARIANTS, expert_source
-from .run_row import spread
+from .measuring import built, level_of, median, spread, time_ns
+from .rows import Job, Row
 
 COMPILERS = ("gcc", "clang")
 _LIBRARY_S = 180.0  # for the first call, which compiles
@@ -88,13 +88,13 @@ Times = dict[str, list[float]]
 """Nanoseconds of each round, by competitor: "ours gcc", "expert clang", "numpy", ..."""
 
 
-def make_row(name: str, sizes: dict[str, int], dtype: str, options: PeerOptions) -> dict[str, Any]:
-    """The row as JSON values. Raises RuntimeError where nothing was found or an expert program fails."""
+def make_row(job: Job, options: PeerOptions) -> Row:
+    """What is found for a row. Raises RuntimeError where nothing was found or an expert program fails."""
     devices = usable_devices()
     first = next(iter(devices.values()))
     if options.calibrate:
         calibrate(first)
-    subject = library_subject(load(name), sizes, dtype, options.seed)
+    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
     try:
         found, ours = _search(subject, devices, options, folder)
@@ -108,21 +108,14 @@ def make_row(name: str, sizes: dict[str, int], dtype: str, options: PeerOptions)
         for key, device in devices.items()
     }
     times, absent, memory = _compare(subject, devices, workload, chosen, protocol, options.rounds)
-    footprint = sum(a.size_bytes for a in subject.problem.arrays if a.role != "temp")
-    target = first.facts()
-    level = next((x.name for x in target.levels if footprint <= x.capacity_bytes), "memory")
+    level = level_of(subject.problem, first.facts())
     return {
-        "status": "ok",
-        "name": name,
-        "sizes": sizes,
-        "dtype": dtype,
-        "options": vars(options),
         "search": found,
         "variants": {key: c.variant for key, c in chosen.items()},
         "variants_ns": {key: c.times_ns for key, c in chosen.items()},
         "compilers": {key: d.compiler.version for key, d in devices.items()},
         "versions": {x.package: version(x.package) for x in LIBRARIES if x.key not in absent},
-        "level": level,
+        "level": "memory" if level is None else level.name,
         "rounds_ns": times,
         "absent": absent,
         "memory": memory,
@@ -192,15 +185,15 @@ def _choose(
         for v in ("", *VARIANTS[name])
     }
     variants = list(sources)
-    built = [_built(device, s) for s in (ours, *sources.values())]
+    artifacts = [built(device, s) for s in (ours, *sources.values())]
     with Worker(device) as worker:
         worker.prepare(workload)
-        for artifact in built:
-            _time(worker.evaluate(artifact, replace(protocol, max_samples=3)))
-        timed = [_time(x) for x in worker.interleave(built[1:], protocol)]
+        for artifact in artifacts:
+            time_ns(worker.evaluate(artifact, replace(protocol, max_samples=3)))
+        timed = [time_ns(x) for x in worker.interleave(artifacts[1:], protocol)]
     times_ns = dict(zip(variants, timed, strict=True))
     variant = min(times_ns, key=lambda v: times_ns[v])
-    return _Chosen(built[0], built[1 + variants.index(variant)], variant, times_ns)
+    return _Chosen(artifacts[0], artifacts[1 + variants.index(variant)], variant, times_ns)
 
 
 def _compare(
@@ -273,7 +266,7 @@ class _Alternating:
     def __call__(self) -> dict[str, float]:
         both = self.worker.interleave([self.chosen.ours, self.chosen.expert], self.protocol)
         keys = (f"ours {self.compiler}", f"expert {self.compiler}")
-        return {key: _time(x) for key, x in zip(keys, both, strict=True)}
+        return {key: time_ns(x) for key, x in zip(keys, both, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -293,7 +286,7 @@ class _Foreign:
             module = f"{__package__}.libraries.{self.library.module}"
             attribute = f"peers.{self.subject.sequence}"
         outcome = self.worker.time_function(module, attribute, self.protocol)
-        return {self.library.key: _time(outcome)}
+        return {self.library.key: time_ns(outcome)}
 
 
 def summary(times: Times) -> dict[str, Any]:
@@ -305,20 +298,7 @@ def summary(times: Times) -> dict[str, Any]:
     return {
         "expert": expert,
         "median_ns": {key: median(ns) for key, ns in times.items()},
-        "spread": {key: spread(np.array(ns)) for key, ns in times.items()},
-        "ratio": {key: float(np.median(r)) for key, r in ratios.items()},
+        "spread": {key: spread(ns) for key, ns in times.items()},
+        "ratio": {key: median(r) for key, r in ratios.items()},
         "ratio_spread": {key: spread(r) for key, r in ratios.items()},
     }
-
-
-def _built(device: CpuDevice, source: Source) -> Artifact:
-    built = device.build(source)
-    if isinstance(built, Failure):
-        raise RuntimeError(f"{built.kind}: {built.advice} {built.log[:500]}")
-    return built
-
-
-def _time(outcome: Measurement | Failure) -> float:
-    if isinstance(outcome, Failure):
-        raise RuntimeError(f"{outcome.kind}: {outcome.advice} {outcome.log[-500:]}")
-    return outcome.time_ns

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,17 +30,18 @@ from ..runtime.device import AbstractDevice, open_device
 from ..runtime.folder import BEST, JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import read_journal
-from ..runtime.outcome import FINAL, Failure, Measurement
+from ..runtime.outcome import FINAL, Failure
 from ..runtime.records import EvaluationRecord, load_best
 from ..runtime.replay import dialect_of, rebuild
 from ..runtime.worker import Worker, WorkerOptions
 from ..search import events as ev
 from ..search.bound import Bounder, Roofline
 from ..search.first import first_candidates
-from ..space.candidate import Candidate
 from ..space.constraints import build_space
 from ..space.target import Target
 from .conditions import stamp
+from .measuring import built, level_of, median, spread, time_ns
+from .rows import Job, Row
 
 SLACK = 1e-3  # below the bound by less is the clock, see session.py
 NEAR = 1.05  # a time this near the best counts as found
@@ -99,13 +99,13 @@ def spent(places: Mapping[str, tuple[Any, str]]) -> Iterator[dict[str, float]]:
             setattr(place, name, before[key])
 
 
-def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, Any]:
-    """The row as JSON values. Raises RuntimeError where nothing was found or it no longer runs."""
+def make_row(job: Job, options: RowOptions) -> Row:
+    """What is found for a row. Raises RuntimeError where nothing was found or it no longer runs."""
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     if options.calibrate:
         calibrate(device)
-    subject = library_subject(load(name), sizes, "f32", options.seed)
+    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
         explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
@@ -121,8 +121,8 @@ def make_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str,
     values["below_bound"] += is_open and values["best_ns"] < bound_ns * (1 - SLACK)
     values["gap"] = None if bound_ns is None else max(0.0, 1 - bound_ns / values["best_ns"])
     values["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    values["stamp"] = stamp(device, float(np.median(compared["memory"]["memory_read"])))
-    return {"status": "ok", "name": name, "sizes": sizes, "options": vars(options)} | values
+    values["stamp"] = stamp(device, median(compared["memory"]["memory_read"]))
+    return values
 
 
 def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
@@ -163,11 +163,7 @@ def _compare(
     subject: Subject, device: CpuDevice, folder: Path, options: RowOptions
 ) -> dict[str, Any]:
     """Best, default and NumPy in turn, round by round, each round beside a probe of memory."""
-    best = built_again(
-        device, rebuild(load_best(folder / BEST), device.facts(), dialect_of(device))
-    )
-    space = build_space(subject.problem, device.facts())
-    default = built_again(device, first_candidates(space)[0][1])
+    best, default = best_and_default(subject, device, folder)
     rng = np.random.default_rng(options.seed)
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
     protocol = replace(FINAL, budget_ns=1.5e8)
@@ -188,20 +184,30 @@ def _compare(
             if not default_fails and isinstance(outcomes[1], Failure):
                 # Beyond 2^24 terms a sum in order is no longer exact enough to be verified.
                 default_fails = f"{outcomes[1].kind}: {outcomes[1].advice}"
-            numpy_ns = _time(theirs.time_function(*subject.reference, protocol))
-            default_ns = float("nan") if default_fails else _time(outcomes[1])
-            rounds.append((_time(outcomes[0]), default_ns, numpy_ns))
+            numpy_ns = time_ns(theirs.time_function(*subject.reference, protocol))
+            default_ns = float("nan") if default_fails else time_ns(outcomes[1])
+            rounds.append((time_ns(outcomes[0]), default_ns, numpy_ns))
     best_ns, theirs_ns = np.array(rounds).T[[0, 2]]
     return {
         **_over_default(rounds, default_fails),
         "rounds_ns": [[ns if ns == ns else None for ns in times] for times in rounds],
         "memory": memory,
-        "best_ns": float(np.median(best_ns)),
+        "best_ns": median(best_ns),
         "best_spread": spread(best_ns),
-        "numpy_ns": float(np.median(theirs_ns)),
-        "over_numpy": float(np.median(theirs_ns / best_ns)),
+        "numpy_ns": median(theirs_ns),
+        "over_numpy": median(theirs_ns / best_ns),
         "over_numpy_spread": spread(theirs_ns / best_ns),
     }
+
+
+def best_and_default(
+    subject: Subject, device: AbstractDevice, folder: Path
+) -> tuple[Artifact, Artifact]:
+    """The best, as the file of a run says, and the default. Raises RuntimeError where they no longer compile."""
+    dialect = dialect_of(device)
+    best = rebuild(load_best(folder / BEST), device.facts(), dialect)
+    default = first_candidates(build_space(subject.problem, device.facts()))[0][1]
+    return built(device, best.source), built(device, print_source(lower(default), dialect))
 
 
 def _over_default(rounds: list[tuple[float, float, float]], default_fails: str) -> dict[str, Any]:
@@ -210,25 +216,10 @@ def _over_default(rounds: list[tuple[float, float, float]], default_fails: str) 
         return {"default_fails": default_fails, "default_ns": None}
     best_ns, default_ns, _ = np.array(rounds).T
     return {
-        "default_ns": float(np.median(default_ns)),
-        "over_default": float(np.median(default_ns / best_ns)),
+        "default_ns": median(default_ns),
+        "over_default": median(default_ns / best_ns),
         "over_default_spread": spread(default_ns / best_ns),
     }
-
-
-def built_again(device: AbstractDevice, what: Any) -> Artifact:
-    """The artifact of a candidate, or of what was rebuilt from a file. Raises RuntimeError where it no longer compiles."""
-    source = print_source(lower(what), dialect_of(device)) if isinstance(what, Candidate) else None
-    built = device.build(what.source if source is None else source)
-    if isinstance(built, Failure):
-        raise RuntimeError(f"{built.kind}: {built.advice} {built.log[:500]}")
-    return built
-
-
-def _time(outcome: Measurement | Failure) -> float:
-    if isinstance(outcome, Failure):
-        raise RuntimeError(f"{outcome.kind}: {outcome.advice} {outcome.log[:500]}")
-    return outcome.time_ns
 
 
 def _shares(
@@ -239,10 +230,8 @@ def _shares(
     In memory the rate is that of the probe of the same round with the nearest mix of reads and
     writes; in a cache it is the calibrated one.
     """
-    arrays = subject.problem.arrays
-    footprint = sum(a.size_bytes for a in arrays if a.role != "temp")
-    level = next((x for x in target.levels if footprint <= x.capacity_bytes), None)
-    in_place = sum(a.size_bytes for a in arrays if a.role == "inout")
+    level = level_of(subject.problem, target)
+    in_place = sum(a.size_bytes for a in subject.problem.arrays if a.role == "inout")
     mix = nearest_mix(roof.read_bytes, roof.written_bytes, in_place)
     shares = []
     for k, times_ns in enumerate(compared["rounds_ns"]):
@@ -255,7 +244,7 @@ def _shares(
         "flops": roof.flops,
         "level": "memory" if level is None else level.name,
         "mix": mix if level is None else "",
-        "roof_share": float(np.median(values)),
+        "roof_share": median(values),
         "roof_share_spread": spread(values),
         "is_computed": roof.flops / target.f32_flops_per_ns
         > roof.total_bytes / target.memory_read_bytes_per_ns,
@@ -270,9 +259,3 @@ def nearest_mix(read_bytes: float, written_bytes: float, in_place_bytes: float) 
     kinds = {"memory_read": 0.0, "memory_read3_write_nt": 1 / 4, "memory_triad_nt": 1 / 3}
     kinds |= {"memory_copy_nt": 1 / 2, "memory_write_nt": 1.0}
     return min(kinds, key=lambda kind: abs(kinds[kind] - written_bytes / total))
-
-
-def spread(values: np.ndarray[Any, Any]) -> float:
-    """Half the inter-quartile range over the median."""
-    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    return float((high - low) / 2 / middle)

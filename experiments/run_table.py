@@ -9,30 +9,22 @@ when a check of the whole table fails.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..kernels.library import load, names
-from ..runtime.device import cache_folder
-from ..space.jit import cache_folder as jitted_folder
-from .conditions import RESULTS, stamp_text, table, write_results
+from .conditions import stamp_text
+from .rows import Job, Row, Table, answer, table_parser, title, wanted_jobs
+from .rows import run_row as row_of_child
 from .run_row import RowOptions, make_row
+from .writing import ratio_text, share_text, table, time_text
 
 SPEED_UP = 1.5
 ROOF_SHARE = 0.85
 CHECKED = ("axpydot", "waxpby", "vadd", "bicgk", "gemver")
 _TWO_SIZES = ("heat", "standardise")  # in memory and in the last cache
-Row = tuple[str, dict[str, int]]  # sequence, sizes
 _ROW_MARGIN_S = 420.0  # set-up and comparison of the largest size on a busy machine
 
 PROTOCOL = """Each row is made in a process of its own: a calibration, an exploration, then
@@ -48,87 +40,25 @@ so. Seconds count from the start of the exploration: "set-up" until the search b
 "within 5 %" until something that near the search's best was measured."""
 
 
-def all_rows() -> list[tuple[str, dict[str, int]]]:
-    """(sequence, sizes) of the whole table, small sizes first: a mistake shows early."""
-    rows = []
+def all_jobs() -> list[Job]:
+    """The whole table, small sizes first: a mistake shows early."""
+    jobs = []
     for name in names():
-        entry = load(name)
-        sizes = [dict(s) for s in entry.benchmark_sizes]
+        sizes = [dict(s) for s in load(name).benchmark_sizes]
         if name == "matmul":
             sizes.append({"m": 2048, "n": 2048, "k": 2048})
         if name in _TWO_SIZES:
             sizes = [s for s in sizes if s["n"] in (8192, 1024)]
-        rows += [(name, s) for s in sizes]
-    return sorted(rows, key=lambda row: _volume(row[1]))
+        jobs += [Job(name, s) for s in sizes]
+    return sorted(jobs, key=lambda job: job.volume)
 
 
-def _volume(sizes: dict[str, int]) -> int:
-    volume = 1
-    for extent in sizes.values():
-        volume *= extent
-    return volume
-
-
-def row_key(name: str, sizes: dict[str, int]) -> str:
-    """A row's name: sequence and sizes, as `--only` takes it."""
-    return name + ":" + ",".join(f"{k}={v}" for k, v in sizes.items())
-
-
-def parse_row(text: str, rows: Sequence[Row] = ()) -> list[Row]:
-    """The rows that a name, or a name with sizes (powers as 2^26), stands for, among `rows` (default: all of this
-    table). Raises ValueError.
-    """
-    name, _, given = text.partition(":")
-    if name.lower() not in names():
-        raise ValueError(f"no sequence {name!r}")
-    if not given:
-        return [row for row in rows or all_rows() if row[0] == name.lower()]
-    sizes = {}
-    for part in given.split(","):
-        key, _, number = part.partition("=")
-        base, _, power = number.partition("^")
-        sizes[key] = int(base) ** int(power) if power else int(base)
-    return [(name.lower(), load(name).complete(sizes))]
-
-
-def run_row(name: str, sizes: dict[str, int], options: RowOptions) -> dict[str, Any]:
+def run_row(job: Job, options: RowOptions) -> Row:
     """The row, made in a child. A row that fails says why."""
-    asked = {"name": name, "sizes": sizes, "options": asdict(options)}
-    made = in_fresh_process("run_table", asked, 4 * options.seconds + _ROW_MARGIN_S)
-    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+    return row_of_child("run_table", job, options, 4 * options.seconds + _ROW_MARGIN_S)
 
 
-def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
-    """What `python -m MODULE --child ASKED` of this folder prints last, or why it printed nothing.
-
-    The child has an empty folder of builds (what an earlier search compiled must not count as this
-    one's speed) and no setting of OpenBLAS.
-    """
-    command = [sys.executable, "-m", f"{__package__}.{module}", "--child", json.dumps(asked)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    targets = cache_folder() / "targets"
-    with tempfile.TemporaryDirectory(prefix="kernelscape-table-") as scratch:
-        fresh = Path(scratch) / "kernelscape" / "targets"
-        if targets.exists():
-            shutil.copytree(targets, fresh)
-        environment["XDG_CACHE_HOME"] = scratch
-        environment["NUMBA_CACHE_DIR"] = str(jitted_folder().parent)
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=limit_s
-            )
-        except subprocess.TimeoutExpired:
-            return f"no end within {limit_s:.0f} s"
-        if fresh.exists():
-            shutil.copytree(fresh, targets, dirs_exist_ok=True)  # calibrations add up
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no word"]
-        return f"exit {done.returncode}: {lines[-1]}"
-    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return made
-
-
-def problems(rows: Sequence[dict[str, Any]]) -> list[str]:
+def problems(rows: Sequence[Row]) -> list[str]:
     """The checks of the table; one sentence for each that fails."""
     found = [f"{title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     for r in (r for r in rows if r["status"] == "ok"):
@@ -142,8 +72,9 @@ def problems(rows: Sequence[dict[str, Any]]) -> list[str]:
     return found
 
 
-def report(rows: Sequence[dict[str, Any]]) -> str:
+def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
+    rows: list[Row] = made["rows"]
     heads = [
         *("sequence", "best", "± %", "default", "NumPy", "x default", "x NumPy", "rate"),
         *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "compiler"),
@@ -172,7 +103,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*parts, ""])
 
 
-def _cells(r: dict[str, Any]) -> list[str]:
+def _cells(r: Row) -> list[str]:
     if r["status"] != "ok":
         return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
@@ -184,12 +115,12 @@ def _cells(r: dict[str, Any]) -> list[str]:
         f"{100 * r['best_spread']:.1f}",
         r["default_fails"].split(":")[0] if failed else time_text(r["default_ns"]),
         time_text(r["numpy_ns"]),
-        "–" if failed else f"{r['over_default']:.2f} ± {100 * r['over_default_spread']:.0f} %",
-        f"{r['over_numpy']:.2f} ± {100 * r['over_numpy_spread']:.0f} %",
+        ratio_text(r.get("over_default"), r.get("over_default_spread")),
+        ratio_text(r["over_numpy"], r["over_numpy_spread"]),
         f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
         "peak" if r["is_computed"] else r["level"],
-        f"{r['roof_share']:.0%} ± {100 * r['roof_share_spread']:.0f} %",
-        "–" if r["bound_ns"] is None else time_text(r["bound_ns"]),
+        share_text(r["roof_share"], r["roof_share_spread"]),
+        time_text(r["bound_ns"]),
         "–" if r["gap"] is None else f"{r['gap']:.0%}",
         f"{r['options']['seconds']:g}",
         str(r["evaluations"]),
@@ -202,71 +133,32 @@ def _cells(r: dict[str, Any]) -> list[str]:
     ]
 
 
-def title(r: dict[str, Any]) -> str:
-    extents = list(r["sizes"].values())
-    if len(extents) == 1:
-        power = extents[0].bit_length() - 1
-        return f"{r['name']} " + (f"2^{power}" if extents[0] == 1 << power else str(extents[0]))
-    if len(set(extents)) == 1:
-        return f"{r['name']} {extents[0]}^{len(extents)}"
-    return f"{r['name']} " + "x".join(map(str, extents))
-
-
-def time_text(ns: float) -> str:
-    for unit, factor in (("ms", 1e6), ("us", 1e3)):
-        if ns >= factor:
-            return f"{ns / factor:.3g} {unit}" if ns < 100 * factor else f"{ns / factor:.0f} {unit}"
-    return f"{ns:.0f} ns"
-
-
 def make_table(
-    wanted: Sequence[tuple[str, dict[str, int]]],
-    options: RowOptions,
-    again: bool,
-    folder: Path | None,
-) -> list[dict[str, Any]]:
+    wanted: Sequence[Job], options: RowOptions, again: bool, folder: Path | None
+) -> list[Row]:
     """Make the rows that are missing, writing after each; all rows of the results."""
-    place = (folder or RESULTS) / "run_table.json"
-    stored = json.loads(place.read_text())["rows"] if place.exists() else []
-    rows = {row_key(r["name"], r["sizes"]): r for r in stored}
-    order = [row_key(*row) for row in all_rows()]
-    for name, sizes in wanted:
-        key = row_key(name, sizes)
-        if not again and rows.get(key, {}).get("status") == "ok":
-            continue
-        started_s = time.monotonic()
-        row = rows[key] = run_row(name, sizes, options)
-        said = row.get("why") or f"{time_text(row['best_ns'])}, {row['over_numpy']:.2f} x NumPy"
-        print(f"{title(row)}: {said} ({time.monotonic() - started_s:.0f} s)", flush=True)
-        keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
-        ordered = [rows[k] for k in keys]
-        write_results("run_table", report(ordered), {"rows": ordered}, folder)
-    return list(rows.values())
+    results = Table("run_table", all_jobs(), report, folder)
+    missing = results.missing(wanted, again)
+    rows: list[Row] = results.make(missing, lambda job: run_row(job, options), _said)["rows"]
+    return rows
+
+
+def _said(row: Row) -> str:
+    return f"{time_text(row['best_ns'])}, {row['over_numpy']:.2f} x NumPy"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=(), help="NAME or NAME:n=2^20,...")
-    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser = table_parser(__doc__, "NAME or NAME:n=2^20,...")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each exploration")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-calibrate", action="store_true")
-    parser.add_argument("--results", type=Path, help="folder of the results")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
-        asked = json.loads(given.child)
-        row = make_row(asked["name"], asked["sizes"], RowOptions(**asked["options"]))
-        print(json.dumps(row))
-        return 0
+        return answer(given.child, RowOptions, make_row)
+    wanted = wanted_jobs(parser, given.only, all_jobs())
     options = RowOptions(given.seconds, given.rounds, given.seed, not given.no_calibrate)
-    wanted = [row for text in given.only for row in parse_row(text)] or all_rows()
-    rows = make_table(wanted, options, given.again, given.results)
-    missed = problems(rows)
+    missed = problems(make_table(wanted, options, given.again, given.results))
     print("\n".join(f"missed: {line}" for line in missed) or "all checks met")
     return 1 if missed else 0
 

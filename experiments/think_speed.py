@@ -28,7 +28,8 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from ..space.propagate import FIXPOINT, random_descent
 from ..space.target import Target
-from .conditions import stamp, stamp_text, table, write_results
+from .conditions import stamp, stamp_text
+from .writing import table, write_results
 
 DESCENT_MS = 10.0
 DEAD_SHARE = 0.05

@@ -32,6 +32,9 @@ class BuiltOnly:
     report: BuildReport | Failure
 
 
+PROFILE = "h200"  # where none is named
+
+
 def build_only(subject: Subject, options: Options, profile: str) -> Iterator[BuiltOnly]:
     """Compile first candidates, then random ones, until the time or the number of the options is spent.
 

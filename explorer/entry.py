@@ -1,4 +1,4 @@
-"""`explore`, `replay` and `load`: the search joined to the machine it runs on.
+"""`explore` and `resume`: the search joined to the machine it runs on.
 
 >>> run = ks.explore(sequence, a, x, y, time_limit=20)
 >>> run.best.time_ns, run.bound_ns, run.gap, run.status
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,73 +20,18 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import LibrarySequence, names
-from ..runtime.cpu.compiler import compiler_named
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.folder import BEST, HEADER, SOURCE, make_run_folder, run_name
+from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.measure import Sampler, measure
-from ..runtime.outcome import FINAL, Failure, Measurement
-from ..runtime.records import BestFile, RecordError, load_best, load_header, write_record
-from ..runtime.replay import (
-    Tuned,
-    check_again,
-    dialect_of,
-    open_tuned,
-    rebuild,
-    rebuild_problem,
-)
+from ..runtime.outcome import FINAL
+from ..runtime.records import RecordError, load_header
+from ..runtime.replay import rebuild_problem
 from ..search.budget import Interrupt
 from . import stages as st
-from .session import Session, Tell, open_worker
+from .saved import Best, load
+from .session import Session, Tell
 from .subject import Options, Subject, make_subject
 
-__all__ = [
-    "Again",
-    "Best",
-    "Run",
-    "explore",
-    "explore_subject",
-    "library_subject",
-    "load",
-    "replay",
-    "replay_again",
-    "resume",
-    "write_source",
-]
-
-
-@dataclass(frozen=True)
-class Best:
-    """An implementation that was found: its decisions, times and text."""
-
-    file: BestFile
-    device: AbstractDevice
-
-    @property
-    def time_ns(self) -> float:
-        """Nanoseconds of one call of the whole sequence, caches warm."""
-        return self.file.time_ns
-
-    @property
-    def decisions(self) -> dict[str, str]:
-        """The value of every choice that was open, by name."""
-        return dict(self.file.decisions)
-
-    @property
-    def source(self) -> str:
-        """The C text. Raises StaleError where this version would write another one."""
-        return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.text
-
-    def compile(self) -> Tuned:
-        """The implementation as a function with the parameters of the sequence, computing in place
-        on NumPy arrays of the shapes and dtypes it was tuned for. Raises StaleError.
-        """
-        rebuilt = rebuild(self.file, self.device.facts(), dialect_of(self.device))
-        return open_tuned(self.file, rebuilt, self.device)
-
-    def save(self, path: str | Path) -> Path:
-        """Write it as a best.json, which `replay` takes and which needs nothing else."""
-        write_record(Path(path), self.file)
-        return Path(path)
+__all__ = ["Run", "explore", "explore_subject", "library_subject", "resume"]
 
 
 @dataclass(frozen=True)
@@ -137,7 +82,7 @@ def explore(
     under runs/). `reference` computes the same in NumPy and is timed for comparison. `on_event`
     hears every event. Ctrl-C ends the search and returns the best so far.
 
-    Raises LanguageError, DeviceError, WorkerError and RecordError, each with one sentence.
+    Raises ValueError, LanguageError, DeviceError, WorkerError and RecordError, each with one sentence.
     """
     options = Options(
         time_limit_s=time_limit,
@@ -200,16 +145,19 @@ def explore_subject(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """A new run of a subject, in `directory` or in a new folder under `runs`."""
-    if directory is None:
-        name = run_name(subject.problem.name, options.target, subject.sizes)
-        folder = make_run_folder(runs, name)
-    else:
+    """A new run of a subject, in `directory` or in a new folder under `runs`, which goes again where the run does not begin."""
+    if directory is not None:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / HEADER).exists():
             raise RecordError(f"{folder} holds a run already: resume it, or name another folder")
-    return _run_session(subject, options, folder, on_event, on_interrupt)
+        return _run_session(subject, options, folder, on_event, on_interrupt)
+    folder = make_run_folder(runs, run_name(subject.problem.name, options.target, subject.sizes))
+    try:
+        return _run_session(subject, options, folder, on_event, on_interrupt)
+    except BaseException:
+        forget_run_folder(folder)
+        raise
 
 
 def resume(
@@ -228,6 +176,8 @@ def resume(
     """
     folder = Path(directory)
     header = load_header(folder / HEADER)
+    if not (folder / JOURNAL).exists():  # it is there before the header, and is never removed
+        raise RecordError(f"{folder / JOURNAL} is gone: begin another run in another folder")
     is_library = header.sequence in names()
     recording, problem = rebuild_problem(header.stored, header.problem_key)
     subject = Subject(
@@ -244,67 +194,10 @@ def resume(
     if time_limit is not None or max_evals is not None or gap is not None:
         changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
     try:
-        options = Options(**(dict[str, Any](header.options) | changed))
-    except TypeError as e:
-        raise RecordError(f"{folder / HEADER} has options that do not exist: {e}") from e
-    return _run_session(subject, options, folder, on_event, on_interrupt)
-
-
-def load(path: str | Path) -> Best:
-    """The best implementation of a run directory or a best.json, with the compiler that built it
-    where that is still here. Raises RecordError.
-    """
-    place = Path(path)
-    best = load_best(place / BEST if place.is_dir() else place)
-    compiler = compiler_named(best.conditions.compiler)
-    return Best(best, open_device(best.target, DeviceOptions(compiler=compiler)))
-
-
-def replay(path: str | Path) -> Tuned:
-    """The stored implementation of a run directory or a best.json as a function: the same source,
-    built again. Raises RecordError, DeviceError and StaleError.
-    """
-    return load(path).compile()
-
-
-@dataclass(frozen=True)
-class Again:
-    """A replay: the stored implementation, what became of it, and notes on what has changed."""
-
-    file: BestFile
-    outcome: Measurement | Failure
-    n_input_sets: int
-    notes: tuple[str, ...]
-
-    @property
-    def slower_by(self) -> float | None:
-        """Share by which it is slower than it was stored; negative when it is faster."""
-        if isinstance(self.outcome, Failure):
-            return None
-        return self.outcome.time_ns / self.file.time_ns - 1
-
-
-def replay_again(path: str | Path, n_sets: int = 3) -> Again:
-    """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError."""
-    best = load(path)
-    device = best.device
-    rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
-    with open_worker(device) as worker:
-        outcome, n_verified = check_again(best.file, rebuilt, device, worker, n_sets)
-    return Again(best.file, outcome, n_verified, rebuilt.notes)
-
-
-def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
-    """Write the text of a stored implementation; the file, the command line that compiles it and
-    the functions it exports. Raises as `replay`.
-    """
-    best = load(path)
-    source = rebuild(best.file, best.device.facts(), dialect_of(best.device)).source
-    file = folder / f"{SOURCE}{source.suffix}"
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(source.text)
-    command = best.device.command_line(source, file, best.file.conditions.compiler)
-    return file, command, ", ".join(x.kernel for x in source.launches) or source.entry
+        options = Options(**dict[str, Any](header.options))
+    except (TypeError, ValueError) as e:
+        raise RecordError(f"{folder / HEADER} has options that no run has: {e}") from e
+    return _run_session(subject, replace(options, **changed), folder, on_event, on_interrupt)
 
 
 def _run_session(

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..codegen.describe import Starts, Words, count_starts, describe
 from ..runtime.conditions import take_conditions
 from ..runtime.device import open_device
-from ..runtime.folder import BEST, HEADER, JOURNAL
+from ..runtime.folder import HEADER, JOURNAL
 from ..runtime.journal import read_journal
 from ..runtime.records import (
     BestFile,
@@ -22,8 +22,6 @@ from ..runtime.records import (
     Record,
     RecordError,
     TallyRecord,
-    load_best,
-    load_header,
 )
 from ..runtime.replay import StaleError, rebuild_problem, restore_complete
 from ..search.bound import Bound, Bounder
@@ -31,6 +29,7 @@ from ..search.explain import Use, explain_phases, rate_texts, uses
 from ..search.first import complete_style, default_style
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
+from .saved import stored_best
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
@@ -153,14 +152,12 @@ def explain_run(path: str | Path) -> Explanation:
 
 
 def _load(place: Path) -> tuple[BestFile, tuple[Record, ...] | None]:
+    best = stored_best(place)
     if not place.is_dir():
-        return load_best(place), None
+        return best, None
     if not (place / HEADER).exists():
         raise RecordError(f"{place} holds no run: it has no {HEADER}")
-    if not (place / BEST).exists():
-        load_header(place / HEADER)
-        raise RecordError(f"the run in {place} has found nothing yet: it has no {BEST}")
-    return load_best(place / BEST), read_journal(place / JOURNAL)
+    return best, read_journal(place / JOURNAL)
 
 
 def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) -> float:

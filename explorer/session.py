@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..codegen.source import Source
-from ..runtime.conditions import Conditions, take_conditions
-from ..runtime.cpu.device import CpuDevice
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import FileJournal
-from ..runtime.outcome import FINAL, Failure, Measurement
 from ..runtime.replay import restore_complete
-from ..runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
 from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
@@ -34,15 +30,15 @@ from ..space.constraints import build_space
 from ..space.target import Target
 from . import stages as st
 from .evaluation import Evaluator
+from .final import Entry, comparison, near_the_best, time_again
 from .keeper import Keeper, Kept
+from .machine import conditions_of, lower_to_memory, open_worker, time_reference
 from .subject import Options, Subject
 
 _BATCH = 4  # candidates compiled together; a longer batch learns later from what it measured
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.1  # of the time limit, for timing the best candidates again
 _FINAL_S = 8.0  # and at most so long
-_NEAR = 1.2  # candidates slower than so many times the best are not timed again
-_DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -64,7 +60,7 @@ class Session:
         self._tell = tell
         self._interrupt = interrupt
         self._started_s = time.monotonic()
-        self._default: tuple[ev.Outcome, Candidate] | None = None
+        self._default: Entry | None = None
         self._default_ns: float | None = None
         self._numpy_ns = subject.numpy_ns
         self._n_sets = 0
@@ -266,46 +262,21 @@ class Session:
         self._keep(best, candidate, finished.status, is_final=True)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 
-    def _time_again(
-        self, top: list[tuple[ev.Outcome, Candidate]]
-    ) -> list[tuple[ev.Outcome, Candidate]]:
+    def _time_again(self, top: list[Entry]) -> list[Entry]:
         """The best candidates and the default, timed in turn; best first."""
-        fastest_ns = top[0][0].time_ns or 0.0
-        near = [entry for entry in top if (entry[0].time_ns or 0.0) <= _NEAR * fastest_ns]
-        default = self._default
-        keys = {outcome.key for outcome, _ in near}
-        if default is not None and default[0].time_ns is not None and default[0].key not in keys:
-            near.append(default)
-        budget_ns = 0.5e9 * self._final_s / len(near)  # verifying takes its share
-        sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
-        protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
-        built = [(o, c, self._evaluator.artifact(c)) for o, c in near]
-        entries = [(o, c, a) for o, c, a in built if not isinstance(a, Failure)]
-        found = self._worker.interleave([a for _, _, a in entries], protocol)
-        timed = []
-        for (outcome, candidate, _), again in zip(entries, found, strict=True):
-            if isinstance(again, Measurement):
-                new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
-                timed.append((new, candidate, outcome.time_ns or 0.0))
+        timed = time_again(
+            near_the_best(top, self._default), self._evaluator, self._worker, self._final_s
+        )
         if not timed:
             return top
-        timed.sort(key=lambda entry: entry[0].time_ns or 0.0)
-        is_disturbed = timed[0][0].spread > _DISTURBED
-        self._tell_again(timed, is_disturbed)
-        if is_disturbed:
+        told = comparison(timed)
+        self._tell(told)
+        if told.is_disturbed:
             return top
-        for outcome, _, _ in timed:
-            if default is not None and outcome.key == default[0].key:
-                self._default_ns = outcome.time_ns
-        return [(outcome, candidate) for outcome, candidate, _ in timed]
-
-    def _tell_again(
-        self, timed: list[tuple[ev.Outcome, Candidate, float]], is_disturbed: bool
-    ) -> None:
-        entries = tuple(st.Again(o.key, o.time_ns or 0.0, o.spread, ns) for o, _, ns in timed)
-        high_ns = entries[0].time_ns * (1 + entries[0].spread)
-        n_ties = sum(e.time_ns * (1 - e.spread) <= high_ns for e in entries)
-        self._tell(st.Remeasured(entries, n_ties, is_disturbed))
+        for t in timed:
+            if self._default is not None and t.outcome.key == self._default[0].key:
+                self._default_ns = t.outcome.time_ns
+        return [(t.outcome, t.candidate) for t in timed]
 
     def _keep(
         self, outcome: ev.Outcome, candidate: Candidate, status: str, is_final: bool = False
@@ -361,57 +332,6 @@ class Session:
         )
         self._tell(ended)
         return ended
-
-
-def open_worker(device: AbstractDevice) -> AbstractWorker:
-    """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
-    device.check()
-    from ..runtime.fake.device import FakeDevice, FakeWorker
-
-    return FakeWorker(device) if isinstance(device, FakeDevice) else Worker(device)
-
-
-def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
-    """The conditions now, with the compiler and the speed of memory."""
-    if isinstance(device, CpuDevice):
-        compiler = device.compiler
-        return take_conditions(
-            compiler=compiler.version, flags=compiler.flags, memory_bytes_per_ns=worker.probe()
-        )
-    return take_conditions(compiler=device.compiler_version(), accelerator=device.accelerator())
-
-
-def time_reference(
-    device: AbstractDevice, workload: Workload, reference: tuple[str, str]
-) -> float | None:
-    """Nanoseconds of a NumPy function, in a child of its own: its threads must not be bound."""
-    if not isinstance(device, CpuDevice):
-        return None
-    worker = Worker(device, WorkerOptions(bind_threads=False))
-    with worker:
-        worker.prepare(replace(workload, sets=workload.sets[:1]))
-        outcome = worker.time_function(*reference)
-    return outcome.time_ns if isinstance(outcome, Measurement) else None
-
-
-def lower_to_memory(scale: BoundScale, target: Target, worker: AbstractWorker) -> None:
-    """Lowers the scale of bounds when memory is faster now than in any calibration.
-
-    A virtual machine's cores move between sockets and caches while it runs, so the rates of memory
-    change by a factor of two within minutes; a bound has to hold in the fastest state.
-    """
-    rates = {name: max(samples) for name, samples in worker.probe_mixes().items()}
-    if not rates:
-        return
-    writes = [rate for name, rate in rates.items() if name.startswith("memory_write")]
-    known_now = (
-        (target.memory_read_bytes_per_ns, rates.get("memory_read", 0.0)),
-        (target.memory_write_bytes_per_ns, max(writes, default=0.0)),
-        (target.memory_mixed_bytes_per_ns, max(rates.values())),
-    )
-    factor = min((known / now for known, now in known_now if now > known), default=1.0)
-    if factor < scale.factor:
-        scale.lower(factor)
 
 
 def _names_of(space: Space) -> Callable[[int, int], tuple[str, str]]:

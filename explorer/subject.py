@@ -11,6 +11,7 @@ from ..kernels.sequence import Recording, record_sequence
 from ..kernels.tasks import Problem
 from ..runtime.inputs import Arguments
 from ..runtime.stored import StoredSequence, bind_arguments, store_sequence
+from ..search.run import STRATEGIES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,22 @@ class Options:
     final_top: int = 8
     input_sets: int = 3
     store: bool = True
-    given: tuple[tuple[str, str], ...] = ()  # settings that are no defaults, as text for the log
+    given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, one sentence, for what no session can be told."""
+        if self.strategy not in STRATEGIES:
+            known = ", ".join(STRATEGIES)
+            raise ValueError(f"there is no strategy {self.strategy!r}; there are {known}")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
+        if not 0 <= self.gap < 1:
+            raise ValueError(f"a gap is a share from 0 to less than 1, not {self.gap:g}")
+        least = {"max_evals": 1, "seed": 0, "final_top": 1, "input_sets": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ValueError(f"{name} must be at least {low}, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 HEADER, JOURNAL, BEST = "run.json", "journal.jsonl", "best.json"
@@ -22,6 +23,15 @@ def make_run_folder(runs: Path, name: str) -> Path:
             number += 1
         else:
             return folder
+
+
+def forget_run_folder(folder: Path) -> None:
+    """Removes the folder of a run that did not begin: it holds nothing, or an empty journal. Only for whoever made it."""
+    journal = folder / JOURNAL
+    with suppress(OSError):
+        if not (folder / HEADER).exists() and journal.exists() and journal.stat().st_size == 0:
+            journal.unlink()
+        folder.rmdir()  # unless something is in it
 
 
 def run_name(sequence: str, target: str, sizes: Mapping[str, int]) -> str:

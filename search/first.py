@@ -262,6 +262,10 @@ class _Wanted:
         for (t, array), var in self.v.load_cache.items():
             once = style.stream and self.is_read_once(t, array)
             self.want(var, *((ch.STREAM_LOAD, ch.CA) if once else (ch.CA,)))
+        for var in self.v.shift.values():
+            self.want(var, *((ch.LATE, ch.IN_STEP) if style.late else (ch.IN_STEP, ch.LATE)))
+        for var in self.v.schedule.values():
+            self.want(var, *((ch.CYCLIC, ch.BLOCKED) if style.cyclic else (ch.BLOCKED, ch.CYCLIC)))
         for var in self.v.prefetch.values():
             self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
         for o, var in self.v.staged.items():

@@ -21,12 +21,14 @@ _DEFAULT = (
     "fused",
     "order of tasks",  # outer dims and bodies of different tasks
     "outer kind",
+    "schedule",
     "inner kind",
     "inner size",
     "order in tasks",  # outer dims of one task
     "mid size",
     "mid kind",
     "thread_level",
+    "shift",
     "order of mid",  # whatever has a mid dim
     "mem_space",
     "staged",
@@ -50,6 +52,8 @@ _SIZE_FIRST = (
     "order of tasks",
     "order in tasks",
     "order of mid",
+    "shift",
+    "schedule",
     "reduction",
     "store",
     "cache",

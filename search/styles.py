@@ -19,7 +19,8 @@ class Style:
     `vectors` vector registers along the contiguous loop by `rows` copies of a second one make the
     register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
-    lets a thread copy what it reads for a later task that reads it again. Of a GPU, `threads` run
+    lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
+    those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
     along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
     blocks, which add up `atomic`ally or leave partial results; copies have `stages`.
     """
@@ -37,6 +38,8 @@ class Style:
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
     keep: bool = False
+    late: bool = False
+    cyclic: bool = False
     threads: int = 1
     row_threads: int = 1
     split: bool = False
@@ -83,23 +86,23 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     for rows, vectors in ((2, 4), (8, 2), (8, 1), (4, 1), (1, 4), (1, 2)):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):
+        yield "late", replace(greedy, late=True)
         yield "columns", replace(greedy, columns=True)
         # Each thread takes panels of its own from the first task to the last; a thread's copy of a panel is contiguous, so
-        # rows that lie a power of two apart do not drive one another out of its cache.
-        for width, rows, prefetch in ((64, 4, ch.NEAR), (64, 8, ch.FAR), (128, 4, ch.FAR)):
+        # rows that lie a power of two apart do not drive one another out of its cache. Where one task waits for the result of
+        # another, it is late: memory is busy with the next panel meanwhile.
+        own_panels = replace(greedy, columns=True, keep=True)
+        late = replace(own_panels, prefetch=ch.FAR, late=True)
+        for vectors, rows, cyclic in ((4, 1, True), (8, 1, True), (4, 2, True), (8, 1, False)):
             yield (
-                f"columns_panel{width}_rows{rows}_ahead",
-                replace(
-                    greedy,
-                    columns=True,
-                    panel=width,
-                    rows=rows,
-                    vectors=1,
-                    prefetch=prefetch,
-                    keep=True,
-                ),
+                f"columns_vectors{vectors}_rows{rows}_late{'_in_turn' if cyclic else ''}",
+                replace(late, vectors=vectors, rows=rows, cyclic=cyclic),
             )
-        yield "columns_panel128", replace(greedy, columns=True, panel=128, vectors=2)
+        for width, prefetch in ((64, ch.NEAR), (128, ch.FAR)):
+            yield (
+                f"columns_panel{width}_rows4_ahead",
+                replace(own_panels, panel=width, rows=4, vectors=1, prefetch=prefetch),
+            )
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
         # A panel that every row passes through stays in cache until the next task reads it: the wider,
         # the longer the runs of contiguous memory; the narrower, the more rows fit.

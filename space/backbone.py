@@ -85,6 +85,21 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """Two matrix tasks that may meet in both loops if the consumer is one iteration of the shared loop late (loop shifting).
+
+    The producer reduces along the loop that they would share besides, so its result is whole only when that loop has ended:
+    in step, the consumer has to run it again. `shared` and `inside` are loops (of producer, of consumer).
+    """
+
+    producer: int
+    consumer: int
+    shared: tuple[str, str]
+    inside: tuple[str, str]
+    name: str
+
+
+@dataclass(frozen=True)
 class Merge:
     """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop."""
 
@@ -106,6 +121,7 @@ class Backbone:
     operands: tuple[Operand, ...]
     prefetches: tuple[Prefetch, ...]
     merges: tuple[Merge, ...]
+    shifts: tuple[Shift, ...]  # at most one a consumer
     order_names: tuple[str, ...]
     body_ids: tuple[int, ...]  # order object of each task's body
 
@@ -123,6 +139,7 @@ def build_backbone(problem: Problem) -> Backbone:
     dims, order_names = _dims(problem)
     body_ids = tuple(len(order_names) + k for k in range(len(problem.tasks)))
     found = dependences(problem)
+    merges = _merges(problem, found)
     return Backbone(
         problem=problem,
         dependences=found,
@@ -131,7 +148,8 @@ def build_backbone(problem: Problem) -> Backbone:
         rereads=tuple(_rereads(problem)),
         operands=tuple(o for k, t in enumerate(problem.tasks) for o in _operands(k, t)),
         prefetches=tuple(p for k in range(len(problem.tasks)) for p in _prefetches(problem, k)),
-        merges=_merges(problem, found),
+        merges=merges,
+        shifts=tuple(_shifts(problem, found, merges)),
         order_names=(*order_names, *(t.name for t in problem.tasks)),
         body_ids=body_ids,
         by_loop={(d.task, d.loop.name, d.level): d for d in dims},
@@ -290,3 +308,43 @@ def _merges(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Merge, ...
         for loop_a, loop_b in sorted(pairs):
             merges.append(Merge(a, b, loop_a, loop_b))
     return tuple(merges)
+
+
+def _shifts(
+    problem: Problem, found: tuple[Dependence, ...], merges: tuple[Merge, ...]
+) -> Iterator[Shift]:
+    """For each task of two loops on which nothing depends, the last reduction whose result it waits for."""
+    awaited = {d.source for d in found}
+    for k, task in enumerate(problem.tasks):
+        if k in awaited or task.opaque is not None or len(task.loops) != 2:
+            continue
+        possible = []
+        for d in found:
+            producer = problem.tasks[d.source]
+            kinds = sorted(loop.is_reduction for loop in producer.loops)
+            if (
+                d.sink == k
+                and d.kind == "flow"
+                and producer.opaque is None
+                and kinds == [False, True]
+            ):
+                shift = _shift(problem, d.source, k, merges)
+                possible += [shift] if shift is not None else []
+        if possible:
+            yield max(possible, key=lambda s: s.producer)
+
+
+def _shift(problem: Problem, t: int, u: int, merges: tuple[Merge, ...]) -> Shift | None:
+    producer, consumer = problem.tasks[t], problem.tasks[u]
+    free, reduced = sorted(producer.loops, key=lambda loop: loop.is_reduction)
+    for first, second in (consumer.loops, consumer.loops[::-1]):
+        # Sums of one iteration of the shared loop would be finished there, and have no place of their own later.
+        is_map = not consumer.is_reduction or first.is_reduction
+        if (
+            Merge(t, u, free.name, first.name) in merges
+            and is_map
+            and second.extent == reduced.extent
+        ):
+            pairs = (free.name, first.name), (reduced.name, second.name)
+            return Shift(t, u, *pairs, name=f"{producer.name}->{consumer.name}")
+    return None

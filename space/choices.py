@@ -22,7 +22,7 @@ FUSED = (
 
 PARALLEL, LOOP, UNROLL, VECTOR, ABSENT = range(5)
 DIM_KIND = (
-    "PARALLEL",  # shared out to the threads of the launch in contiguous blocks (outer dims)
+    "PARALLEL",  # shared out to the threads of the launch (outer dims)
     "LOOP",  # a loop (outer and mid dims)
     "UNROLL",  # copies of the body (inner dims)
     "VECTOR",  # vector registers, several where the size is a multiple of the lanes (inner dims)
@@ -44,6 +44,12 @@ THREAD_LEVEL = (
     "NOT_THREADS",  # x and y are not both shared out to threads
     "INNER",  # x varies faster than y from one thread to the next
     "OUTER",  # x varies more slowly
+)
+
+BLOCKED, CYCLIC = range(2)
+SCHEDULE = (
+    "BLOCKED",  # of a PARALLEL dim: each thread runs one contiguous block of tiles
+    "CYCLIC",  # tiles go to the threads in turn, so that neighbouring tiles are worked on at the same time
 )
 
 SEQUENTIAL, LANES, TREE, PARTIALS = range(4)
@@ -108,6 +114,12 @@ PREFETCH = (
     "FAR",
 )
 PREFETCH_ITERATIONS = (0, 8, 16)
+
+IN_STEP, LATE = range(2)
+SHIFT = (
+    "IN_STEP",  # the task runs after what it waits for, in the same iteration of the loop that they share
+    "LATE",  # it runs one iteration late, inside the loop that it would have waited for: loop shifting
+)
 
 KEEP, ELIDED = range(2)
 STORE = (

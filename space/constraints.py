@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import ClassVar
 
 from ..kernels.accesses import flat_strides, overwrites_all
+from ..kernels.dependence import task_reads
 from ..kernels.tasks import Access, Affine, ArrayInfo, Problem, Task
 from . import choices as ch
 from . import truths
@@ -26,6 +27,7 @@ from .backbone import (
     Merge,
     Operand,
     Prefetch,
+    Shift,
     build_backbone,
     index_loops,
     written_arrays,
@@ -50,6 +52,7 @@ class Variables:
     kind: dict[Dim, int] = field(default_factory=dict)
     size: dict[Dim, int] = field(default_factory=dict)
     universe: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
+    schedule: dict[Dim, int] = field(default_factory=dict)
     reduction: dict[Dim, int] = field(default_factory=dict)
     thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
     mem_space: dict[Flow, int] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class Variables:
     load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     prefetch: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
+    shift: dict[Shift, int] = field(default_factory=dict)
 
 
 def build_space(problem: Problem, target: Target) -> Space:
@@ -101,6 +105,7 @@ class SpaceBuilder:
         self.stores()
         self.prefetches()
         self.staged_copies()
+        self.shifts()
         return Space(
             model=self.b.freeze(),
             problem=self.problem,
@@ -128,6 +133,8 @@ class SpaceBuilder:
                 universe = self.sizes_of(d)
                 v.universe[d] = universe
                 v.size[d] = b.add("size", (d.name,), tuple(map(str, universe)))
+            if d.level == OUTER and self.has_schedules(d):
+                v.schedule[d] = b.add("schedule", (d.name,), ch.SCHEDULE)
             if d.loop.is_reduction and d.level in self.shared_reductions:
                 mask = self.reductions_of(d) if task.fast_math else bits(ch.SEQUENTIAL)
                 v.reduction[d] = b.add("reduction", (d.name,), self.reduction, mask)
@@ -153,6 +160,9 @@ class SpaceBuilder:
             for array in self.hinted_loads(task):
                 name = (f"{array}->{task.name}",)
                 v.load_cache[t, array] = b.add("cache", name, ch.LOAD_CACHE)
+        for s in self.backbone.shifts:
+            if self.is_shift_worth_it(s):
+                v.shift[s] = b.add("shift", (s.name,), ch.SHIFT)
 
     def kinds_of(self, d: Dim) -> int:
         """Hardware and semantics of one dim alone."""
@@ -176,6 +186,18 @@ class SpaceBuilder:
             _own_axis([a.axes for a in accesses if a.array == array], d.loop.name)
             for array in written_arrays(task)
         )
+
+    def has_schedules(self, d: Dim) -> bool:
+        """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache."""
+        task = self.problem.tasks[d.task]
+        if (
+            task.opaque is not None
+            or len(task.loops) < 2
+            or not self.kinds_of(d) & bits(ch.PARALLEL)
+        ):
+            return False
+        accesses = (task.target, *(access for access, _ in task_reads(task)))
+        return any(self.is_beyond_own_cache(access.array) for access in accesses)
 
     def sizes_of(self, d: Dim) -> tuple[int, ...]:
         task = self.problem.tasks[d.task]
@@ -245,6 +267,17 @@ class SpaceBuilder:
             p
             for p in self.backbone.prefetches
             if p.task == t and self.is_beyond_own_cache(p.access.array)
+        )
+
+    def is_shift_worth_it(self, s: Shift) -> bool:
+        """Whether the consumer reads again what no core's own cache holds, and threads can share out the loop."""
+        kinds = [
+            self.kinds_of(self.backbone.dim(t, loop, OUTER))
+            for t, loop in zip((s.producer, s.consumer), s.shared, strict=True)
+        ]
+        reads = {access.array for access, _ in task_reads(self.problem.tasks[s.consumer])}
+        return all(k & bits(ch.PARALLEL) for k in kinds) and any(
+            map(self.is_beyond_own_cache, reads)
         )
 
     def array(self, name: str) -> ArrayInfo:
@@ -361,12 +394,22 @@ class SpaceBuilder:
                 truths.merged_equal,
                 share=truths.merged_equal,
             )
+            self.merged_schedules(outer, a[OUTER], c[OUTER])
             for level in (MID, INNER):
                 ua, uc = v.universe[a[level]], v.universe[c[level]]
                 same = truths.MergedSizes(ua, uc)
                 b.table3(
                     "merged sizes", outer, v.size[a[level]], v.size[c[level]], same, share=same
                 )
+
+    def merged_schedules(self, order: int, d: Dim, e: Dim) -> None:
+        schedules = [self.v.schedule[x] for x in (d, e) if x in self.v.schedule]
+        if len(schedules) == 2:
+            same = truths.merged_equal
+            self.b.table3("merged schedules", order, schedules[0], schedules[1], same, share=same)
+        for var in schedules if len(schedules) == 1 else ():
+            apart = (order, bits(*range(4)))
+            self.b.clause("merged schedules", [apart, (var, bits(ch.BLOCKED))])
 
     # --- hardware: threads, register tiles ---
 
@@ -384,6 +427,17 @@ class SpaceBuilder:
                 truths.not_nested,
                 share=truths.not_nested,
             )
+        for d, var in v.schedule.items():
+            b.clause(
+                "schedule of threads", [(var, bits(ch.BLOCKED)), (v.kind[d], bits(ch.PARALLEL))]
+            )
+            # Each thread fills and finishes one block of the sums that a team keeps.
+            around = [x for x in self.ordered_dims(d.task) if x.loop.is_reduction]
+            for x in around if not d.loop.is_reduction else ():
+                order = b.order(x.order_id, d.order_id)
+                b.clause(
+                    "sums in blocks", [(var, bits(ch.BLOCKED)), (order, ~bits(ch.OUTSIDE) & 31)]
+                )
 
     def sizes_and_kinds(self) -> None:
         """A dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""
@@ -491,8 +545,10 @@ class SpaceBuilder:
             b.clause(f"register where possible: {f.name}", [*free, *differ])
 
     def further_reasons(self, f: Flow, var: int) -> list[tuple[int, int]]:
-        """What else forbids a register, as literals; on a CPU nothing does."""
-        return []
+        """What else forbids a register, as literals: a task that is late finds the values of the next iteration there."""
+        return [
+            (late, bits(ch.LATE)) for s, late in self.v.shift.items() if s.consumer == f.consumer
+        ]
 
     def other_threads(self, f: Flow, var: int) -> list[list[tuple[int, int]]]:
         """Lists of literals of which one in each must hold where other threads want a value than have it; on a CPU none do."""
@@ -622,6 +678,90 @@ class SpaceBuilder:
             b.product_at_most(
                 f"copy of {o.name} in cache", terms, max(1, self.target.last_cache_bytes // element)
             )
+
+    # --- semantics: loop shifting ---
+
+    def shifts(self) -> None:
+        """A late task runs inside the loop of its producer, one iteration of their shared loop behind it, on the same thread.
+
+        In each of its iterations it comes first, so what that iteration of the shared loop writes over is still what it
+        wants: rows of a panel that its producer's loop fills row by row, and whatever is written after that loop.
+        """
+        for s, var in self.v.shift.items():
+            self.late_loops(s, var)
+            self.late_neighbours(s, var)
+            self.late_values(s, var)
+
+    def late_loops(self, s: Shift, var: int) -> None:
+        b, v = self.b, self.v
+        in_step = (var, bits(ch.IN_STEP))
+        shared = [
+            self.levels(t, x) for t, x in zip((s.producer, s.consumer), s.shared, strict=True)
+        ]
+        inside = [
+            self.levels(t, x) for t, x in zip((s.producer, s.consumer), s.inside, strict=True)
+        ]
+
+        def related(d: Dim, e: Dim, value: int) -> tuple[int, int]:
+            return b.order(d.order_id, e.order_id), bits(value)
+
+        b.clause(
+            "late in one loop", [in_step, related(shared[0][OUTER], shared[1][OUTER], ch.MERGED)]
+        )
+        b.clause("late on one thread", [in_step, (v.kind[shared[0][OUTER]], bits(ch.PARALLEL))])
+        for x, y in zip(shared, inside, strict=True):
+            b.clause("late loops are nested", [in_step, related(x[OUTER], y[OUTER], ch.OUTSIDE)])
+            b.clause("late in every tile", [in_step, (v.kind[y[MID]], bits(ch.ABSENT))])
+            absent = (v.kind[x[MID]], bits(ch.ABSENT))
+            between = related(x[MID], y[OUTER], ch.INSIDE)
+            b.clause("late loops touch", [in_step, absent, between])
+        a, c = inside[0][INNER], inside[1][INNER]
+        b.table3(
+            "late tiles agree",
+            var,
+            v.size[a],
+            v.size[c],
+            truths.LateSizes(v.universe[a], v.universe[c]),
+        )
+
+    def late_neighbours(self, s: Shift, var: int) -> None:
+        """Nothing else is in the loop that moves, and nothing is packed for it."""
+        in_step = (var, bits(ch.IN_STEP))
+        moved = self.levels(s.consumer, s.inside[1])[OUTER]
+        for e in self.partners()[moved]:
+            order = self.b.order(moved.order_id, e.order_id)
+            self.b.clause("late alone", [in_step, (order, bits(*range(4)))])
+        for o, staged in self.v.staged.items():
+            if o.task == s.consumer:
+                self.b.clause("late from where it is", [in_step, (staged, bits(ch.DIRECT))])
+
+    def late_values(self, s: Shift, var: int) -> None:
+        """What a thread keeps for a late task is filled row by row in the loop that the task runs in, or after that loop."""
+        in_step = (var, bits(ch.IN_STEP))
+        for f, space in self.v.mem_space.items():
+            if s.consumer not in (f.producer, f.consumer):
+                continue
+            allowed = bits(ch.GLOBAL)
+            if f.consumer == s.consumer and self.is_row_by_row(s, f):
+                allowed |= bits(ch.SHARED)
+            self.b.clause(f"late values of {f.name}", [in_step, (space, allowed)])
+            mapped = {c: p for p, c in f.pairs}
+            if allowed & bits(ch.SHARED) and f.producer != s.producer:
+                filled = self.backbone.dim(f.producer, mapped[s.inside[1]], OUTER)
+                runs = self.backbone.dim(s.producer, s.inside[0], OUTER)
+                together = (self.b.order(filled.order_id, runs.order_id), bits(ch.MERGED))
+                self.b.clause(
+                    f"late rows of {f.name}",
+                    [in_step, (space, bits(ch.REGISTER, ch.GLOBAL)), together],
+                )
+
+    @staticmethod
+    def is_row_by_row(s: Shift, f: Flow) -> bool:
+        """Whether a flow's rows are the iterations of the loop that a late task runs in, or its values are finished after it."""
+        if f.producer == s.producer and not f.is_read:
+            return True
+        row = {c: p for p, c in f.pairs}.get(s.inside[1])
+        return row is not None and (f.producer != s.producer or row == s.inside[0])
 
     # --- look-ups ---
 

@@ -54,6 +54,17 @@ class MergedSizes:
         return order != ch.MERGED or self.a[a] == self.b[b]
 
 
+@dataclass(frozen=True)
+class LateSizes:
+    """Loops that a task shares with another one, late, have equal register tiles."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+    def __call__(self, shift: int, a: int, b: int) -> bool:
+        return shift != ch.LATE or self.a[a] == self.b[b]
+
+
 def not_nested(a: int, b: int, order: int) -> bool:
     return not (a == b == ch.PARALLEL) or order not in (ch.INSIDE, ch.OUTSIDE)
 

@@ -134,6 +134,16 @@ class _Region:
                 raise IllegalError(f"iterations of a parallel loop share {place}")
 
 
+@dataclass(frozen=True)
+class _Late:
+    """A late task, the loop that it shares, the loop it runs in, and the loop of its own that it brings there."""
+
+    task: int
+    shared: str
+    host: str
+    moved: str
+
+
 class Judge:
     """Runs a candidate; raises IllegalError."""
 
@@ -155,6 +165,27 @@ class Judge:
                 for level in ("outer", "mid"):
                     self.dims[f"{task.name}.{loop.name}.{level}"] = (t, loop.name, level)
         self.bodies = {task.name: t for t, task in enumerate(self.problem.tasks)}
+        self.late = list(self.late_tasks())
+        # Of a late task on a thread: where its shared loop was an iteration ago, and the number of that.
+        self.before: dict[tuple[str, int], tuple[dict[tuple[int, str, str], int], int]] = {}
+
+    def late_tasks(self) -> Iterator[_Late]:
+        """Tasks that are an iteration late, by the loop that is merged with one of the task they wait for."""
+        for p, c in product(self.problem.tasks, repeat=2):
+            if self.choice("shift", f"{p.name}->{c.name}") != "LATE":
+                continue
+            pairs = list(product((x.name for x in p.loops), (x.name for x in c.loops)))
+            merged = [
+                (a, b)
+                for a, b in pairs
+                if self.order(f"{p.name}.{a}.outer", f"{c.name}.{b}.outer") == MERGED
+            ]
+            if len(merged) != 1:
+                raise IllegalError(f"{c.name} is late and shares {merged} with {p.name}")
+            ((a, b),) = merged
+            ((x, y),) = [pair for pair in pairs if pair[0] != a and pair[1] != b]
+            names = [f"{p.name}.{a}.outer", f"{p.name}.{x}.outer", f"{c.name}.{y}.outer"]
+            yield _Late(self.bodies[c.name], *names)
 
     def run(self) -> None:
         self.walk([*self.dims, *self.bodies], {})
@@ -185,6 +216,8 @@ class Judge:
         groups.sort(key=cmp_to_key(lambda g, h: -1 if self.order(g[0], h[0]) == BEFORE else 1))
         for group in groups:
             inside = [y for y in objects if y not in group and self.order(y, group[0]) == INSIDE]
+            if any(late.moved in group for late in self.late):
+                continue
             if group[0] in self.bodies:
                 self.body(self.bodies[group[0]], at)
             else:
@@ -220,8 +253,15 @@ class Judge:
             raise IllegalError(f"{group} is parallel inside a parallel loop")
         self.region = _Region() if is_parallel else self.region
         starts = range(begin, end, step)
+        sharing = [late for late in self.late if late.shared in group]
+        hosted = [late for late in self.late if late.host in group]
+        in_turn = {self.choice("schedule", name) == "CYCLIC" for name in group}
+        if len(in_turn) != 1:
+            raise IllegalError(f"{group} are merged and differ: in turn or not")
         for k, start in enumerate(starts):
-            if is_parallel:
+            if is_parallel and in_turn == {True}:
+                self.step, self.thread = k, k % self.threads
+            elif is_parallel:
                 self.step = k
                 self.thread = next(
                     p for p in range(self.threads) if k < len(starts) * (p + 1) // self.threads
@@ -229,13 +269,42 @@ class Judge:
             here = {self.dims[name]: start for name in group}
             for name in group:
                 self.pack(name)
+            for late in hosted:
+                if (late.moved, self.thread) in self.before:
+                    then, step = self.before[late.moved, self.thread]
+                    self.one_late(late, {**then, self.dims[late.moved]: start}, step)
             self.walk(inside, {**at, **here})
+            for late in sharing:
+                # A mid dim without a loop may be beside the moved loop: it starts where its outer dim does.
+                mids = {(t, loop, "mid"): start for t, loop, _ in here}
+                self.before[late.moved, self.thread] = {**at, **here, **mids}, self.step
+        self.catch_up(sharing)
         if is_parallel:
             assert self.region is not None
             self.region.check()
             self.region, self.thread = None, 0
         for name in group:
             self.leave(name)
+
+    def one_late(self, late: _Late, at: dict[tuple[int, str, str], int], step: int) -> None:
+        """One iteration of a late task's own loop, in tile `step` of the shared loop, which is behind."""
+        now, self.step = self.step, step
+        objects = [*self.dims, *self.bodies]
+        inside = [x for x in objects if x != late.moved and self.order(x, late.moved) == INSIDE]
+        self.walk(inside, at)
+        self.step = now
+
+    def catch_up(self, sharing: list[_Late]) -> None:
+        """What is left for late tasks when their threads leave the shared loop."""
+        for late, thread in product(sharing, range(self.threads)):
+            if (late.moved, thread) not in self.before:
+                continue
+            at, self.step = self.before.pop((late.moved, thread))
+            self.thread = thread
+            t, loop, _ = self.dims[late.moved]
+            tile = self.size(t, loop, "inner") * self.size(t, loop, "mid")
+            for start in range(0, self.extent(t, loop), tile):
+                self.one_late(late, {**at, self.dims[late.moved]: start}, self.step)
 
     def pack(self, name: str) -> None:
         """Copies are made at the head of the innermost outer dim of the loops that index them."""
@@ -321,12 +390,56 @@ class Judge:
                     raise IllegalError(
                         f"{task.name} looks for {place} in registers of another tile"
                     )
-                found = producer
+                found = self.want[key] if self.is_kept(producer, place[0]) else producer
+            self.keep(t, place)
             if found != self.want[key]:
                 raise IllegalError(
                     f"{task.name} reads {place} at {at} of {found}, wanted {self.want[key]}"
                 )
             self.seen.add(key)
+
+    def is_kept(self, keeper: int, array: str) -> bool:
+        """Whether a task finds what an earlier one has read, not written."""
+        return self.problem.tasks[keeper].target.array != array
+
+    def keep(self, t: int, place: Any) -> None:
+        """A task that reads for a later one as well puts it into its thread's own array."""
+        name = self.problem.tasks[t].name
+        for other in self.problem.tasks:
+            kept = self.choice("mem_space", f"{name}->{other.name}.{place[0]}") == "SHARED"
+            if kept and self.is_kept(t, place[0]):
+                self.chip[t, place] = (self.thread, self.tile[t])
+                self.write_over(t, place)
+
+    def write_over(self, t: int, place: Any) -> None:
+        """A thread's own array holds one tile of the loop that a late task shares: the tile before it is gone."""
+        for late in self.late:
+            mates = [
+                d for d in self.dims if self.order(d, late.shared) == MERGED or d == late.shared
+            ]
+            for u, loop, level in (self.dims[d] for d in mates):
+                if u != t or level != "outer":
+                    continue
+                tile = self.size(u, loop, "inner") * self.size(u, loop, "mid")
+                if self.choice("schedule", late.shared) == "CYCLIC":
+                    tile *= self.threads
+                for k in range(len(place[1])):
+                    index = list(place[1])
+                    index[k] -= tile
+                    before = (t, (place[0], tuple(index)))
+                    is_own = self.chip.get(before, (-1, -1))[0] == self.thread
+                    if is_own and self.along(u, place[0], k) == loop:
+                        del self.chip[before]
+
+    def along(self, t: int, array: str, axis: int) -> str:
+        """The loop that indexes an axis of what a task writes, or reads and keeps."""
+        task = self.problem.tasks[t]
+        if task.target.array == array:
+            terms = task.target.axes[axis].terms
+            return terms[0][0] if len(terms) == 1 else ""
+        load = next(x for x in loads(task.value) if x.array == array)
+        index = load.indices[axis]
+        return index.loop if isinstance(index, ir.LoopIndex) else ""
 
     def flow(self, consumer: int, array: str) -> tuple[str, int]:
         """Through what a task reads an array, and from whom if on chip."""
@@ -340,6 +453,7 @@ class Judge:
     def store(self, t: int, place: Any, thread: int) -> None:
         task = self.problem.tasks[t]
         self.chip[t, place] = (thread, self.tile[t])
+        self.write_over(t, place)
         if self.choice("store", f"{task.name}.{place[0]}") == "ELIDED":
             return
         self.memory[place] = t

@@ -144,6 +144,7 @@ def test_log_is_a_table(explore) -> None:
         "Status ",
         "Bound ",
         "Saved ",
+        " | seed 1 | given: max_evals=3 target=fake\n",
     ):
         assert part in out
     code, out, _ = explore("run", *SMALL, "--max-evals", 3, "--target", "fake", "-q")
@@ -215,6 +216,8 @@ def test_a_users_own_file(explore, tmp_path: Path) -> None:
         (["run", "axpydot", "--strategy", "mtcs"], 2, "did you mean mcts?"),
         (["run", "axpydot", "--dtype", "f16"], 2, "'f16' is not one of f32, f64"),
         (["run", "axpydot", "--sed", "1"], 2, "--sed"),
+        (["run", "axpydot", "--profile", "a100"], 2, "--profile goes with --build-only"),
+        (["show", "axpydot", "--descents", "-5"], 2, "'--descents'"),
         (["run", "axpydot", "--size", "n=9", "--target", "quantum"], 3, "no backend 'quantum'"),
         (["run", "axpydot", "--size", "n=9", "--compiler", "nocc"], 3, "no C compiler with OpenMP"),
         (["run", "no.py:f"], 2, "there is no file no.py"),
@@ -261,6 +264,46 @@ def test_settings_come_from_the_environment(explore, monkeypatch: pytest.MonkeyP
     assert "KERNELSCAPE_SEEED: there is no setting 'seeed'; did you mean seed?" in err
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError("Unable to allocate 728. TiB"), "not enough memory: Unable to allocate 728."),
+        (MemoryError(), "there is not enough memory"),
+        (OSError(28, "No space left on device"), "nothing more can be written: No space left"),
+    ],
+)
+def test_a_machine_without_room_is_no_bug(explore, monkeypatch, error, sentence: str) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("kernelscape.cli.views.list_lines", fail)
+    code, _, err = explore("list")
+    assert code == cli.Exit.ENVIRONMENT
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_that_does_not_begin_leaves_no_folder(explore) -> None:
+    assert explore("run", "axpydot", "--size", "n=9", "--target", "quantum")[0] == 3
+    assert explore("run", "axpydot", "--size", "n=9", "--compiler", "nocc")[0] == 3
+    assert list(Path("runs").iterdir()) == []
+
+
+def test_ctrl_c_is_no_error_while_the_command_is_loaded() -> None:
+    program = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kernelscape.cli.commands":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from kernelscape.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "explore: stopped\n")
+
+
 def test_a_bug_is_called_a_bug(explore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelscape.cli.views.list_lines", lambda: 1 // 0)
     code, _, err = explore("list")
@@ -304,7 +347,7 @@ def test_replay_of_a_stale_vector(explore, best: Path) -> None:
 
 def test_replay_of_a_wrong_answer(explore, best: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Failure("wrong", "z[3] is off")
-    monkeypatch.setattr("kernelscape.explorer.entry.check_again", lambda *_: (wrong, 3))
+    monkeypatch.setattr("kernelscape.explorer.saved.check_again", lambda *_: (wrong, 3))
     code, out, _ = explore("replay", best, "--json")
     assert code == cli.Exit.WRONG_ANSWER
     assert objects(out)[0]["detail"] == "z[3] is off"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.entry import (
-    explore_subject,
-    library_subject,
-    replay_again,
-    resume,
-    write_source,
-)
+from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.saved import replay_again, write_source
 from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.journal import FileJournal, read_journal
@@ -197,6 +193,49 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     fake_run(tmp_path, max_evals=2)
     with pytest.raises(RecordError, match="holds a run already"):
         fake_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"strategy": "best"}, "there is no strategy 'best'; there are mcts, "),
+        ({"time_limit_s": -1.0}, "a time limit of -1 s leaves no time"),
+        ({"time_limit_s": float("nan")}, "leaves no time"),
+        ({"gap": 5.0}, "a gap is a share from 0 to less than 1, not 5"),
+        ({"max_evals": 0}, "max_evals must be at least 1, not 0"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(tmp_path: Path, option, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        fake_run(tmp_path / "run", **option)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("option", [{"strategy": "best"}, {"gap": 5.0}, {"nosuch": 1}])
+def test_a_header_with_other_options_is_refused(tmp_path: Path, option) -> None:
+    fake_run(tmp_path, max_evals=2)
+    header = json.loads((tmp_path / "run.json").read_text())
+    header["options"] |= option
+    (tmp_path / "run.json").write_text(json.dumps(header))
+    with pytest.raises(RecordError, match="options that no run has"):
+        resume(tmp_path)
+
+
+def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    fake_run(tmp_path, max_evals=2)
+    best = (tmp_path / "best.json").read_bytes()
+    (tmp_path / "journal.jsonl").unlink()
+    with pytest.raises(RecordError, match=r"journal\.jsonl is gone"):
+        resume(tmp_path)
+    assert (tmp_path / "best.json").read_bytes() == best
+    assert not (tmp_path / "journal.jsonl").exists()
+    (tmp_path / "best.json").unlink()
+    with pytest.raises(RecordError, match=r"found nothing yet: it has no best\.json"):
+        ks.load(tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(RecordError, match="holds no run"):
+        ks.load(tmp_path)
 
 
 def test_a_run_in_progress_is_not_resumed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ FOLDERS = (
     "runtime",
     "runtime/cpu",
 )
+LAYERS = ("kernels", "space", "codegen", "search", "runtime", "explorer", "cli", "experiments")
 SOURCES = sorted(p for folder in FOLDERS for p in (ROOT / folder).glob("*.py"))
 
 
@@ -88,3 +90,14 @@ def all_imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def test_every_folder_of_the_package_is_installed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = settings["tool"]["setuptools"]["packages"]
+    found = {
+        p.parent.relative_to(ROOT)
+        for p in ROOT.glob("*/**/*.py")
+        if p.parts[len(ROOT.parts)] in LAYERS
+    }
+    assert sorted(listed) == sorted(".".join(("kernelscape", *p.parts)) for p in (Path(), *found))

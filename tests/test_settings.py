@@ -87,6 +87,7 @@ def test_precedence(tmp_path: Path) -> None:
     assert got.origins["time_limit"].endswith("kernelscape.toml")
     assert got.origins["max_evals"].endswith("pyproject.toml")
     assert "strategy" not in got.origins
+    assert got.given == {"seed": "6", "gap": "4%", "time_limit": "30s", "max_evals": "6", "final_top": "3"}  # fmt: skip
 
 
 def test_config_file_replaces_the_found_ones(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ class KernelWriter(LaunchWriter):
             if node.kind in ("copy", "tree") or isinstance(node, Transfer):
                 return ALL
             return ANY if node.kind == "reset" else self.scene.plan.tasks[node.task].n_threads
+        assert isinstance(node, LoopNode), "no task of a GPU is late"
         if node.is_parallel:
             return ALL
         inside = {self.threads_of(n) for n in node.children} - {ANY}

@@ -40,6 +40,10 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 """Settings by sequence, besides none at all."""
 
 
+def _no_bytes(m: int, n: int, item: int, threads: int) -> int:
+    return 0
+
+
 def _sums(m: int, n: int, item: int, threads: int) -> int:
     return threads * (n * item + 512)
 
@@ -81,7 +85,7 @@ def expert_source(
         raise KeyError(f"no expert program for {name!r}: there are {', '.join(names())}")
     dtype = recording.arrays[0].dtype.numpy
     m, n = sizes.get("m", 1), sizes["n"]
-    workspace_bytes = _WORKSPACE.get(name, lambda *_: 0)(m, n, dtype.itemsize, n_threads)
+    workspace_bytes = _WORKSPACE.get(name, _no_bytes)(m, n, dtype.itemsize, n_threads)
     arguments = [Argument(a.name, "array", str(dtype), tuple(a.shape)) for a in recording.arrays]
     arguments += [Argument(s.name, "scalar", str(dtype), ()) for s in recording.scalars]
     if workspace_bytes:

@@ -39,11 +39,7 @@ INLINE void panel(const problem *p, REAL *packed, REAL *w, long j, long columns,
   }
   for (long i = 0; i + ROWS <= M; i += ROWS) make_rows(p, packed, sums, v1, v2, i, j, columns, ROWS, past);
   for (long i = M - M % ROWS; i < M; i++) make_rows(p, packed, sums, v1, v2, i, j, columns, 1, past);
-  UNROLL for (int k = 0; k < WIDTH; k++) {
-    const long n = lanes_of(k, columns);
-    sums[k] = p->beta * sums[k] + get(p->z + j + k * LANES, n);
-    put(p->x + j + k * LANES, sums[k], n);
-  }
+  finish_panel(p->x + j, p->z + j, p->beta, sums, columns);
   add_panel(w, packed, sums);
 }
 
@@ -93,7 +89,7 @@ static void in_two_passes(const problem *p, REAL *parts) {
   {
     const long tid = omp_get_thread_num();
     const int past = goes_past(p->b, MOVED) && N % LANES == 0;
-    REAL *x = parts + tid * PADDED(N), t[MOST_ROWS];
+    REAL *x = parts + tid * PADDED(N);
     memset(x, 0, N * sizeof(REAL));
     const span part = share(M, ROWS);
     long i = part.first;
@@ -105,14 +101,7 @@ static void in_two_passes(const problem *p, REAL *parts) {
 #pragma omp barrier
     add_parts(p->x, parts, PADDED(N), N, p->beta, p->z);
 #pragma omp barrier
-    for (i = part.first; i + ROWS <= part.end; i += ROWS) {
-      dot_rows(t, p->b + i * N, N, p->x, N, ROWS, 0);
-      UNROLL for (int r = 0; r < ROWS; r++) p->w[i + r] = p->alpha * t[r];
-    }
-    for (; i < part.end; i++) {
-      dot_rows(t, p->b + i * N, N, p->x, N, 1, 0);
-      p->w[i] = p->alpha * t[0];
-    }
+    multiply(p->w, p->b, p->x, p->alpha, part);
   }
 }
 

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from kernelscape.experiments import checking
-from kernelscape.experiments.correctness import SIZES, library_cases
+from kernelscape.experiments.cases import SIZES, library_cases
 from kernelscape.kernels.library import names
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space

@@ -29,6 +29,11 @@ PROGRAMS = {
         {"m": 512, "n": 512},
         Style(columns=True, panel=128, vectors=2, prefetch=ch.FAR),
     ),
+    "gemver_late": (
+        "gemver",
+        {"m": 120, "n": 96},
+        Style(columns=True, vectors=2, rows=2, keep=True, late=True),
+    ),
 }
 
 
@@ -106,3 +111,11 @@ def test_an_input_read_twice_may_be_read_from_memory_once():
     text = checking.source_of(candidate_of(*PROGRAMS["sgemvt_panel"])).text
     assert text.count("(&a_kept[") == 2 * text.count("load_f32x16(&a[")
     assert text.count("load_f32x16(&a[") == text.count("store_f32x16(&a_kept[")
+
+
+def test_lanes_are_added_up_once_a_row():
+    """A tile of two vectors along the sum: the vectors are added first, and then the lanes of one."""
+    text = checking.source_of(candidate_of(*PROGRAMS["gemver_late"])).text
+    body = text.split("> begin) {")[1].split("}")[0]
+    assert body.count("fold_add_f32x16") == 2  # rows
+    assert body.count("load_f32x16(&b_row[") == 4

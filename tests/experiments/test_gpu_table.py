@@ -9,13 +9,14 @@ import time
 import numpy as np
 import pytest
 from kernelscape.experiments import gpu_table
-from kernelscape.experiments.gpu_goals import PAPER_GAINS, SEQUENCES, all_rows, verdicts
+from kernelscape.experiments.gpu_goals import PAPER_GAINS, SEQUENCES, all_jobs, verdicts
 from kernelscape.experiments.gpu_peers import COPIES, Asked, Peer, PeerError, programs_of
 from kernelscape.experiments.gpu_row import GpuRowOptions, share, summary
 from kernelscape.experiments.gpu_text import missed, report
 from kernelscape.experiments.libraries import blas_calls
 from kernelscape.experiments.libraries.formulas import FORMULAS
 from kernelscape.experiments.libraries.gpu import AbstractGpuLibrary
+from kernelscape.experiments.rows import Job
 from kernelscape.kernels.library import load
 from kernelscape.runtime.measure import Sampler, measure
 from kernelscape.runtime.outcome import Protocol
@@ -138,7 +139,7 @@ def test_searches_share_the_time_that_is_left():
 
 
 def test_the_table_has_its_rows():
-    keys = [gpu_table.row_key(*row) for row in all_rows()]
+    keys = [job.key for job in all_jobs()]
     assert len(keys) == len(set(keys)) == len(SEQUENCES) + 5 == 16
     assert {"gemver:m=8192,n=8192", "axpy:n=67108864", "matmul:m=256,n=256,k=32"} <= set(keys)
     assert set(PAPER_GAINS) < set(SEQUENCES)
@@ -275,7 +276,7 @@ def test_a_command_that_runs_out_of_time_says_so(capfd, monkeypatch, tmp_path):
 def test_rows_are_made_on_the_emulator_kept_and_written(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     options = GpuRowOptions(target="emulator", rounds=2, budget_ms=1.0)
-    wanted = [("waxpby", {"n": 1000}), ("waxpby", {"nosuch": 1})]
+    wanted = [Job("waxpby", {"n": 1000}), Job("waxpby", {"nosuch": 1})]
     end_s = time.monotonic() + 600.0
 
     def make(again=False):

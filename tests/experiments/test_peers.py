@@ -11,6 +11,7 @@ from kernelscape.experiments import peers
 from kernelscape.experiments.libraries.formulas import FORMULAS, places
 from kernelscape.experiments.peers_bars import fusion_gain, missed_bars, problems
 from kernelscape.experiments.peers_row import PeerOptions, summary
+from kernelscape.experiments.rows import Job, parse_jobs
 from kernelscape.kernels.library import load
 
 MODULES = {
@@ -106,14 +107,20 @@ def test_ratios_are_formed_inside_each_round():
     assert made["ratio_spread"]["ours gcc"] == pytest.approx(0.0)
 
 
-def test_rows_are_named_by_sequence_sizes_and_type():
-    assert peers.parse_row("axpydot:n=2^20:f64") == [("axpydot", {"n": 1 << 20}, "f64")]
-    assert peers.parse_row("gemver:n=64") == [("gemver", {"m": 64, "n": 64}, "f32")]
-    assert ("sgemv", {"m": 1009, "n": 4093}, "f32") in peers.parse_row("sgemv")
-    assert all(peers.parse_row(peers.row_key(r)) == [r] for r in peers.all_rows())
-    for wrong in ("heat", "nosuch", "axpy:n=4:f16"):
-        with pytest.raises(ValueError, match=r"expert program|f32"):
-            peers.parse_row(wrong)
+def test_every_row_can_be_asked_for_by_its_name():
+    known = {"known": peers.names(), "dtypes": peers.DTYPES}
+    assert all(parse_jobs(job.key, **known) == [job] for job in peers.all_jobs())
+    assert Job("sgemv", {"m": 1009, "n": 4093}) in parse_jobs("sgemv", peers.all_jobs(), **known)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"), [("heat", "no sequence 'heat'"), ("axpy:n=4:f16", "'f16' is not f32 or f64")]
+)
+def test_a_row_that_cannot_be_compared_is_a_usage_error(row, said, capfd):
+    with pytest.raises(SystemExit) as caught:
+        peers.main(["--only", row])
+    assert caught.value.code == 2
+    assert said in capfd.readouterr().err
 
 
 @pytest.mark.compiler
@@ -122,7 +129,7 @@ def test_a_row_is_made_kept_and_written(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")  # taken away from what is timed
     options = PeerOptions(seconds=1.0, rounds=2, budget_ms=2.0, calibrate=False)
-    wanted = [("waxpby", {"n": 1009}, "f64"), ("waxpby", {"nosuch": 1}, "f32")]
+    wanted = [Job("waxpby", {"n": 1009}, "f64"), Job("waxpby", {"nosuch": 1})]
     first = peers.make_table(wanted, options, False, tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"], first
     assert {len(ns) for ns in first[0]["rounds_ns"].values()} == {2}

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from kernelscape.experiments import (
+    kill_resume,
     paper_rows,
     paper_tables,
     run_row,
@@ -14,6 +15,7 @@ from kernelscape.experiments import (
     think_speed,
     tree_shape,
 )
+from kernelscape.experiments.rows import Job
 from kernelscape.search.bound import Bounder
 from kernelscape.search.ordering import NextChoice
 from kernelscape.space import cpsat
@@ -106,7 +108,7 @@ def test_intervals_of_a_few_samples():
 def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     options = run_row.RowOptions(seconds=1.0, rounds=2, calibrate=False)
-    wanted = [("axpydot", {"n": 1000}), ("bicgk", {"nosuch": 1})]
+    wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
     first = run_table.make_table(wanted, options, False, tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"]
     assert "nosuch" in first[1]["why"]
@@ -120,12 +122,11 @@ def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, mo
     assert "failed: " in text
 
 
-def test_rows_are_named_by_sequence_and_sizes():
-    assert run_table.parse_row("axpydot:n=2^20") == [("axpydot", {"n": 1 << 20})]
-    assert run_table.parse_row("bicgk:n=64") == [("bicgk", {"m": 64, "n": 64})]
-    assert ("heat", {"m": 4096, "n": 4096}) not in run_table.all_rows()
-    with pytest.raises(ValueError, match="no sequence"):
-        run_table.parse_row("nosuch")
+def test_the_table_has_two_sizes_of_a_sequence_that_is_no_blas():
+    keys = [job.key for job in run_table.all_jobs()]
+    assert len(keys) == len(set(keys))
+    assert {"heat:m=8192,n=8192", "heat:m=1024,n=1024", "matmul:m=2048,n=2048,k=2048"} <= set(keys)
+    assert "heat:m=4096,n=4096" not in keys
 
 
 @pytest.mark.parametrize(
@@ -141,3 +142,15 @@ def test_rows_are_named_by_sequence_and_sizes():
 )
 def test_the_roofline_has_the_mix_of_the_sequence(read, written, in_place, kind):
     assert run_row.nearest_mix(read, written, in_place) == kind
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_kill_resume_counts_what_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(kill_resume, "SESSIONS", 1)
+    assert kill_resume.main(["1", "--results", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "kill_resume.json").read_text())
+    assert found["kills"] == len(found["rounds"]) == 1
+    assert (found["lost"], found["repeated"], found["torn_best"]) == (0, 0, 0)
+    assert "| lost | 0 |" in (tmp_path / "kill_resume.md").read_text()

@@ -74,7 +74,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                 for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
                     f32x16 b_value_0;
                     f32x16 b_value_1;
-                    __builtin_prefetch(&a[i * 512 + j1 + 8192]);
+                    __builtin_prefetch(&a[i * 512 + j1 + 8192], 0, 2);
                     const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
                     const float u1_ = u1[i];
                     const f32x16 v1_ = load_f32x16(&v1[j1]);
@@ -83,7 +83,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
                     store_f32x16(&b_row[i * 128 + j1 - j0], b_value_0);
                     store_f32x16(&b[i * 512 + j1], b_value_0);
-                    __builtin_prefetch(&a[i * 512 + j1 + 16 + 8192]);
+                    __builtin_prefetch(&a[i * 512 + j1 + 16 + 8192], 0, 2);
                     const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
                     const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
                     const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);

@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
+from kernelscape.experiments.cases import library_cases
 from kernelscape.experiments.checking import random_candidate
-from kernelscape.experiments.correctness import library_cases
 from kernelscape.kernels.accesses import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space import choices as ch

@@ -1,0 +1,133 @@
+"""Calls a built text with arguments made to show mistakes, in a child.
+
+Arrays lie between guards (values that no result survives) at odd element offsets, arrays that are written before they are read
+hold poison, and the workspace holds garbage.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..codegen.source import Source
+from ..runtime.verify import Expected, find_mismatch
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+GUARD_BYTES = 192  # before and after each array: more than the widest vector
+GARBAGE_BYTE = 0xAB  # of the workspace; also the bytes of the guards of integer arrays
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """Arguments, and what the sequence makes of them in float64."""
+
+    arrays: Arrays
+    scalars: Mapping[str, Any]
+    want: Arrays
+    factor: float  # of the tolerance, in units of eps * magnitude
+    magnitude: float
+
+
+def mismatch(got: np.ndarray[Any, Any], inputs: InputSet, name: str) -> str | None:
+    """Where an array differs from what it must hold, or None."""
+    expected = Expected(inputs.want[name], inputs.factor, inputs.magnitude)
+    found = find_mismatch(got, expected)
+    return None if found is None else f"{name}{found}"
+
+
+class _Guarded:
+    """An array between guards, at an offset of a few elements from any alignment."""
+
+    def __init__(self, array: np.ndarray[Any, Any], shift: int) -> None:
+        size, item = array.nbytes, array.itemsize
+        self.raw = np.full(size + 2 * GUARD_BYTES + 64, GARBAGE_BYTE, np.uint8)
+        if array.dtype.kind == "f":
+            n = len(self.raw) // item
+            self.raw[: n * item] = np.full(n, np.nan, array.dtype).view(np.uint8)
+        self.begin = GUARD_BYTES + (-(self.raw.ctypes.data + GUARD_BYTES)) % 64 + shift * item
+        self.begin -= self.begin % item if array.dtype.kind == "f" else 0
+        self.view = self.raw[self.begin : self.begin + size].view(array.dtype).reshape(array.shape)
+        self.view[...] = array
+        self.before = self.raw[: self.begin].copy()
+        self.after = self.raw[self.begin + size :].copy()
+
+    def is_intact(self) -> bool:
+        end = self.begin + self.view.nbytes
+        return bool(
+            (self.raw[: self.begin] == self.before).all() and (self.raw[end:] == self.after).all()
+        )
+
+
+def call_once(
+    entry: Callable[..., None], source: Source, inputs: InputSet, shift: int
+) -> str | None:
+    """Calls on fresh copies; what is wrong, or None."""
+    guarded: dict[str, _Guarded] = {}
+    pointers = (ctypes.c_void_p * len(source.arguments))()
+    kept: list[Any] = []
+    for k, a in enumerate(source.arguments):
+        if a.kind == "array":
+            guarded[a.name] = _Guarded(inputs.arrays[a.name], shift)
+            pointers[k] = guarded[a.name].view.ctypes.data
+        elif a.kind == "scalar":
+            kept.append(np.array(inputs.scalars[a.name], dtype=a.dtype))
+            pointers[k] = kept[-1].ctypes.data
+        else:
+            raw = np.full(a.shape[0] + 64 + 2 * GUARD_BYTES, GARBAGE_BYTE, np.uint8)
+            kept.append(raw)
+            start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % 64
+            # NaN as f32 and as f64: an accumulator that nobody set spoils the result.
+            raw[start : start + a.shape[0]] = 0xFF
+            pointers[k] = raw.ctypes.data + start
+            kept.append((start, a.shape[0]))
+    entry(pointers)
+    for k, item in enumerate(kept):
+        if isinstance(item, tuple):
+            raw, (start, size) = kept[k - 1], item
+            if (raw[:start] != GARBAGE_BYTE).any() or (raw[start + size :] != GARBAGE_BYTE).any():
+                return "the workspace was overrun"
+    for name, g in guarded.items():
+        if not g.is_intact():
+            return f"{name} was overrun"
+        found = mismatch(g.view, inputs, name)
+        if found is not None:
+            return found
+    return None
+
+
+def in_child(work: Callable[[], str], seconds: float) -> str:
+    """What `work` says, run in a child, or what became of the child."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        found = "the child failed"
+        try:
+            found = work()
+        except BaseException as e:  # nothing may return into the parent's stack
+            found = f"{type(e).__name__}: {e}"
+        finally:
+            os.write(writer, b"." + found.encode()[:4000])
+            os._exit(0)
+    os.close(writer)
+    deadline = time.monotonic() + seconds
+    ready, _, _ = select.select([reader], [], [], seconds)
+    answer = os.read(reader, 8000) if ready else b""
+    os.close(reader)
+    if not ready or time.monotonic() > deadline:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    if not ready:
+        return f"ran past {seconds:g} s"
+    if not answer:
+        return f"crashed with signal {os.waitstatus_to_exitcode(status)}"
+    return answer[1:].decode()

@@ -1,0 +1,49 @@
+"""What rows of several tables have in common: artifacts and times, or why there are none; spreads; where the arrays are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..codegen.source import Source
+from ..kernels.tasks import Problem
+from ..runtime.build import Artifact
+from ..runtime.device import AbstractDevice
+from ..runtime.outcome import Failure, Measurement
+from ..space.target import CacheLevel, Target
+
+
+def built(device: AbstractDevice, source: Source) -> Artifact:
+    """Raises RuntimeError where it does not compile."""
+    made = device.build(source)
+    if isinstance(made, Failure):
+        raise RuntimeError(failure_text(made))
+    return made
+
+
+def time_ns(outcome: Measurement | Failure) -> float:
+    """Raises RuntimeError where nothing was measured."""
+    if isinstance(outcome, Failure):
+        raise RuntimeError(failure_text(outcome))
+    return outcome.time_ns
+
+
+def failure_text(failure: Failure) -> str:
+    """One sentence, and the end of what the tool said."""
+    return f"{failure.kind}: {failure.advice} {failure.log[-500:]}".strip()
+
+
+def spread(values: ArrayLike) -> float:
+    """Half the inter-quartile range over the median."""
+    low, middle, high = np.quantile(np.asarray(values), [0.25, 0.5, 0.75])
+    return float((high - low) / 2 / middle)
+
+
+def median(values: ArrayLike) -> float:
+    return float(np.median(np.asarray(values)))
+
+
+def level_of(problem: Problem, target: Target) -> CacheLevel | None:
+    """The innermost cache that holds all arguments; None where they are in memory."""
+    footprint = sum(a.size_bytes for a in problem.arrays if a.role != "temp")
+    return next((x for x in target.levels if footprint <= x.capacity_bytes), None)

@@ -1,0 +1,218 @@
+"""Tables of rows: each row is made in a process of its own, kept as JSON, and written with all others after every row.
+
+A row is JSON values: its job ("name", "sizes", "dtype"), "options", and "status": "ok" with what was found, or "failed" with "why".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ..kernels.library import load, names
+from ..runtime.device import cache_folder
+from ..space.jit import cache_folder as jitted_folder
+from .writing import read_results, write_results
+
+Row = dict[str, Any]
+Options = TypeVar("Options")  # a dataclass
+
+
+class Job(NamedTuple):
+    """What a row is about: a library sequence at a size."""
+
+    name: str
+    sizes: dict[str, int]
+    dtype: str = "f32"
+
+    @staticmethod
+    def of(row: Row) -> Job:
+        """Rows of tables that have one type only may leave it out."""
+        return Job(row["name"], row["sizes"], row.get("dtype", "f32"))
+
+    @property
+    def key(self) -> str:
+        """As `--only` takes it."""
+        extents = ",".join(f"{k}={v}" for k, v in self.sizes.items())
+        return f"{self.name}:{extents}" + ("" if self.dtype == "f32" else f":{self.dtype}")
+
+    @property
+    def volume(self) -> int:
+        volume = 1
+        for extent in self.sizes.values():
+            volume *= extent
+        return volume
+
+
+def title(row: Row) -> str:
+    """Sequence and sizes for people: axpy 2^20, gemver 4096^2, sgemv 1009x4093."""
+    extents = list(row["sizes"].values())
+    if len(extents) == 1:
+        power = extents[0].bit_length() - 1
+        return f"{row['name']} " + (f"2^{power}" if extents[0] == 1 << power else str(extents[0]))
+    if len(set(extents)) == 1:
+        return f"{row['name']} {extents[0]}^{len(extents)}"
+    return f"{row['name']} " + "x".join(map(str, extents))
+
+
+def parse_jobs(
+    text: str,
+    table: Sequence[Job] = (),
+    *,
+    known: Iterable[str] = (),
+    dtypes: Sequence[str] = ("f32",),
+) -> list[Job]:
+    """What NAME (all its rows of the `table`), NAME:n=2^20,... or NAME:n=...:f64 stands for, of the `known` sequences (default:
+    those of the library). Raises ValueError.
+    """
+    name, *rest = text.lower().split(":")
+    known = tuple(known) or names()
+    if name not in known:
+        raise ValueError(f"no sequence {name!r}: there are {', '.join(known)}")
+    if not rest:
+        jobs = [job for job in table if job.name == name]
+        if not jobs:
+            raise ValueError(f"the table has no row {text!r}: give sizes as well")
+        return jobs
+    dtype = rest[1] if len(rest) == 2 else "f32"
+    if len(rest) > 2 or dtype not in dtypes:
+        raise ValueError(f"{':'.join(rest[1:])!r} is not {' or '.join(dtypes)}")
+    sizes = dict(_size(part) for part in rest[0].split(","))
+    return [Job(name, load(name).complete(sizes), dtype)]
+
+
+def wanted_jobs(
+    parser: argparse.ArgumentParser, texts: Sequence[str], table: Sequence[Job], **which: Any
+) -> list[Job]:
+    """What the texts stand for (see `parse_jobs`), without any the whole table; a mistake ends the program."""
+    try:
+        return [job for text in texts for job in parse_jobs(text, table, **which)] or list(table)
+    except ValueError as e:
+        parser.error(str(e))
+
+
+def _size(text: str) -> tuple[str, int]:
+    key, _, number = text.partition("=")
+    base, _, power = number.partition("^")
+    try:
+        return key, int(base) ** int(power or 1)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a size such as n=4096 or n=2^20") from None
+
+
+# --- one row -------------------------------------------------------------------------------------
+
+
+def run_row(module: str, job: Job, options: Any, limit_s: float) -> Row:
+    """The row that `python -m MODULE --child` of this folder makes (see `answer`). One that fails says why."""
+    asked = job._asdict() | {"options": asdict(options)}
+    made = in_fresh_process(module, asked, limit_s)
+    return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
+
+
+def answer(asked: str, kind: type[Options], make: Callable[[Job, Options], Row]) -> int:
+    """The other end of `run_row`: makes the row, prints it, and gives the exit status."""
+    row = json.loads(asked)
+    made = make(Job.of(row), kind(**row["options"]))
+    print(json.dumps({"status": "ok", **row, **made}))
+    return 0
+
+
+def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
+    """What `python -m MODULE --child ASKED` of this folder prints last, or why it printed nothing.
+
+    The child has an empty folder of builds (what an earlier search compiled must not count as this
+    one's speed) and no setting of OpenBLAS.
+    """
+    command = [sys.executable, "-m", f"{__package__}.{module}", "--child", json.dumps(asked)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    targets = cache_folder() / "targets"
+    with tempfile.TemporaryDirectory(prefix="kernelscape-table-") as scratch:
+        fresh = Path(scratch) / "kernelscape" / "targets"
+        if targets.exists():
+            shutil.copytree(targets, fresh)
+        environment["XDG_CACHE_HOME"] = scratch
+        environment["NUMBA_CACHE_DIR"] = str(jitted_folder().parent)
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=limit_s
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end within {limit_s:.0f} s"
+        if fresh.exists():
+            shutil.copytree(fresh, targets, dirs_exist_ok=True)  # calibrations add up
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no word"]
+        return f"exit {done.returncode}: {lines[-1]}"
+    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return made
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of one results file: `order` has those that it is meant to have, others come behind them."""
+
+    file: str
+    order: Sequence[Job]
+    report: Callable[[dict[str, Any]], str]  # of {"rows": ...} and what else the file holds
+    folder: Path | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """What the file holds; no rows where there is no file yet."""
+        return {"rows": []} | read_results(self.file, self.folder)
+
+    def missing(self, wanted: Sequence[Job], again: bool) -> list[Job]:
+        """Those of `wanted` that are not there or failed; all of them to be made `again`."""
+        there = {Job.of(r).key for r in self.stored()["rows"] if r["status"] == "ok"}
+        return [job for job in wanted if again or job.key not in there]
+
+    def make(
+        self,
+        missing: Sequence[Job],
+        make: Callable[[Job], Row | None],
+        say: Callable[[Row], str],
+        **beside: Any,
+    ) -> dict[str, Any]:
+        """Make rows, writing after each; all that the file holds then, with what is `beside` the rows. A row that is None ends
+        it. `say` is what to print of a good row.
+        """
+        made = self.stored() | beside
+        rows = {Job.of(r).key: r for r in made["rows"]}
+        order = [job.key for job in self.order]
+        for job in missing:
+            started_s = time.monotonic()
+            row = make(job)
+            if row is None:
+                break
+            said = say(row) if row["status"] == "ok" else f"failed: {row['why']}"
+            print(f"{job.key}: {said} ({time.monotonic() - started_s:.0f} s)", flush=True)
+            rows[job.key] = row
+            keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
+            made["rows"] = [rows[k] for k in keys]
+            write_results(self.file, self.report(made), made, self.folder)
+        return made
+
+
+def table_parser(description: str | None, only: str) -> argparse.ArgumentParser:
+    """The options of every table; `only` says what names a row."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", default=(), help=only)
+    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser

@@ -1,0 +1,66 @@
+"""The best of a search timed once more, in turn, so that a change of the machine meets all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..runtime.outcome import FINAL, Failure, Measurement
+from ..runtime.worker import AbstractWorker
+from ..search import events as ev
+from ..space.candidate import Candidate
+from . import stages as st
+from .evaluation import Evaluator
+
+_NEAR = 1.2  # candidates slower than so many times the best are not timed again
+_DISTURBED = 0.2  # a spread beyond which timing again has told nothing
+
+Entry = tuple[ev.Outcome, Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A candidate with its new time; `searched_ns` is the one that the search measured."""
+
+    outcome: ev.Outcome
+    candidate: Candidate
+    searched_ns: float
+
+
+def near_the_best(top: Sequence[Entry], default: Entry | None) -> list[Entry]:
+    """Those of `top` (best first) that may be the best after all, and the default to compare with."""
+    limit_ns = _NEAR * (top[0][0].time_ns or 0.0)
+    near = [entry for entry in top if (entry[0].time_ns or 0.0) <= limit_ns]
+    keys = {outcome.key for outcome, _ in near}
+    if default is not None and default[0].time_ns is not None and default[0].key not in keys:
+        near.append(default)
+    return near
+
+
+def time_again(
+    entries: Sequence[Entry], evaluator: Evaluator, worker: AbstractWorker, limit_s: float
+) -> list[Timed]:
+    """Times in turn, sample by sample, best first; what no longer builds or runs is left out."""
+    budget_ns = 0.5e9 * limit_s / len(entries)  # verifying takes its share
+    sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
+    protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
+    built = [(o, c, evaluator.artifact(c)) for o, c in entries]
+    ready = [(o, c, a) for o, c, a in built if not isinstance(a, Failure)]
+    found = worker.interleave([a for _, _, a in ready], protocol)
+    timed = []
+    for (outcome, candidate, _), again in zip(ready, found, strict=True):
+        if isinstance(again, Measurement):
+            new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
+            timed.append(Timed(new, candidate, outcome.time_ns or 0.0))
+    return sorted(timed, key=lambda t: t.outcome.time_ns or 0.0)
+
+
+def comparison(timed: Sequence[Timed]) -> st.Remeasured:
+    """How many cannot be told apart from the first, and whether the machine was too restless to tell anything."""
+    entries = tuple(
+        st.Again(t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns)
+        for t in timed
+    )
+    high_ns = entries[0].time_ns * (1 + entries[0].spread)
+    n_ties = sum(e.time_ns * (1 - e.spread) <= high_ns for e in entries)
+    return st.Remeasured(entries, n_ties, entries[0].spread > _DISTURBED)

@@ -1,0 +1,119 @@
+"""What was found, from its file: `load` and `replay` it, measure it again, write its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..runtime.cpu.compiler import compiler_named
+from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.folder import BEST, HEADER, SOURCE
+from ..runtime.outcome import Failure, Measurement
+from ..runtime.records import BestFile, RecordError, load_best, write_record
+from ..runtime.replay import Tuned, check_again, dialect_of, open_tuned, rebuild
+from .machine import open_worker
+
+
+@dataclass(frozen=True)
+class Best:
+    """An implementation that was found: its decisions, times and text."""
+
+    file: BestFile
+    device: AbstractDevice
+
+    def __repr__(self) -> str:
+        return f"Best({self.file.sequence} on {self.file.target}, {self.time_ns:.0f} ns)"
+
+    @property
+    def time_ns(self) -> float:
+        """Nanoseconds of one call of the whole sequence, caches warm."""
+        return self.file.time_ns
+
+    @property
+    def decisions(self) -> dict[str, str]:
+        """The value of every choice that was open, by name."""
+        return dict(self.file.decisions)
+
+    @property
+    def source(self) -> str:
+        """The C text. Raises StaleError where this version would write another one."""
+        return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.text
+
+    def compile(self) -> Tuned:
+        """The implementation as a function with the parameters of the sequence, computing in place
+        on NumPy arrays of the shapes and dtypes it was tuned for. Raises StaleError.
+        """
+        rebuilt = rebuild(self.file, self.device.facts(), dialect_of(self.device))
+        return open_tuned(self.file, rebuilt, self.device)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as a best.json, which `replay` takes and which needs nothing else."""
+        write_record(Path(path), self.file)
+        return Path(path)
+
+
+def stored_best(place: Path) -> BestFile:
+    """The file of the best, named itself or by the directory of its run. Raises RecordError."""
+    if not place.is_dir():
+        return load_best(place)
+    if (place / BEST).exists():
+        return load_best(place / BEST)
+    if (place / HEADER).exists():
+        raise RecordError(f"the run in {place} has found nothing yet: it has no {BEST}")
+    raise RecordError(f"{place} holds no run: it has no {HEADER} and no {BEST}")
+
+
+def load(path: str | Path) -> Best:
+    """The best implementation of a run directory or a best.json, with the compiler that built it
+    where that is still here. Raises RecordError.
+    """
+    best = stored_best(Path(path))
+    compiler = compiler_named(best.conditions.compiler)
+    return Best(best, open_device(best.target, DeviceOptions(compiler=compiler)))
+
+
+def replay(path: str | Path) -> Tuned:
+    """The stored implementation of a run directory or a best.json as a function: the same source,
+    built again. Raises RecordError, DeviceError and StaleError.
+    """
+    return load(path).compile()
+
+
+@dataclass(frozen=True)
+class Again:
+    """A replay: the stored implementation, what became of it, and notes on what has changed."""
+
+    file: BestFile
+    outcome: Measurement | Failure
+    n_input_sets: int
+    notes: tuple[str, ...]
+
+    @property
+    def slower_by(self) -> float | None:
+        """Share by which it is slower than it was stored; negative when it is faster."""
+        if isinstance(self.outcome, Failure):
+            return None
+        return self.outcome.time_ns / self.file.time_ns - 1
+
+
+def replay_again(path: str | Path, n_sets: int = 3) -> Again:
+    """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError."""
+    best = load(path)
+    device = best.device
+    rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
+    with open_worker(device) as worker:
+        outcome, n_verified = check_again(best.file, rebuilt, device, worker, n_sets)
+    return Again(best.file, outcome, n_verified, rebuilt.notes)
+
+
+def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
+    """Write the text of a stored implementation; the file, the command line that compiles it and
+    the functions it exports. Raises as `replay`.
+    """
+    best = load(path)
+    source = rebuild(best.file, best.device.facts(), dialect_of(best.device)).source
+    file = folder / f"{SOURCE}{source.suffix}"
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(source.text)
+    command = best.device.command_line(source, file, best.file.conditions.compiler)
+    return file, command, ", ".join(x.kernel for x in source.launches) or source.entry

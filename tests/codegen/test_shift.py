@@ -1,0 +1,53 @@
+"""Late tasks in generated code: what they compute at any shape, and what the text looks like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library import load
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space import choices as ch
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+
+pytestmark = [pytest.mark.compiler]
+CANDIDATES = 6
+
+
+def late_candidates(recording, cores, vector_bytes, seed):
+    space = build_space(normalise(recording), checking.target(cores, vector_bytes))
+    ((_, var),) = space.variables.shift.items()
+    root = space.root().decide(var, 1 << ch.LATE)
+    rng = np.random.default_rng(seed)
+    ends = [checking.random_candidate(root, rng) for _ in range(CANDIDATES)]
+    return [c for c in ends if isinstance(c, Candidate)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["atax", "gemver", "sgemvt"])
+@pytest.mark.parametrize(
+    ("m", "n", "cores"), [(2, 3, 4), (33, 17, 2), (64, 48, 3), (7, 130, 2), (101, 97, 2)]
+)
+def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
+    """Fewer tiles than threads, one tile a thread, partial tiles; teams smaller than planned; called twice."""
+    entry = load(name)
+    rng = np.random.default_rng(m * n)
+    args = entry.make_arguments({"m": m, "n": n}, np.dtype(np.float32), rng)
+    recording = record_sequence(entry.sequence, args, name)
+    problem = normalise(recording)
+    n_arrays = len(recording.arrays)
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
+    scalars = dict(zip((s.name for s in recording.scalars), args[n_arrays:], strict=True))
+    inputs = checking.make_inputs(recording, problem, arrays, scalars)
+    candidates = late_candidates(recording, cores, 32, m + n)
+    assert len(candidates) >= CANDIDATES - 1
+    sources = [checking.source_of(c) for c in candidates]
+    for built in checking.build_all(sources, tmp_path, "late"):
+        assert built.library is not None, built.log
+        assert " late, beside " in built.source.text
+        for way in (Way(), Way(repeats=2, thread_limit=1)):
+            said = checking.check(built, inputs, way)
+            assert not said, f"{said}\n{built.source.text}"
