@@ -15,6 +15,7 @@ from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.accesses import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space import choices as ch
+from kernelscape.space import cpsat
 from kernelscape.space.backbone import OUTER, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
@@ -362,3 +363,49 @@ def test_hints_are_for_loads_from_memory_and_read_only_for_what_is_not_written(p
                 assert t not in writers
                 assert not any(is_together(candidate, t, u) for u in writers)
     assert min(seen[hint] for hint in range(len(ch.LOAD_CACHE))) > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "forbidden"),
+    [
+        (
+            "matmul",
+            {
+                "staged(multiply0.a)": "THREE_STAGES",
+                "layout(multiply0.a)": "SWIZZLED",
+                "reduction(multiply0.k.mid)": "TREE",
+                "thread_level(multiply0.i.mid,multiply0.k.mid)": "INNER",
+            },
+            {"cache(a->multiply0)": "CG"},
+        ),
+        (
+            "axpydot",
+            {
+                "reduction(dot0.i.outer)": "ATOMIC",
+                "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
+                "cache(z->dot0)": "READ_ONLY",
+            },
+            None,
+        ),
+    ],
+)
+def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
+    """CP-SAT, made from the same declarations, completes what is possible and refuses what is not."""
+    space = build_space(problem_of(name, LARGE), GPU)
+    domains = space.model.initial.copy()
+
+    def decide(decisions):
+        for choice, value in decisions.items():
+            var = space.model.positions[choice]
+            space.model.narrow(domains, var, 1 << space.choices[var].values.index(value))
+
+    decide(wanted)
+    if forbidden is None:  # what a task of the launch writes is not read-only
+        assert not cpsat.has_solution(space, domains)
+        return
+    found = cpsat.complete(space, domains, {}, 20.0)
+    assert found is not None
+    made = space.candidate(found)
+    assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
+    decide(forbidden)
+    assert not cpsat.has_solution(space, domains)
