@@ -101,10 +101,11 @@ class Writer:
         lanes: int,
         lane_stride: int,
         ahead: int = 0,
+        hint: str = "",
     ) -> Value:
         """One element, or `lanes` of them, `lane_stride` apart; each only once in a scope.
 
-        Where `ahead` is not 0, memory is asked for the element so far on.
+        Where `ahead` is not 0, memory is asked for the element so far on. `hint`: a value of LOAD_CACHE other than the default.
         """
         if lane_stride == 0:
             lanes = 0
@@ -121,16 +122,22 @@ class Writer:
             # Into the second cache: the first has too few sets for rows that lie a power of two apart.
             self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), c.Num("2")))))
         if lanes == 0:
-            x: c.CExpr = c.Index(base, index)
+            x = self.element(base, index, hint)
         elif lane_stride == 1:
-            operation = self.prelude.use(self.access("load", index, lanes), dtype, lanes)
+            plain = f"load_{hint.lower()}" if hint else "load"
+            operation = self.prelude.use(self.access(plain, index, lanes), dtype, lanes)
             x = c.Call(operation, (c.Un("&", c.Index(base, index)),))
         else:
             items = tuple(
-                c.Index(base, c.add(index, c.number(k * lane_stride))) for k in range(lanes)
+                self.element(base, c.add(index, c.number(k * lane_stride)), hint)
+                for k in range(lanes)
             )
             x = self.vector_of(dtype, lanes, items)
         return self.remember(key, array, Value(x, dtype, lanes))
+
+    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
+        """One element of an array; a CPU has no hints for loads."""
+        return c.Index(base, index)
 
     def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
         """Whether this scope has the contiguous value at a place of an array."""
@@ -171,8 +178,12 @@ class Writer:
             operation = self.prelude.use(plain, dtype, value.lanes)
             self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x))))
         else:
-            self.write(c.Assign(place, value.x))
+            self.write(self.assignment(place, value.x, stream))
         self.block.known[array, expression(index), value.lanes] = value
+
+    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
+        """Stores one element; a CPU streams vectors only."""
+        return c.Assign(place, x)
 
     # --- values ---
 

@@ -17,6 +17,7 @@ _WARNED = {
     "||": ("&&",),
     "&": ("+", "-", *_COMPARISONS),
     "|": ("+", "-", "&", *_COMPARISONS),
+    "^": ("+", "-", *_COMPARISONS),
     "<<": ("+", "-"),
 }
 
@@ -105,10 +106,12 @@ class Printer:
     def statement(self, s: c.CStmt) -> None:
         match s:
             case c.Declare(kind, name, init, extent, constant, is_shared):
-                array = "" if extent is None else f"[{extent}]"
+                array = "" if extent is None else f"[{extent or ''}]"
                 value = "" if init is None else f" = {expression(init)}"
                 gap = "" if kind.endswith(("*", " ")) else " "
-                prefix = self.dialect.shared_array if is_shared else "const " if constant else ""
+                prefix = "const " if constant else ""
+                if is_shared:
+                    prefix = ("" if extent else "extern ") + self.dialect.shared_array
                 self.line(f"{prefix}{kind}{gap}{name}{array}{value};")
             case c.Assign(target, value, op):
                 self.line(f"{expression(target)} {op}= {expression(value)};")

@@ -73,7 +73,7 @@ CExpr = Id | Num | Bin | Un | Call | Index | CastTo | Literal | Cond
 
 @dataclass(frozen=True)
 class Declare:
-    """`type name[extent] = init;`"""
+    """`type name[extent] = init;` An extent of 0 is as much as a launch gives: of shared arrays only."""
 
     type: str
     name: str

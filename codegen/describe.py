@@ -25,6 +25,17 @@ _WHERE = {
     ch.GLOBAL: "through memory",
 }
 _WHERE_ON_GPU = {**_WHERE, ch.SHARED: "in shared memory"}
+_LAYOUTS = {
+    "PLAIN": "",
+    "ODD": ", rows an element apart",
+    "PADDED": ", rows 16 bytes apart",
+    "SWIZZLED": ", vectors in another order in each row",
+}
+_HINTS = {
+    "CG": "past the caches of single multiprocessors",
+    "READ_ONLY": "through the read-only path",
+    "STREAM": "as streams",
+}
 _ACCUMULATORS = {
     "registers": "in registers",
     "thread": "in an array of the thread's own",
@@ -130,6 +141,8 @@ def _blocks(plan: Plan) -> Iterator[str]:
         threads = [f"{p.loop.name} out to {p.mid} threads" for p in t.loops if p.is_thread]
         parts = [f"{_listed(blocks)} out to blocks"] if blocks else []
         shares = " and ".join([*parts, *threads])
+        if len(t.threads) > 1:
+            shares += f", neighbours along {_listed(list(t.threads))}"
         yield f"{t.task.name} " + (f"shares {shares}" if shares else "runs on one thread")
 
 
@@ -154,6 +167,8 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     for t in tasks:
         if t.prefetch_iterations:
             yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
+        for array, hint in t.load_hints.items():
+            yield f"{t.task.name} reads {array} {_HINTS[hint]}"
         if t.shift is not None:
             behind = tasks[t.shift.producer].task.name
             yield f"{t.task.name} runs beside {behind}, one step of {t.shift.shared[1]} late"
@@ -181,7 +196,10 @@ def _stores(plan: Plan) -> Iterator[str]:
 def _packing(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         for o in t.copies:
-            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them"
+            n = t.stages[o.access.array]
+            layout = _LAYOUTS[t.layouts.get(o.access.array, "PLAIN")]
+            early = "" if n == 1 else f", {n - 1} ahead of the one in use"
+            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{early}{layout}"
 
 
 def _reductions(plan: Plan) -> Iterator[str]:
@@ -204,6 +222,7 @@ def _block_reductions(plan: Plan) -> Iterator[str]:
         ways = ["in registers"]
         ways += ["the threads of a block together"] if t.has_tree else []
         ways += ["into a partial result for each block, combined by a launch"] if t.partials else []
+        ways += ["into one result of all blocks, atomically"] if t.is_atomic else []
         lanes = [p.loop.name for p in t.loops if p.has_lanes]
         apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
         yield f"{t.task.name} reduces {', '.join(ways)}{apart}"

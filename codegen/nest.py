@@ -174,14 +174,14 @@ class TreeBuilder:
         nodes, t = path
         task = self.plan.tasks[t]
         for operand in task.copies:
-            holders = [
-                k
-                for k, n in enumerate(nodes)
-                if loop_of(n, t) in operand.loops and n.level == OUTER
-            ]
-            nodes[holders[-1]].head.append(Phase("copy", t, operand))
+            holders = [n for n in nodes if loop_of(n, t) in operand.loops and n.level == OUTER]
+            self.place_copy(holders[-1], t, operand)
         if task.task.is_reduction:
             self.place_reduction(nodes, task)
+
+    def place_copy(self, holder: LoopNode, t: int, operand: Operand) -> None:
+        """Notes a copy at the loop for each of whose tiles it is made."""
+        holder.head.append(Phase("copy", t, operand))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
         t = task.index
@@ -303,22 +303,34 @@ class BarrierPlacer:
         placed: list[TreeNode] = []
         pending: list[Touches] = []
         for n in nodes:
+            if isinstance(n, Meet):
+                placed.append(n)
+                pending = []
+                continue
             if isinstance(n, LoopNode) and self.enters(n):
                 n.children = self.with_barriers(n.children, is_loop=not n.is_parallel)
-            here = self.footprint(n)
-            if any(p.conflicts(here) for p in pending):
+            if any(p.conflicts(h) for p in pending for h in self.before_meeting([n])):
                 placed.append(Meet())
                 pending = []
             placed.append(n)
-            # A loop that ends with a barrier leaves nobody behind: it runs at least once.
-            if not (isinstance(n, LoopNode) and self.enters(n) and n.children[-1:] == [Meet()]):
-                pending.append(here)
+            pending = self.since_meeting(pending, n)
         if is_loop:
-            first = placed.index(Meet()) if Meet() in placed else len(placed)
-            heads = [self.footprint(n) for n in placed[:first]]
+            heads = self.before_meeting(placed)
             if any(p.conflicts(h) for p in pending for h in heads):
                 placed.append(Meet())
         return placed
+
+    def before_meeting(self, nodes: list[TreeNode]) -> list[Touches]:
+        """What is touched before the first barrier of a list with barriers."""
+        first = nodes.index(Meet()) if Meet() in nodes else len(nodes)
+        return [self.footprint(n) for n in nodes[:first]]
+
+    def since_meeting(self, pending: list[Touches], node: TreeNode) -> list[Touches]:
+        """What is touched after the last barrier, when `pending` was before a node."""
+        # A loop that ends with a barrier leaves nobody behind: it runs at least once.
+        if isinstance(node, LoopNode) and self.enters(node) and node.children[-1:] == [Meet()]:
+            return pending
+        return [*pending, self.footprint(node)]
 
 
 class Hazards(BarrierPlacer):

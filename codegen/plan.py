@@ -5,7 +5,7 @@ Nothing is chosen here and no code is shaped yet; codegen/nest.py turns the fore
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -67,6 +67,11 @@ class TaskPlan:
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
     prefetch_iterations: int = 0  # how far ahead; 0: not at all
+    stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
+    layouts: dict[str, str] = field(default_factory=dict)  # of copies, by array
+    threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
+    is_atomic: bool = False  # blocks reduce into one result
+    load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
 
     def loop(self, name: str) -> LoopPlan:
@@ -78,7 +83,12 @@ class TaskPlan:
 
     @property
     def partials(self) -> bool:
-        """Whether threads reduce into partial results of their own."""
+        """Whether threads or blocks reduce into partial results of their own."""
+        return self.is_split and not self.is_atomic
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a reduction is shared out to threads or blocks."""
         return any(p.is_parallel and p.loop.is_reduction for p in self.loops)
 
     @property
@@ -155,7 +165,9 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
         is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
         copies=tuple(
-            o for o in backbone.operands if o.task == t and candidate.value(v.staged[o]) == ch.COPY
+            o
+            for o in backbone.operands
+            if o.task == t and candidate.value(v.staged[o]) != ch.DIRECT
         ),
         registers=out(ch.REGISTER),
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
@@ -164,11 +176,38 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         prefetch_iterations=(
             ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
         ),
+        stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
+        layouts={
+            o.access.array: ch.LAYOUT[candidate.value(var)]
+            for o, var in v.layout.items()
+            if o.task == t
+        },
+        threads=_threads(candidate, t),
+        is_atomic=any(
+            d.task == t and candidate.value(var) == ch.ATOMIC for d, var in v.reduction.items()
+        ),
+        load_hints={
+            array: ch.LOAD_CACHE[candidate.value(var)]
+            for (u, array), var in v.load_cache.items()
+            if u == t and candidate.value(var) != ch.CA
+        },
         shift=next(
             (s for s, x in v.shift.items() if s.consumer == t and candidate.value(x) == ch.LATE),
             None,
         ),
     )
+
+
+def _threads(candidate: Candidate, t: int) -> tuple[str, ...]:
+    """The loops of a task that are shared out to threads, in the order in which they vary from thread to thread."""
+    space = candidate.space
+    mids = [space.backbone.dim(t, loop.name, MID) for loop in space.problem.tasks[t].loops]
+    names = [d.loop.name for d in mids if candidate.value(space.variables.kind[d]) == ch.THREAD]
+    n_faster = dict.fromkeys(names, 0)
+    for (d, e), var in space.variables.thread_level.items():
+        if d.task == t and (level := candidate.value(var)) != ch.NOT_THREADS:
+            n_faster[e.loop.name if level == ch.FASTER else d.loop.name] += 1
+    return tuple(sorted(names, key=lambda name: n_faster[name]))
 
 
 def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:

@@ -65,6 +65,12 @@ def affine_at(
     return c.linear(tuple(ordered), const), lane_stride
 
 
+def affine_offset(axes: tuple[Affine | None, ...], strides: tuple[int, ...]) -> int:
+    """The flat index of an affine access where all loops are at 0."""
+    pairs = zip(axes, strides, strict=True)
+    return sum(axis.const * stride for axis, stride in pairs if axis is not None)
+
+
 def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a C-ordered array."""
     strides, n = [], 1

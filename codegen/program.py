@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ..kernels.ir import DType
 from ..kernels.show_tasks import show_expr
 from ..kernels.tasks import ArrayInfo, Problem
-from ..space.backbone import written_arrays
+from ..space.backbone import Operand, written_arrays
 from . import csyntax as c
-from .plan import Plan, tasks_of
+from .plan import Plan, TaskPlan, tasks_of
 from .source import Argument, KernelLaunch
 from .storage import ALIGNMENT_BYTES, Workspace
 from .vectors import SCALAR_TYPES
@@ -156,16 +156,26 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             if p.inner > 1:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
-        extras = [f"packs {o.access.array}" for o in t.copies]
+        extras = [f"packs {o.access.array}{_in_stages(t, o)}" for o in t.copies]
         if t.prefetch_iterations:
             extras.append(f"prefetches {t.prefetch_iterations} iterations ahead")
+        if len(t.threads) > 1:
+            extras.append(f"neighbouring threads along {t.threads[0]}")
+        extras += ["adds up atomically"] * t.is_atomic
         if t.shift is not None:
             behind = plan.tasks[t.shift.producer].task.name
             extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")
         extras += [f"keeps {f.array}" for f in t.kept]
+        extras += [f"loads {array} {hint}" for array, hint in t.load_hints.items()]
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)
+
+
+def _in_stages(task: TaskPlan, o: Operand) -> str:
+    n, layout = task.stages[o.access.array], task.layouts.get(o.access.array, "PLAIN")
+    stages = f" in {n} stages" if n > 1 else ""
+    return stages + (f" ({layout})" if layout != "PLAIN" else "")
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:

@@ -10,6 +10,7 @@ from ..kernels.ir import DType
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
 from ..space.target import Target
+from ..space.truths import vector_width
 from . import csyntax as c
 from .block import Block, Value, Writer, constant
 from .nest import Launch, LoopNode, TreeNode
@@ -225,7 +226,10 @@ class Scene:
         return p.inner == 1 or self.is_full(task, p, ctx)
 
     def lanes(self, task: TaskPlan) -> int:
-        return self.target.lanes(task.task.dtype.size_bytes)
+        """Elements of the vectors of a task."""
+        lanes = self.target.lanes(task.task.dtype.size_bytes)
+        vector = task.vector
+        return lanes if vector is None else vector_width(vector.inner, lanes)
 
     def points(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> Iterator[Point]:
         """Runs through the register tiles of `loops`, inside `for` loops over those that are partial; see `slow_loops`."""

@@ -135,6 +135,7 @@ class Values:
             lanes,
             stride,
             self.distance(task, access, point),
+            task.load_hints.get(array.name, ""),
         )
         return self.keep(task, access, value, point, ctx)
 

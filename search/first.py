@@ -6,59 +6,39 @@ A candidate is made by guided completion, so whatever it cannot have is left to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from ..kernels.accesses import task_reads
 from ..space import choices as ch
 from ..space import cpsat
-from ..space.backbone import INNER, MID, OUTER, Dim, Operand
+from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
 from ..space.candidate import Candidate, Space
 from .loop_roles import Roles, find_roles
 from .ordering import open_in_order
+from .styles import Style, default_style, greedy_style, styles
+
+__all__ = [
+    "NO_VALUE",
+    "Style",
+    "complete_cpsat",
+    "complete_style",
+    "default_preference",
+    "default_style",
+    "first_candidates",
+    "greedy_preference",
+    "preference",
+    "styles",
+]
 
 Preference = npt.NDArray[np.uint8]
 
 NO_VALUE = 255  # fills a preference: matches no value
-SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 MAX_BACKTRACKS = 400
 MAX_CPSAT_OBJECTS = 30  # a model with more order objects takes longer to build than it is worth
 CPSAT_SECONDS = 2.0
-BLOCK_THREADS = 256  # of a GPU, where nothing is known better
-
-
-@dataclass(frozen=True)
-class Style:
-    """What an implementation should look like, as far as it can.
-
-    `vectors` vector registers along the contiguous loop by `rows` copies of a second one make the
-    register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
-    `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
-    lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
-    those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
-    along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
-    blocks.
-    """
-
-    fuse: bool = True  # one launch
-    merge: bool = True  # one loop for tasks that walk the same elements
-    parallel: bool = True
-    vectors: int = 1
-    rows: int = 1
-    panel: int = 1
-    block: int = 1
-    stream: bool = False
-    copy: bool = False
-    columns: bool = False
-    prefetch: int = ch.NO_PREFETCH
-    keep: bool = False
-    late: bool = False
-    cyclic: bool = False
-    threads: int = 1
-    row_threads: int = 1
-    split: bool = False
 
 
 def default_preference(space: Space) -> Preference:
@@ -68,96 +48,7 @@ def default_preference(space: Space) -> Preference:
 
 def greedy_preference(space: Space) -> Preference:
     """As much in one loop as is legal, four vectors by four rows."""
-    return preference(space, _greedy(space))
-
-
-def default_style(space: Space) -> Style:
-    """Every task by itself, as a plain compiler would make it: the baseline."""
-    return Style(fuse=False, merge=False, threads=BLOCK_THREADS if space.target.is_gpu else 1)
-
-
-def _total_bytes(space: Space) -> int:
-    return sum(a.size_bytes for a in space.problem.arrays if a.role != "temp")
-
-
-def _greedy(space: Space) -> Style:
-    total = _total_bytes(space)
-    if space.target.is_gpu:
-        return Style(threads=BLOCK_THREADS, rows=4)
-    return Style(
-        vectors=4,
-        rows=4,
-        parallel=total >= SMALL_BYTES,
-        stream=total > space.target.last_cache_bytes,
-    )
-
-
-def styles(space: Space) -> Iterator[tuple[str, Style]]:
-    """Names and styles worth a measurement, the most promising first."""
-    greedy = _greedy(space)
-    if space.target.is_gpu:
-        yield from _gpu_styles(space, greedy)
-        return
-    yield "greedy", greedy
-    yield (
-        "greedy_unstreamed" if greedy.stream else "greedy_streamed",
-        replace(greedy, stream=not greedy.stream),
-    )
-    if any(len(task.loops) >= 3 for task in space.problem.tasks):
-        yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
-        yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
-        yield "product_tile", replace(greedy, vectors=2, rows=12)
-    for rows, vectors in ((2, 4), (8, 2), (8, 1), (4, 1), (1, 4), (1, 2)):
-        yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
-    if any(len(task.loops) >= 2 for task in space.problem.tasks):
-        yield "late", replace(greedy, late=True)
-        yield "columns", replace(greedy, columns=True)
-        # Each thread takes panels of its own from the first task to the last; a thread's copy of a panel is contiguous, so
-        # rows that lie a power of two apart do not drive one another out of its cache. Where one task waits for the result of
-        # another, it is late: memory is busy with the next panel meanwhile.
-        own_panels = replace(greedy, columns=True, keep=True)
-        late = replace(own_panels, prefetch=ch.FAR, late=True)
-        for vectors, rows, cyclic in ((4, 1, True), (6, 1, True), (8, 1, True), (8, 1, False)):
-            yield (
-                f"columns_vectors{vectors}_rows{rows}_late{'_in_turn' if cyclic else ''}",
-                replace(late, vectors=vectors, rows=rows, cyclic=cyclic),
-            )
-        for width, prefetch in ((64, ch.NEAR), (128, ch.FAR)):
-            yield (
-                f"columns_panel{width}_rows4_ahead",
-                replace(own_panels, panel=width, rows=4, vectors=1, prefetch=prefetch),
-            )
-        yield "columns_panel512", replace(greedy, columns=True, panel=512)
-        # A panel that every row passes through stays in cache until the next task reads it: the wider,
-        # the longer the runs of contiguous memory; the narrower, the more rows fit.
-        yield "panel512", replace(greedy, panel=512)
-        yield "panel256_rows8", replace(greedy, panel=256, rows=8, vectors=2, stream=False)
-        yield "panel128_rows8", replace(greedy, panel=128, rows=8, vectors=2, stream=False)
-        yield "panel64_rows8", replace(greedy, panel=64, rows=8, vectors=4, stream=False)
-    yield "one_launch", replace(greedy, merge=False)
-    yield "apart", replace(greedy, fuse=False, merge=False)
-    yield "one_thread", replace(greedy, parallel=not greedy.parallel)
-
-
-def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
-    yield "greedy", greedy
-    if any(len(task.loops) >= 3 for task in space.problem.tasks):
-        product = replace(
-            greedy, threads=16, row_threads=16, rows=8, vectors=2, block=16, copy=True
-        )
-        yield "product_staged", product
-        yield "product_staged4", replace(product, rows=4, vectors=1)
-        yield "product_small", replace(product, threads=8, row_threads=8, rows=4, vectors=1)
-        yield "product_direct", replace(product, copy=False, block=1)
-    for threads, rows in ((256, 1), (128, 8), (512, 2), (64, 4), (32, 1)):
-        yield f"threads{threads}_rows{rows}", replace(greedy, threads=threads, rows=rows)
-    if any(len(task.loops) >= 2 for task in space.problem.tasks):
-        yield "warps", replace(greedy, threads=32, row_threads=8, rows=1)
-        yield "warps_rows4", replace(greedy, threads=32, row_threads=8, rows=4)
-        yield "split", replace(greedy, split=True)
-        yield "split_warps", replace(greedy, threads=32, row_threads=8, split=True)
-    yield "streamed", replace(greedy, stream=True)
-    yield "apart", replace(greedy, fuse=False, merge=False)
+    return preference(space, greedy_style(space))
 
 
 def first_candidates(
@@ -174,7 +65,7 @@ def first_candidates(
         if len(found) < limit:
             _keep(found, keys, tag, complete_style(root, style))
     if len(found) < limit and len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS:
-        _keep(found, keys, "cpsat", complete_cpsat(root, _greedy(space), cpsat_seconds))
+        _keep(found, keys, "cpsat", complete_cpsat(root, greedy_style(space), cpsat_seconds))
     return found
 
 
@@ -224,6 +115,7 @@ class _Wanted:
         self.orders()
         self.launches()
         self.kinds_and_sizes()
+        self.thread_levels()
         self.values()
 
     def want(self, var: int, *values: int) -> None:
@@ -322,6 +214,14 @@ class _Wanted:
         self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
         self.size(d, n)
 
+    def thread_levels(self) -> None:
+        """Neighbouring threads are along the contiguous loop, else along the last one."""
+        for (d, _), var in self.v.thread_level.items():
+            order = (ch.FASTER, ch.SLOWER)
+            if self.roles.vector.get(d.task) != d.loop.name:
+                order = (ch.SLOWER, ch.FASTER)
+            self.want(var, *order, ch.NOT_THREADS)
+
     def inner(self, d: Dim, var: int) -> None:
         n = self.inner_size(d)
         if self.roles.vector.get(d.task) == d.loop.name and n > 1:
@@ -359,6 +259,9 @@ class _Wanted:
             self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
         for var in self.v.cache.values():
             self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
+        for (t, array), var in self.v.load_cache.items():
+            once = style.stream and self.is_read_once(t, array)
+            self.want(var, *((ch.STREAM_LOAD, ch.CA) if once else (ch.CA,)))
         for var in self.v.shift.values():
             self.want(var, *((ch.LATE, ch.IN_STEP) if style.late else (ch.IN_STEP, ch.LATE)))
         for var in self.v.schedule.values():
@@ -368,10 +271,24 @@ class _Wanted:
         for o, var in self.v.staged.items():
             self.want(
                 var,
-                *((ch.COPY, ch.DIRECT) if style.copy and self.pays(o) else (ch.DIRECT, ch.COPY)),
+                *(
+                    dict.fromkeys((style.stages, ch.COPY, ch.DIRECT))
+                    if style.copy and self.pays(o)
+                    else (ch.DIRECT, ch.COPY)
+                ),
             )
+        for var in self.v.layout.values():
+            self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
-            self.want(var, ch.PARTIALS if d.level == OUTER else ch.LANES, ch.SEQUENTIAL)
+            shared = ch.PARTIALS if d.level == OUTER else ch.LANES
+            first = (ch.ATOMIC, shared) if style.atomic else (shared,)
+            self.want(var, *first, ch.SEQUENTIAL)
+
+    def is_read_once(self, t: int, array: str) -> bool:
+        """Whether a task reads each element of an array once: every loop takes part in the access."""
+        task = self.space.problem.tasks[t]
+        reads = [a for a, _ in task_reads(task) if a.array == array]
+        return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
 
     def pays(self, o: Operand) -> bool:
         """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either."""

@@ -27,10 +27,12 @@ _DEFAULT = (
     "order in tasks",  # outer dims of one task
     "mid size",
     "mid kind",
+    "thread_level",
     "shift",
     "order of mid",  # whatever has a mid dim
     "mem_space",
     "staged",
+    "layout",
     "reduction",
     "store",
     "cache",
@@ -38,12 +40,14 @@ _DEFAULT = (
 )
 _SIZE_FIRST = (
     "staged",
+    "layout",
     "mem_space",
     "inner size",
     "mid size",
     "outer kind",
     "inner kind",
     "mid kind",
+    "thread_level",
     "fused",
     "order of tasks",
     "order in tasks",

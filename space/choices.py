@@ -39,6 +39,13 @@ GPU_DIM_KIND = (
     "THREAD",  # one thread of the block an iteration (mid dims)
 )
 
+NOT_THREADS, FASTER, SLOWER = range(3)
+THREAD_LEVEL = (
+    "NOT_THREADS",  # x and y are not both shared out to threads
+    "INNER",  # x varies faster than y from one thread to the next
+    "OUTER",  # x varies more slowly
+)
+
 BLOCKED, CYCLIC = range(2)
 SCHEDULE = (
     "BLOCKED",  # of a PARALLEL dim: each thread runs one contiguous block of tiles
@@ -51,6 +58,12 @@ REDUCTION = (
     "LANES",  # one accumulator per lane or unrolled copy, added up at the end
     "TREE",  # threads combine pairwise (GPU)
     "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
+)
+
+ATOMIC = 4
+GPU_REDUCTION = (
+    *REDUCTION,
+    "ATOMIC",  # the blocks add to one result, which a launch before has set to nothing
 )
 
 REGISTER, SHARED, GLOBAL = range(3)
@@ -66,10 +79,32 @@ STAGED = (
     "COPY",  # the block of one outer tile is packed first, in the order in which it is used
 )
 
+GPU_STAGED = (
+    *STAGED,  # COPY: all threads of a block copy the block of one outer tile into shared memory, wait, and use it
+    "TWO_STAGES",  # two such blocks: the next one travels, asynchronously, while one is used
+    "THREE_STAGES",  # three: the next two travel
+)  # a value is the number of blocks
+
+PLAIN, ODD, PADDED, SWIZZLED = range(4)
+LAYOUT = (
+    "PLAIN",  # rows of a copy follow one another
+    "ODD",  # an element between them that nobody uses, so that the elements of a column are in different banks
+    "PADDED",  # 16 bytes between them, which also leaves vectors aligned
+    "SWIZZLED",  # nothing between them: the vectors of each row change places, in another way than those of the next row
+)
+
 CACHED, STREAM = range(2)
 CACHE = (
     "DEFAULT",  # an ordinary store
-    "STREAM",  # a non-temporal store that goes around the caches
+    "STREAM",  # a store of what is not needed again soon: around the caches of a CPU, first to leave those of a GPU
+)
+
+CA, CG, READ_ONLY, STREAM_LOAD = range(4)
+LOAD_CACHE = (
+    "CA",  # an ordinary load: both caches of a GPU keep it
+    "CG",  # only the cache of all multiprocessors keeps it
+    "READ_ONLY",  # through the path for what the launch does not write
+    "STREAM",  # the first to leave the caches
 )
 
 NO_PREFETCH, NEAR, FAR = range(3)

@@ -7,7 +7,7 @@ coherence (the order algebra and canonical forms), semantics (what may not chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import ClassVar
@@ -54,9 +54,12 @@ class Variables:
     universe: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
     schedule: dict[Dim, int] = field(default_factory=dict)
     reduction: dict[Dim, int] = field(default_factory=dict)
+    thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
-    cache: dict[int, int] = field(default_factory=dict)  # by task
+    layout: dict[Operand, int] = field(default_factory=dict)  # of copies in shared memory
+    cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
+    load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     prefetch: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
     shift: dict[Shift, int] = field(default_factory=dict)
@@ -75,12 +78,9 @@ class SpaceBuilder:
     """Declares the space of a CPU; space/gpu.py says what is different on a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.DIM_KIND
-    # Of mid dims that have no loop of their own: beside another dim, beside a dim they may merge with, and whether they merge.
-    placing_rules: tuple[Callable[[int, int, int], bool], ...] = (
-        truths.absent_beside_other,
-        truths.absent_beside_twin,
-        truths.absent_twins_merge,
-    )
+    staged: tuple[str, ...] = ch.STAGED
+    reduction: tuple[str, ...] = ch.REDUCTION
+    has_layouts = False  # a CPU packs copies in the order in which they are used
     # How a reduction dim may be reduced, other than in order.
     shared_reductions: ClassVar[Mapping[int, int]] = {OUTER: ch.PARTIALS, INNER: ch.LANES}
 
@@ -136,9 +136,10 @@ class SpaceBuilder:
             if d.level == OUTER and self.has_schedules(d):
                 v.schedule[d] = b.add("schedule", (d.name,), ch.SCHEDULE)
             if d.loop.is_reduction and d.level in self.shared_reductions:
-                second = self.shared_reductions[d.level]
-                mask = bits(ch.SEQUENTIAL, second) if task.fast_math else bits(ch.SEQUENTIAL)
-                v.reduction[d] = b.add("reduction", (d.name,), ch.REDUCTION, mask)
+                mask = self.reductions_of(d) if task.fast_math else bits(ch.SEQUENTIAL)
+                v.reduction[d] = b.add("reduction", (d.name,), self.reduction, mask)
+        for d, e in self.thread_pairs():
+            v.thread_level[d, e] = b.add("thread_level", (d.name, e.name), ch.THREAD_LEVEL)
         for f in self.backbone.flows:
             v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, self.spaces_of(f))
         for f in self.backbone.rereads:
@@ -146,14 +147,19 @@ class SpaceBuilder:
                 either = bits(ch.SHARED, ch.GLOBAL)
                 v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, either)
         for o in self.backbone.operands:
-            v.staged[o] = b.add("staged", (o.name,), ch.STAGED)
+            v.staged[o] = b.add("staged", (o.name,), self.staged, self.stagings())
+            if self.has_layouts:
+                v.layout[o] = b.add("layout", (o.name,), ch.LAYOUT)
         for t, task in enumerate(self.problem.tasks):
-            if task.opaque is None and not task.is_reduction and self.vector_loops(task):
+            if self.may_stream(task):
                 v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)
             if task.opaque is None and self.array(task.target.array).role == "temp":
                 v.store[t] = b.add("store", (f"{task.name}.{task.target.array}",), ch.STORE)
             if self.prefetched(t):
                 v.prefetch[t] = b.add("prefetch", (task.name,), ch.PREFETCH)
+            for array in self.hinted_loads(task):
+                name = (f"{array}->{task.name}",)
+                v.load_cache[t, array] = b.add("cache", name, ch.LOAD_CACHE)
         for s in self.backbone.shifts:
             if self.is_shift_worth_it(s):
                 v.shift[s] = b.add("shift", (s.name,), ch.SHIFT)
@@ -210,6 +216,26 @@ class SpaceBuilder:
             for loop in task.loops
             if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
         }
+
+    def thread_pairs(self) -> list[tuple[Dim, Dim]]:
+        """Mid dims of one task, in order, that may both be shared out to threads."""
+        return []
+
+    def reductions_of(self, d: Dim) -> int:
+        """How a dim may be reduced where the order of the sum is free."""
+        return bits(ch.SEQUENTIAL, self.shared_reductions[d.level])
+
+    def stagings(self) -> int:
+        """How operands may be copied."""
+        return bits(ch.DIRECT, ch.COPY)
+
+    def may_stream(self, task: Task) -> bool:
+        """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
+        return task.opaque is None and not task.is_reduction and bool(self.vector_loops(task))
+
+    def hinted_loads(self, task: Task) -> list[str]:
+        """Arrays that a task can read with a hint to the caches; a CPU has none but prefetches."""
+        return []
 
     def spaces_of(self, f: Flow) -> int:
         spaces = {ch.GLOBAL}
@@ -294,10 +320,9 @@ class SpaceBuilder:
                     b.clause(f"no foreign body in {d.name}", literals)
 
     def absent_dims(self) -> None:
-        """An absent mid dim has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
+        """A mid dim without a loop has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
         b = self.b
         partners = self.partners()
-        beside_other, beside_twin, twins_merge = self.placing_rules
         for m in self.backbone.dims:
             if m.level != MID:
                 continue
@@ -306,7 +331,7 @@ class SpaceBuilder:
             twins = {e.order_id for e in partners[m]}
             for x in range(len(self.backbone.order_names)):
                 if x not in (m.order_id, o.order_id):
-                    rule = beside_twin if x in twins else beside_other
+                    rule = truths.beside_twin if x in twins else truths.beside_other
                     pair = (b.order(o.order_id, x), b.order(m.order_id, x))
                     b.table3(f"absent {m.name}", kind, *pair, rule, share=rule)
             for e in partners[m]:
@@ -316,8 +341,8 @@ class SpaceBuilder:
                     f"absent {m.name}",
                     kind,
                     *pair,
-                    twins_merge,
-                    share=twins_merge,
+                    truths.twins_merge,
+                    share=truths.twins_merge,
                 )
 
     def launches(self) -> None:
@@ -424,12 +449,12 @@ class SpaceBuilder:
             for d in self.backbone.dims_of(t):
                 if d.level == OUTER:
                     continue
-                fits = truths.KindFitsSize(v.universe[d], lanes)
+                fits = truths.KindFitsSize(v.universe[d], lanes, self.narrowest(lanes))
                 b.table2("size of a kind", v.kind[d], v.size[d], fits, share=fits)
                 if d.level == INNER:
                     sizes = v.universe[d]
                     copies.append(Term((v.kind[d], bits(ch.UNROLL)), v.size[d], sizes))
-                    vectors = tuple(-(-s // lanes) for s in sizes)
+                    vectors = self.vectors_in(sizes, lanes)
                     copies.append(Term((v.kind[d], bits(ch.VECTOR)), v.size[d], vectors))
             if copies:
                 b.product_at_most(f"unrolled copies of {task.name}", copies, MAX_UNROLLED_COPIES)
@@ -441,6 +466,14 @@ class SpaceBuilder:
                     truths.one_vector,
                     share=truths.one_vector,
                 )
+
+    def narrowest(self, lanes: int) -> int:
+        """Elements of the narrowest vectors; a CPU has use for whole registers only."""
+        return lanes
+
+    def vectors_in(self, sizes: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+        """How many vectors make up a dim, for each of its sizes that can be in vectors."""
+        return tuple(-(-s // lanes) for s in sizes)
 
     def reductions(self) -> None:
         """How a reduction dim is reduced follows its kind, but for unrolled dims: one accumulator, or one a copy."""
@@ -501,20 +534,25 @@ class SpaceBuilder:
                     truths.register_whole,
                     share=truths.register_whole,
                 )
-                free.append((v.reduction[d], bits(ch.PARTIALS)))
+                free.append((v.reduction[d], bits(*truths.SPLIT)))
         mapped = {c for p, c in f.pairs if p in written}
         for d in self.backbone.dims_of(f.consumer):
             if d.level == OUTER and d.loop.name not in mapped:
                 free.append((v.kind[d], bits(ch.PARALLEL)))
         free += self.further_reasons(f, var)
         # Dominance: a value that can be handed over in a register is.
-        b.clause(f"register where possible: {f.name}", free)
+        for differ in self.other_threads(f, var):
+            b.clause(f"register where possible: {f.name}", [*free, *differ])
 
     def further_reasons(self, f: Flow, var: int) -> list[tuple[int, int]]:
         """What else forbids a register, as literals: a task that is late finds the values of the next iteration there."""
         return [
             (late, bits(ch.LATE)) for s, late in self.v.shift.items() if s.consumer == f.consumer
         ]
+
+    def other_threads(self, f: Flow, var: int) -> list[list[tuple[int, int]]]:
+        """Lists of literals of which one in each must hold where other threads want a value than have it; on a CPU none do."""
+        return [[]]
 
     def same_lanes(self, f: Flow) -> bool:
         """Whether a vector of the producer has as many elements as one of the consumer."""
@@ -567,14 +605,7 @@ class SpaceBuilder:
                 "needless store", [(var, bits(ch.ELIDED)), *((s, bits(ch.GLOBAL)) for s in spaces)]
             )
         for t, var in v.cache.items():
-            task = self.problem.tasks[t]
-            strides = self.vector_loops(task)
-            vectors = [
-                (v.kind[d], bits(ch.VECTOR))
-                for d in self.backbone.dims_of(t)
-                if d.level == INNER and d.loop.name in strides
-            ]
-            b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
+            self.streams(t, var)
             if t in v.store:
                 b.table2(
                     "streams are kept",
@@ -583,6 +614,16 @@ class SpaceBuilder:
                     truths.stream_kept,
                     share=truths.stream_kept,
                 )
+
+    def streams(self, t: int, var: int) -> None:
+        """A CPU streams whole vectors only."""
+        strides = self.vector_loops(self.problem.tasks[t])
+        vectors = [
+            (self.v.kind[d], bits(ch.VECTOR))
+            for d in self.backbone.dims_of(t)
+            if d.level == INNER and d.loop.name in strides
+        ]
+        self.b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
 
     def prefetches(self) -> None:
         """Only whole vectors are asked for ahead: elements would ask for each line many times."""

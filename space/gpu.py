@@ -7,16 +7,19 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import prod
 from typing import ClassVar
 
-from ..kernels.dependence import task_reads
+from ..kernels.dependence import Dependence, task_reads
+from ..kernels.renaming import loads
+from ..kernels.tasks import Task
 from . import choices as ch
 from . import gpu_truths, truths
-from .backbone import INNER, MID, OUTER, Dim, Flow, index_loops
+from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
 from .constraints import SpaceBuilder, bits
+from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of, tree_bytes
 from .model import Term
 
 MAX_BLOCK_DIMS = 3
@@ -25,19 +28,17 @@ MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
-_ANY_REDUCTION = (1 << len(ch.REDUCTION)) - 1
-
-
-def tree_bytes(max_threads: int) -> int:
-    """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
-    return 8 * max_threads
+_ANY_HINT = (1 << len(ch.LOAD_CACHE)) - 1
+_ANY_REDUCTION = (1 << len(ch.GPU_REDUCTION)) - 1
 
 
 class GpuSpaceBuilder(SpaceBuilder):
     """Declares the space of a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
-    placing_rules = (gpu_truths.beside_other, gpu_truths.beside_twin, gpu_truths.twins_merge)
+    staged = ch.GPU_STAGED
+    reduction = ch.GPU_REDUCTION
+    has_layouts = True
     shared_reductions: ClassVar[Mapping[int, int]] = {
         OUTER: ch.PARTIALS,
         MID: ch.TREE,
@@ -62,6 +63,32 @@ class GpuSpaceBuilder(SpaceBuilder):
         if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
             return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
+
+    def thread_pairs(self) -> list[tuple[Dim, Dim]]:
+        found = []
+        for t in range(len(self.problem.tasks)):
+            mids = [d for d in self.backbone.dims_of(t) if d.level == MID]
+            able = [d for d in mids if self.kinds_of(d) >> ch.THREAD & 1]
+            found += list(combinations(able, 2))
+        return found
+
+    def reductions_of(self, d: Dim) -> int:
+        """Blocks can add to one result, or find its least or greatest; products they cannot."""
+        op = self.problem.tasks[d.task].op
+        atomic = {ch.ATOMIC} if d.level == OUTER and op in ATOMIC_OPERATIONS else set()
+        return super().reductions_of(d) | bits(*atomic)
+
+    def stagings(self) -> int:
+        return bits(*range(len(ch.GPU_STAGED) if self.target.copies_asynchronously else 2))
+
+    def may_stream(self, task: Task) -> bool:
+        return task.opaque is None
+
+    def hinted_loads(self, task: Task) -> list[str]:
+        """Arrays of which a task reads more than one element."""
+        if task.opaque is not None:
+            return []
+        return list(dict.fromkeys(a.array for a, _ in task_reads(task) if index_loops(a)))
 
     # --- coherence and hardware: blocks and threads ---
 
@@ -122,12 +149,16 @@ class GpuSpaceBuilder(SpaceBuilder):
     def grid_of(self, d: Dim) -> None:
         v, task = self.v, self.problem.tasks[d.task]
         limit = MAX_BLOCKS_ALONE if len(task.loops) == 1 else MAX_BLOCKS_PER_DIM
+        _, mid, inner = self.levels(d.task, d.loop.name)
+        sizes = (v.size[mid], v.size[inner])
+        tiles = (d.loop.extent, v.universe[mid], v.universe[inner])
+        fits = gpu_truths.GridFits(*tiles, limit, ch.BLOCK)
+        self.b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
         if d.loop.is_reduction:
             results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
-            limit = min(limit, max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes)))
-        _, mid, inner = self.levels(d.task, d.loop.name)
-        fits = gpu_truths.GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit)
-        self.b.table3("size of the grid", v.kind[d], v.size[mid], v.size[inner], fits, share=fits)
+            most = max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
+            fits = gpu_truths.GridFits(*tiles, most, ch.PARTIALS)
+            self.b.table3("partial results", v.reduction[d], *sizes, fits, share=fits)
 
     def results_outside(self, t: int) -> None:
         b, v = self.b, self.v
@@ -149,8 +180,22 @@ class GpuSpaceBuilder(SpaceBuilder):
                 limit = self.target.max_threads_per_block
                 self.b.product_at_most(f"threads of {task.name}", terms, limit)
 
+        for (d, e), var in v.thread_level.items():
+            rule = gpu_truths.levels_of_threads
+            self.b.table3("levels of threads", v.kind[d], v.kind[e], var, rule, share=rule)
+            for f in (x for (y, x) in v.thread_level if y == e):
+                levels = (var, v.thread_level[e, f], v.thread_level[d, f])
+                order = gpu_truths.order_of_threads
+                self.b.table3("order of threads", *levels, order, share=order)
+
+    def narrowest(self, lanes: int) -> int:
+        return min(2, lanes)
+
+    def vectors_in(self, sizes: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+        return tuple(n // truths.vector_width(n, lanes) for n in sizes)
+
     def reductions(self) -> None:
-        """Threads reduce in a tree; blocks leave partial results to a second launch, so nothing in the first can follow them."""
+        """Threads reduce in a tree; what blocks sum up together is whole when their launch ends, so nothing in it can follow."""
         b, v = self.b, self.v
         by_level = {
             OUTER: truths.outer_reduction,
@@ -162,15 +207,27 @@ class GpuSpaceBuilder(SpaceBuilder):
             b.table2("reduction of a kind", v.kind[d], var, rule, share=rule)
             if d.level != OUTER:
                 continue
-            whole = (var, _ANY_REDUCTION & ~bits(ch.PARTIALS))
+            whole = (var, _ANY_REDUCTION & ~bits(*truths.SPLIT))
             for dep in self.backbone.dependences:
                 if dep.source == d.task:
                     separate = (v.fused[dep.source, dep.sink], bits(ch.SEPARATE))
                     b.clause("partial results end a launch", [whole, separate])
+                elif dep.sink == d.task:
+                    self.set_before(dep, var)
             late = {a.array for a, in_finish in task_reads(self.problem.tasks[d.task]) if in_finish}
             for f, space in v.mem_space.items():
                 if f.consumer == d.task and f.array in late:
                     b.clause("the second launch reads memory", [whole, (space, bits(ch.GLOBAL))])
+
+    def set_before(self, dep: Dependence, var: int) -> None:
+        """What blocks add to is set before their launch, which touches it in no other way; nor does it write what it is set to."""
+        task = self.problem.tasks[dep.sink]
+        start = start_of(task)
+        touched = {task.target.array, *({x.array for x in loads(start)} if start else ())}
+        if adds_to_result(self.problem, task) and dep.array in touched:
+            separate = (self.v.fused[dep.source, dep.sink], bits(ch.SEPARATE))
+            one = (var, _ANY_REDUCTION & ~bits(ch.ATOMIC))
+            self.b.clause("a result is set before its launch", [one, separate])
 
     # --- semantics: where values are ---
 
@@ -193,14 +250,43 @@ class GpuSpaceBuilder(SpaceBuilder):
                     reasons.append((self.v.kind[d], bits(ch.THREAD)))
         return reasons
 
+    def other_threads(self, f: Flow, var: int) -> list[list[tuple[int, int]]]:
+        """The numbers of threads in a register's dims follow one order in both tasks, or the value is in no register."""
+        b, every = self.b, (1 << len(ch.THREAD_LEVEL)) - 1
+        reasons: list[list[tuple[int, int]]] = [[]]
+        for here, there, is_turned in self.levels_of_flow(f):
+            rule = gpu_truths.same_threads_turned if is_turned else gpu_truths.same_threads
+            b.table3("one order of threads", var, here, there, rule, share=rule)
+            differ = []
+            for level in range(len(ch.THREAD_LEVEL)):
+                other = gpu_truths.opposite(level) if is_turned else level
+                differ.append([(here, every & ~bits(level)), (there, every & ~bits(other))])
+            reasons = [[*found, *literals] for found in reasons for literals in differ]
+        return reasons
+
+    def levels_of_flow(self, f: Flow) -> Iterator[tuple[int, int, bool]]:
+        """For two loops that index a value, their level in the producer and in the consumer, and whether that is turned round."""
+        written = index_loops(self.problem.tasks[f.producer].target)
+        pairs = [(p, c) for p, c in f.pairs if p in written]
+        for (p, c), (q, d) in combinations(pairs, 2):
+            ends = []
+            for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
+                a, b = self.levels(task, x)[MID], self.levels(task, y)[MID]
+                is_turned = (b, a) in self.v.thread_level
+                ends.append((self.v.thread_level.get((b, a) if is_turned else (a, b)), is_turned))
+            (here, turned_here), (there, turned_there) = ends
+            if here is not None and there is not None:
+                yield here, there, turned_here != turned_there
+
     def share_bytes(self) -> int:
         """Shared memory for each value or copy that may be there."""
         users = {
             f.producer for f, var in self.v.mem_space.items() if self.spaces_of(f) >> ch.SHARED & 1
         }
         n_users = max(1, len(users) + len(self.backbone.operands))
-        rest = self.target.shared_bytes_per_block - tree_bytes(self.target.max_threads_per_block)
-        return rest // n_users
+        target = self.target
+        most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
+        return (most - tree_bytes(target.max_threads_per_block)) // n_users
 
     def on_chip_flow(self, f: Flow, var: int) -> None:
         """What a block keeps in shared memory is the value of one tile, or small as a whole."""
@@ -231,8 +317,29 @@ class GpuSpaceBuilder(SpaceBuilder):
         if terms:
             b.product_at_most(f"{f.name} in shared memory", terms, max(1, capacity))
 
+    def streams(self, t: int, var: int) -> None:
+        """A GPU has a streaming store of every type."""
+
+    def stores(self) -> None:
+        """Besides the rules for all machines: hints are for loads from memory, the read-only path is for what no task writes."""
+        super().stores()
+        b, v = self.b, self.v
+        for (t, array), var in v.load_cache.items():
+            for f, space in v.mem_space.items():
+                if f.consumer == t and f.array == array:
+                    rule = gpu_truths.hint_of_memory
+                    b.table2("hints of loads from memory", var, space, rule, share=rule)
+            others = (var, ~bits(ch.READ_ONLY) & _ANY_HINT)
+            for u, task in enumerate(self.problem.tasks):
+                if array in written_arrays(task):
+                    apart = [] if u == t else [(v.fused[min(t, u), max(t, u)], bits(ch.SEPARATE))]
+                    b.clause("read-only arrays", [others, *apart])
+
     def staged_copies(self) -> None:
-        """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before."""
+        """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before.
+
+        Several stages need a loop from tile to tile.
+        """
         b, v = self.b, self.v
         for o, var in v.staged.items():
             loops = [self.levels(o.task, name) for name in o.loops]
@@ -246,6 +353,11 @@ class GpuSpaceBuilder(SpaceBuilder):
                         )
             present = [(v.kind[x[MID]], bits(ch.LOOP, ch.THREAD)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
+            tiles = [(v.kind[x[OUTER]], bits(ch.LOOP)) for x in loops]
+            b.clause("stages of a loop", [(var, bits(ch.DIRECT, ch.COPY)), *tiles])
+            if (hint := v.load_cache.get((o.task, o.access.array))) is not None:
+                of_copy = gpu_truths.hint_of_copy
+                b.table2("hints of copies", hint, var, of_copy, share=of_copy)
             for f, space in v.mem_space.items():
                 if f.consumer == o.task and f.array == o.access.array:
                     body = self.backbone.body_ids[f.producer]
@@ -254,11 +366,24 @@ class GpuSpaceBuilder(SpaceBuilder):
                     rule = truths.copy_of_memory
                     b.table2("copy from memory", var, space, rule, share=rule)
             element = self.array(o.access.array).dtype.size_bytes
-            terms = [
-                Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
+            copied = bits(*range(1, len(ch.GPU_STAGED)))
+            terms = [Term(None, var, (1, *range(1, len(ch.GPU_STAGED))))]  # a block a stage
+            terms.append(Term(None, v.layout[o], (2, 3, 3, 2)))  # rows of 8 may become rows of 12
+            self.layout_of(o, var)
+            terms += [
+                Term((var, copied), v.size[x[level]], v.universe[x[level]])
                 for x in loops
                 for level in (MID, INNER)
             ]
-            # Rows of 8 are padded to 12: the worst case of codegen/gpu/scene.py.
-            capacity = self.share_bytes() * 2 // 3 // element
-            b.product_at_most(f"copy of {o.name} in shared memory", terms, max(1, capacity))
+            capacity = self.share_bytes() // element
+            b.product_at_most(f"copy of {o.name} in shared memory", terms, max(2, 2 * capacity))
+
+    def layout_of(self, o: Operand, staged: int) -> None:
+        """Only rows of a copy, and only whole vectors in them, can be moved apart."""
+        b, v = self.b, self.v
+        rule = gpu_truths.layout_of_copy
+        b.table2("layout of a copy", staged, v.layout[o], rule, share=rule)
+        row = row_order(o, self.array(o.access.array))[-1]
+        _, mid, inner = self.levels(o.task, row)
+        fits = gpu_truths.LayoutFits(v.universe[mid], v.universe[inner])
+        b.table3("rows of a copy", v.layout[o], v.size[mid], v.size[inner], fits, share=fits)

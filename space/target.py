@@ -55,11 +55,18 @@ class Target:
     far_load_latency_ns: float = 0.0  # of a load from outside L1
     registers_per_core: int = 0  # of 32 bits
     shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
+    shared_bytes_per_block_most: int = 0  # that it gets when it asks; 0: no more than that
 
     @property
     def is_gpu(self) -> bool:
         """Whether programs are grids of blocks of threads: CUDA C, on a device or emulated."""
         return self.max_threads_per_block > 0
+
+    @property
+    def copies_asynchronously(self) -> bool:
+        """Whether threads of a GPU can copy into shared memory beside their work (cp.async)."""
+        number = "".join(x for x in self.architecture if x.isdigit())
+        return bool(number) and int(number) >= 80
 
     def lanes(self, size_bytes: int) -> int:
         """Elements of `size_bytes` in one vector register."""

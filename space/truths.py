@@ -7,23 +7,26 @@ between; the filters and the CP-SAT model are derived from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from . import choices as ch
 
 MAX_VECTORS_PER_DIM = 8
 MAX_UNROLLED = 16  # copies along one dim
+SPLIT = (ch.PARTIALS, ch.ATOMIC)  # reductions that are shared out
+WITHOUT_LOOP = (ch.ABSENT, ch.THREAD)  # kinds of mid dims for which no loop is written
 
 
-def absent_beside_other(kind: int, outer: int, mid: int) -> bool:
-    return kind != ch.ABSENT or mid == (ch.INSIDE if outer == ch.MERGED else outer)
+def beside_other(kind: int, outer: int, mid: int) -> bool:
+    return kind not in WITHOUT_LOOP or mid == (ch.INSIDE if outer == ch.MERGED else outer)
 
 
-def absent_beside_twin(kind: int, outer: int, mid: int) -> bool:
-    return kind != ch.ABSENT or mid in (outer, ch.MERGED)
+def beside_twin(kind: int, outer: int, mid: int) -> bool:
+    return kind not in WITHOUT_LOOP or mid in (outer, ch.MERGED)
 
 
-def absent_twins_merge(kind: int, outers: int, mids: int) -> bool:
-    return kind != ch.ABSENT or (outers == ch.MERGED) == (mids == ch.MERGED)
+def twins_merge(kind: int, outers: int, mids: int) -> bool:
+    return kind not in WITHOUT_LOOP or (outers == ch.MERGED) == (mids == ch.MERGED)
 
 
 def equivalence(ab: int, bc: int, ac: int) -> bool:
@@ -66,15 +69,24 @@ def not_nested(a: int, b: int, order: int) -> bool:
     return not (a == b == ch.PARALLEL) or order not in (ch.INSIDE, ch.OUTSIDE)
 
 
+def vector_width(size: int, lanes: int) -> int:
+    """Elements of the widest vectors, of at most `lanes`, that make up a dim of `size`."""
+    return gcd(size, lanes)
+
+
 @dataclass(frozen=True)
 class KindFitsSize:
+    """Sizes of dims; vectors have at least `narrowest` elements and at most `lanes`."""
+
     sizes: tuple[int, ...]
     lanes: int
+    narrowest: int
 
     def __call__(self, kind: int, size: int) -> bool:
         n = self.sizes[size]
         if kind == ch.VECTOR:
-            return n % self.lanes == 0 and n <= MAX_VECTORS_PER_DIM * self.lanes and n > 1
+            width = vector_width(n, self.lanes)
+            return width >= self.narrowest and n <= MAX_VECTORS_PER_DIM * width and n > 1
         if kind == ch.UNROLL:
             return 1 < n <= MAX_UNROLLED
         return (n == 1) == (kind == ch.ABSENT)
@@ -85,7 +97,7 @@ def one_vector(a: int, b: int) -> bool:
 
 
 def outer_reduction(kind: int, reduction: int) -> bool:
-    return (kind == ch.PARALLEL) == (reduction == ch.PARTIALS)
+    return (kind == ch.PARALLEL) == (reduction in SPLIT)
 
 
 def inner_reduction(kind: int, reduction: int) -> bool:
@@ -97,7 +109,7 @@ def register_merged(space: int, order: int) -> bool:
 
 
 def register_whole(space: int, reduction: int) -> bool:
-    return space != ch.REGISTER or reduction != ch.PARTIALS
+    return space != ch.REGISTER or reduction not in SPLIT
 
 
 def on_chip_same_launch(space: int, fused: int) -> bool:
@@ -113,7 +125,7 @@ def stream_kept(cache: int, store: int) -> bool:
 
 
 def copy_of_memory(staged: int, space: int) -> bool:
-    return staged != ch.COPY or space == ch.GLOBAL
+    return staged == ch.DIRECT or space == ch.GLOBAL
 
 
 def copy_outside(staged: int, order: int) -> bool:

@@ -19,6 +19,7 @@ from ..plan import Plan, TaskPlan
 from ..scene import Context
 from ..storage import Workspace
 from ..vectors import Prelude
+from .nest import Transfer
 from .reductions import GpuReductions
 from .scene import GpuScene
 from .values import GpuValues
@@ -34,12 +35,14 @@ class Kernel:
     body: tuple[c.CStmt, ...]
     grid: tuple[int, int, int]
     n_threads: int
+    shared_bytes: int = 0  # that its launch asks for
 
 
 class KernelWriter(LaunchWriter):
     """Writes one kernel: a launch, or what combines the partial results that a task of it left."""
 
     scene: GpuScene
+    values: GpuValues
     reductions: GpuReductions
 
     def __init__(
@@ -68,18 +71,33 @@ class KernelWriter(LaunchWriter):
             self.children(scene.launch.roots, Context(is_team=True))
         grid = [-(-n.extent // n.step) for n in reversed(self.axes)] + [1, 1, 1]
         return Kernel(
-            self.opened(tuple(body.statements)), (grid[0], grid[1], grid[2]), scene.n_threads
+            self.opened(tuple(body.statements)),
+            (grid[0], grid[1], grid[2]),
+            scene.n_threads,
+            scene.asks_for_bytes,
         )
 
     def combining(self, task: TaskPlan, buffers: GpuScene) -> Kernel:
         """The kernel that combines the partial results that `buffers` knows of."""
-        scene = self.scene
-        scene.accumulators[task.index] = buffers.accumulators[task.index]
-        scene.opened.append(buffers.accumulators[task.index][0])
-        scene.w.used.add(scene.opened[0].name)
-        with scene.w.scope() as body:
+        self.take_over(task, buffers)
+        with self.scene.w.scope() as body:
             blocks, threads = self.reductions.combine_launch(task)
         return Kernel(self.opened(tuple(body.statements)), (blocks, 1, 1), threads)
+
+    def starting(self, task: TaskPlan, buffers: GpuScene) -> Kernel:
+        """The kernel that sets what blocks add to."""
+        self.take_over(task, buffers)
+        with self.scene.w.scope() as body:
+            blocks, threads = self.reductions.start_launch(task)
+        return Kernel(self.opened(tuple(body.statements)), (blocks, 1, 1), threads)
+
+    def take_over(self, task: TaskPlan, buffers: GpuScene) -> None:
+        """Knows where a kernel of this launch leaves a task's sums."""
+        scene, found = self.scene, buffers.accumulators[task.index]
+        scene.accumulators[task.index] = found
+        if not scene.adds_to_result(task):
+            scene.opened.append(found[0])
+            scene.w.used.add(found[0].name)
 
     def opened(self, body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
         """A body after the declarations of what it uses."""
@@ -132,7 +150,7 @@ class KernelWriter(LaunchWriter):
         if isinstance(node, Meet):
             return ALL
         if isinstance(node, Phase):
-            if node.kind in ("copy", "tree"):
+            if node.kind in ("copy", "tree") or isinstance(node, Transfer):
                 return ALL
             return ANY if node.kind == "reset" else self.scene.plan.tasks[node.task].n_threads
         assert isinstance(node, LoopNode), "no task of a GPU is late"
@@ -146,6 +164,8 @@ class KernelWriter(LaunchWriter):
     def node(self, node: TreeNode, ctx: Context) -> None:
         if isinstance(node, Phase) and node.kind == "tree":
             self.reductions.tree(self.scene.plan.tasks[node.task], ctx)
+        elif isinstance(node, Transfer):
+            self.values.transfer(node, ctx)
         else:
             super().node(node, ctx)
 

@@ -48,10 +48,15 @@ class _Lowering:
         for roots in self.plan.launches:
             launch = build_grid(self.plan, roots)
             writer = self.writer(launch)
-            self.add(writer.kernel(), "; ".join(sentence(self.plan, t) for t in launch.tasks))
-            for t in launch.tasks:
-                task = self.plan.tasks[t]
-                if task.partials:
+            kernel = writer.kernel()
+            tasks = [self.plan.tasks[t] for t in launch.tasks]
+            for task in tasks:
+                if task.is_atomic and not writer.scene.is_set_already(task):
+                    started = self.writer(launch).starting(task, writer.scene)
+                    self.add(started, f"{task.task.name}: sets what the blocks add to")
+            self.add(kernel, "; ".join(sentence(self.plan, t) for t in launch.tasks))
+            for task in tasks:
+                if task.is_split and not writer.scene.adds_to_result(task):
                     combined = self.writer(launch).combining(task, writer.scene)
                     self.add(combined, f"{task.task.name}: combines what the blocks left")
         return Program(
@@ -115,7 +120,7 @@ class _Lowering:
                 kernel=name,
                 grid=kernel.grid,
                 block=(kernel.n_threads, 1, 1),
-                shared_bytes=0,
+                shared_bytes=kernel.shared_bytes,
                 arguments=tuple(place[p] for p in names),
             )
             for name, kernel, names in self.configured

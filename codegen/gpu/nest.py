@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernels.dependence import task_reads
-from ...space.backbone import OUTER, written_arrays
+from ...space.backbone import OUTER, Operand, written_arrays
 from ..nest import (
     AccumulatorPlan,
     BarrierPlacer,
     Launch,
     LoopNode,
+    Meet,
     Phase,
+    Touches,
     TreeBuilder,
     TreeNode,
     loop_of,
@@ -24,6 +26,19 @@ from ..nest import (
 from ..plan import Plan, PlannedNode, TaskPlan
 
 COPIER = -1  # as the task of what a block copies into shared memory
+
+
+@dataclass(frozen=True)
+class Transfer(Phase):
+    """A phase of copies that travel ahead of a loop from tile to tile, all of `copies` together: (task, operand, stages). `kind`:
+
+    fill     before the loop, the copies of its first tiles start
+    arrive   the copies of this iteration's tile have arrived, as far as this thread made them; a barrier follows
+    next     the copies of the last tile for which there is room start: behind the barrier nobody uses what was there
+    """
+
+    copies: tuple[tuple[int, Operand, int], ...] = ()
+    holder: LoopNode | None = None
 
 
 def build_grid(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
@@ -39,9 +54,9 @@ def build_grid(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
 
 
 def partial_blocks(task: TaskPlan) -> int:
-    """How many blocks leave a partial result of each element."""
+    """How many partial results the blocks leave of each element."""
     n = 1
-    for p in task.loops:
+    for p in task.loops if task.partials else ():
         if p.is_parallel and p.loop.is_reduction:
             n *= -(-p.loop.extent // p.tile)
     return n
@@ -53,12 +68,20 @@ class _GridBuilder(TreeBuilder):
     reset    before the loops that are reduced, or just before the body
     tree     after them: the threads of the block reduce together
     finish   then finished values are stored, or
-    flush    the block's partial results, which a launch of their own combines
+    flush    the block's partial results, which a launch of their own combines, or which are added to one result of all blocks
     """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.around: dict[int, tuple[list[Phase], list[Phase]]] = {}
+        self.travelling: dict[LoopNode, list[tuple[int, Operand, int]]] = {}
+
+    def place_copy(self, holder: LoopNode, t: int, operand: Operand) -> None:
+        stages = self.plan.tasks[t].stages[operand.access.array]
+        if stages == 1:
+            super().place_copy(holder, t, operand)
+        else:
+            self.travelling.setdefault(holder, []).append((t, operand, stages))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
         t = task.index
@@ -66,7 +89,7 @@ class _GridBuilder(TreeBuilder):
             n for n in nodes if not n.is_parallel and task.loop(loop_of(n, t)).loop.is_reduction
         ]
         after = [Phase("tree", t)] if task.has_tree else []
-        after.append(Phase("flush" if task.partials else "finish", t))
+        after.append(Phase("flush" if task.is_split else "finish", t))
         if reduced:
             reduced[0].before.append(Phase("reset", t))
             reduced[0].after += after
@@ -74,7 +97,7 @@ class _GridBuilder(TreeBuilder):
             self.around[t] = ([Phase("reset", t)], after)
         free = [p for p in task.loops if not p.loop.is_reduction]
         self.accumulators[t] = AccumulatorPlan(
-            owner="partials" if task.partials else "registers",
+            owner="partials" if task.is_split else "registers",
             extents={p.loop.name: p.loop.extent for p in free},
             levels={p.loop.name: OUTER for p in free},
             in_memory=False,
@@ -86,12 +109,23 @@ class _GridBuilder(TreeBuilder):
         unfolded: list[TreeNode] = []
         for n in nodes:
             if isinstance(n, LoopNode):
-                n.children = [*n.head, *self.unfold(n.children)]
-                unfolded += [*n.before, n, *n.after]
+                fill, head = self.transfers(n)
+                n.children = [*head, *n.head, *self.unfold(n.children)]
+                unfolded += [*fill, *n.before, n, *n.after]
             elif isinstance(n, Phase):
                 before, after = self.around.get(n.task, ([], []))
                 unfolded += [*before, n, *after]
         return unfolded
+
+    def transfers(self, n: LoopNode) -> tuple[list[TreeNode], list[TreeNode]]:
+        """What starts copies before a loop and at its head."""
+        if n not in self.travelling:
+            return [], []
+        copies = tuple(self.travelling[n])
+        fill, arrive, following = (
+            Transfer(kind, copies[0][0], None, copies, n) for kind in ("fill", "arrive", "next")
+        )
+        return [fill], [arrive, Meet(), following]
 
 
 Touch = tuple[str, int]  # an array, and the task that touches it
@@ -129,6 +163,31 @@ class _Meetings(BarrierPlacer):
     def enters(self, node: LoopNode) -> bool:
         return True
 
+    def before_meeting(self, nodes: list[TreeNode]) -> list[Touches]:
+        return self.touched(nodes)[0]
+
+    def since_meeting(self, pending: list[Touches], node: TreeNode) -> list[Touches]:
+        backwards, has_met = self.touched([node], step=-1)
+        return backwards if has_met else [*pending, *backwards]
+
+    def touched(self, nodes: list[TreeNode], step: int = 1) -> tuple[list[Touches], bool]:
+        """What is touched up to the first barrier, from the front or the back, and whether there is one.
+
+        Each loop runs at least once.
+        """
+        found: list[Touches] = []
+        for n in nodes[::step]:
+            if isinstance(n, Meet):
+                return found, True
+            if not isinstance(n, LoopNode):
+                found.append(self.footprint(n))
+                continue
+            inside, has_met = self.touched(n.children, step)
+            found += inside
+            if has_met:
+                return found, True
+        return found, False
+
     def footprint(self, node: TreeNode) -> _Footprint:
         reads: set[Touch] = set()
         writes: set[Touch] = set()
@@ -144,6 +203,12 @@ class _Meetings(BarrierPlacer):
 
     def add_phase(self, p: Phase, reads: set[Touch], writes: set[Touch]) -> None:
         task = self.plan.tasks[p.task]
+        if isinstance(p, Transfer):
+            if p.kind != "arrive":
+                reads |= {(o.access.array, t) for t, o, _ in p.copies}
+            if p.kind == "fill":
+                writes |= {(copy_name(t, o.access.array), COPIER) for t, o, _ in p.copies}
+            return
         if p.operand is not None:
             reads.add((p.operand.access.array, p.task))
             writes.add((copy_name(p.task, p.operand.access.array), COPIER))

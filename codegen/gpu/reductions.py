@@ -6,10 +6,11 @@ from itertools import product
 from math import prod
 
 from ...space.backbone import OUTER
+from ...space.gpu_facts import start_of
 from .. import csyntax as c
 from ..block import Value
 from ..plan import TaskPlan
-from ..point import LoopIndexAt, Point
+from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..reductions import Reductions
 from ..scene import Context, neutral
 from ..storage import Tile
@@ -111,22 +112,42 @@ class GpuReductions(Reductions):
         self.scene.w.forget(task.task.target.array)
 
     def flush(self, task: TaskPlan, ctx: Context) -> None:
-        """Stores the partial results of a block, in its own part of the workspace."""
-        buffer, layout = self.scene.accumulators[task.index]
+        """Leaves the sums of a block: in its own part of the workspace, or added to those of all blocks."""
+        buffer, _ = self.scene.accumulators[task.index]
         free = self.scene.free_loops(task)
-        block_number = self.block_number(task)
         with self.scene.w.scope() as block, self.scene.over(task, free, ctx) as inner:
             for point in self.scene.points(task, free, inner):
                 stem = f"{task.task.target.array}_total"
                 total = self.scene.w.name(self.total(task, point), stem)
-                place = self.accumulator_index(task, point, inner)
-                terms, const = c.flatten(place)
-                index = c.linear(((block_number, layout.n_elements), *terms), const)
-                self.scene.w.store(
-                    buffer.name, c.Id(buffer.name), index, total, buffer.dtype, stream=False
-                )
+                if task.is_atomic:
+                    self.add_atomically(task, point, total, inner)
+                else:
+                    self.leave(task, point, total, inner)
         self.by_one(task, tuple(block.statements))
         self.scene.w.forget(buffer.name)
+
+    def leave(self, task: TaskPlan, point: Point, total: Value, ctx: Context) -> None:
+        buffer, layout = self.scene.accumulators[task.index]
+        terms, const = c.flatten(self.accumulator_index(task, point, ctx))
+        block_number = self.block_number(task)
+        index = c.linear(((block_number, layout.n_elements), *terms), const)
+        self.scene.w.store(buffer.name, c.Id(buffer.name), index, total, buffer.dtype, stream=False)
+
+    def add_atomically(self, task: TaskPlan, point: Point, total: Value, ctx: Context) -> None:
+        buffer, layout = self.scene.accumulators[task.index]
+        array = self.scene.plan.problem.array(task.task.target.array)
+        if self.scene.adds_to_result(task):
+            axes = task.task.target.axes
+            index, stride = affine_at(axes, row_strides(array.shape), point)
+        else:
+            index = self.accumulator_index(task, point, ctx)
+            stride = layout.strides.get(point.vector_loop or "", 0)
+        add = self.scene.prelude.use(f"atomic_{task.task.op}", buffer.dtype, 0)
+        for n in range(max(1, total.lanes)):
+            terms, const = c.flatten(index)
+            place = c.Index(c.Id(buffer.name), c.linear(tuple(terms), const + n * stride))
+            x = c.Index(total.x, c.number(n)) if total.lanes else total.x
+            self.scene.w.write(c.Evaluate(c.Call(add, (c.Un("&", place), x))))
 
     def block_number(self, task: TaskPlan) -> c.CExpr:
         return next(
@@ -137,24 +158,56 @@ class GpuReductions(Reductions):
 
     # --- the launch that combines partial results ---
 
+    def start_launch(self, task: TaskPlan) -> tuple[int, int]:
+        """Writes the kernel that sets what blocks add to; its blocks and threads."""
+        buffer, layout = self.scene.accumulators[task.index]
+        op, w = task.task.op, self.scene.w
+        assert op is not None
+        blocks, threads = self.by_result(layout.n_elements)
+        result = self.number_of_result(c.Id("tid"), threads)
+        with w.scope() as body:
+            index: c.CExpr = c.Id(result)
+            value = neutral(op, buffer.dtype)
+            if self.scene.adds_to_result(task):
+                array = self.scene.plan.problem.array(task.task.target.array)
+                point, context = self.point_of(task, result)
+                index, _ = affine_at(task.task.target.axes, row_strides(array.shape), point)
+                start = start_of(task.task)
+                if start is not None:
+                    x = self.values.value(task, start, point, context)
+                    value = w.converted(x, buffer.dtype).x
+            w.write(c.Assign(c.Index(c.Id(buffer.name), index), value))
+        is_there = c.Bin("<", c.Id(result), c.number(layout.n_elements))
+        w.write(c.If(is_there, tuple(body.statements)))
+        return blocks, threads
+
+    def by_result(self, n_results: int) -> tuple[int, int]:
+        """Blocks and threads of a kernel with a thread for each result."""
+        threads = min(FINISHING_THREADS, max(WARP, -(-n_results // WARP) * WARP))
+        self.scene.n_threads = threads
+        return -(-n_results // threads), threads
+
+    def number_of_result(self, thread: c.CExpr, threads: int) -> str:
+        """Declares which result a thread (or with none, its block) is about."""
+        self.scene.uses_tid = True
+        result = self.scene.w.fresh("result")
+        block = c.CastTo(self.scene.index_type, c.Id("blockIdx.x"))
+        number = c.linear(((block, threads), (thread, 1)), 0) if threads > 1 else block
+        self.scene.w.write(c.Declare(self.scene.index_type, result, number, constant=True))
+        return result
+
     def combine_launch(self, task: TaskPlan) -> tuple[int, int]:
         """Writes the kernel that combines a task's partial results; its blocks and threads."""
         buffer, layout = self.scene.accumulators[task.index]
-        n_parts = partial_blocks(task)
-        n_results = layout.n_elements
+        n_parts, n_results = partial_blocks(task), layout.n_elements
         op = task.task.op
         assert op is not None
         w, kind = self.scene.w, type_name(buffer.dtype, 0)
         alone = n_parts <= SHORT_SUM
-        threads = FINISHING_THREADS
-        if alone:
-            threads = min(threads, max(WARP, -(-n_results // WARP) * WARP))
+        blocks, threads = self.by_result(n_results) if alone else (n_results, FINISHING_THREADS)
         self.scene.n_threads = threads
-        self.scene.uses_tid = True
-        result, total, part = w.fresh("result"), w.fresh("total"), w.fresh("part")
-        block = c.CastTo(self.scene.index_type, c.Id("blockIdx.x"))
-        number = c.linear(((block, threads), (c.Id("tid"), 1)), 0) if alone else block
-        w.write(c.Declare(self.scene.index_type, result, number, constant=True))
+        result = self.number_of_result(c.Id("tid"), threads if alone else 1)
+        total, part = w.fresh("total"), w.fresh("part")
         w.write(c.Declare(kind, total, neutral(op, buffer.dtype)))
         index = c.linear(((c.Id(part), n_results), (c.Id(result), 1)), 0)
         with w.scope() as summed:
@@ -162,21 +215,29 @@ class GpuReductions(Reductions):
             self.accumulate(Value(c.Id(total), buffer.dtype), op, x)
         start: c.CExpr = c.Num("0") if alone else c.Id("tid")
         step = 1 if alone else threads
-        loop = c.For(part, start, c.number(n_parts), step, tuple(summed.statements))
+        loop: c.CStmt = c.For(part, start, c.number(n_parts), step, tuple(summed.statements))
+        if n_parts == 1:
+            loop = c.Assign(c.Id(total), c.Index(c.Id(buffer.name), c.Id(result)))
         is_there = c.Bin("<", c.Id(result), c.number(n_results))
         with w.scope() as finished:
             self.store_result(task, result, total)
         if alone:
             w.write(c.If(is_there, (loop, *finished.statements)))
-            return -(-n_results // threads), threads
+            return blocks, threads
         w.write(loop)
         everyone = self.combined(task, c.Id(total), [(1, threads)])
         w.write(c.Assign(c.Id(total), everyone.x))
         w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(finished.statements)))
-        return n_results, threads
+        return blocks, threads
 
     def store_result(self, task: TaskPlan, result: str, total: str) -> None:
         """Finishes and stores one result, whose number is in `result`."""
+        point, context = self.point_of(task, result)
+        value = self.finished(task, point, Value(c.Id(total), task.task.dtype), context)
+        self.values.put(task, point, value, context)
+
+    def point_of(self, task: TaskPlan, result: str) -> tuple[Point, Context]:
+        """Declares the loop indices of the result whose number is in `result`."""
         _, layout = self.scene.accumulators[task.index]
         extents = {p.loop.name: p.loop.extent for p in task.loops}
         index = {}
@@ -194,5 +255,4 @@ class GpuReductions(Reductions):
         context = Context(
             {(task.index, name, OUTER): at.expression() for name, at in index.items()}
         )
-        value = self.finished(task, point, Value(c.Id(total), task.task.dtype), context)
-        self.values.put(task, point, value, context)
+        return point, context

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...kernels.accesses import flat_strides, task_reads, task_writes
-from ...kernels.ir import DType
-from ...kernels.tasks import Access
-from ...space.backbone import OUTER, Operand
+from ...kernels.accesses import access_of, flat_strides
+from ...kernels.ir import DType, Load
+from ...kernels.tasks import ArrayInfo
+from ...space.backbone import Operand
+from ...space.gpu_facts import adds_to_result, row_order, start_of
 from ...space.target import Target
 from .. import csyntax as c
-from ..block import Writer
-from ..csyntax import flatten
+from ..block import Value, Writer
+from ..cprint import expression
 from ..names import RESERVED_CUDA
 from ..nest import Launch
 from ..plan import LoopPlan, Plan, TaskPlan
+from ..point import affine_offset, row_strides
 from ..scene import Scene
 from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
 from ..vectors import Prelude, type_name
 from .nest import partial_blocks
+from .vectors import HINTED_LOADS, STREAMING_STORE
 
-PADDED = 8  # rows in shared memory of a multiple of so many elements are padded: columns are then in different banks
+SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
 WARP = 32
+VECTOR_BYTES = 16  # the widest access of a thread
 
 
 class GpuWriter(Writer):
@@ -40,12 +44,42 @@ class GpuWriter(Writer):
 
     def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
         """Vectors that may lie across the bounds of vectors are moved one element at a time."""
-        terms, const = flatten(index)
-        is_aligned = const % lanes == 0 and all(
-            k * (self.multiples.get(x.name, 1) if isinstance(x, c.Id) else 1) % lanes == 0
-            for x, k in terms
-        )
+        is_aligned = self.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"
+
+    def is_multiple(self, x: c.CExpr, n: int) -> bool:
+        """Whether an index is known to be a multiple of a power of two."""
+        match x:
+            case c.Num(text):
+                return int(text) % n == 0
+            case c.Id(name):
+                return self.multiples.get(name, 1) % n == 0
+            case c.Bin("*", a, c.Num(text)):
+                known = self.multiples.get(a.name, 1) if isinstance(a, c.Id) else 1
+                return int(text) * known % n == 0 or self.is_multiple(a, n)
+            case c.Bin("+" | "-" | "^", a, b):
+                return self.is_multiple(a, n) and self.is_multiple(b, n)
+            case c.Un("-", a):
+                return self.is_multiple(a, n)
+        return n == 1
+
+    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
+        place = c.Index(base, index)
+        return c.Call(HINTED_LOADS[hint], (c.Un("&", place),)) if hint else place
+
+    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
+        if stream:
+            return c.Evaluate(c.Call(STREAMING_STORE, (c.Un("&", place), x)))
+        return c.Assign(place, x)
+
+    def gather(self, array: str, places: list[c.CExpr], dtype: DType) -> Value:
+        """A vector of elements that are anywhere in an array; once in a scope."""
+        key = (array, ", ".join(map(expression, places)), len(places))
+        if key not in self.block.known:
+            items = tuple(c.Index(c.Id(array), x) for x in places)
+            vector = Value(self.vector_of(dtype, len(items), items), dtype, len(items))
+            return self.remember(key, array, vector)
+        return self.block.known[key]
 
     def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
         if len(items) == 1:
@@ -55,24 +89,45 @@ class GpuWriter(Writer):
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """A block of an operand in shared memory: `strides` by loop, in the order of memory, rows padded against bank conflicts."""
+    """A block of an operand in shared memory: `strides` by loop, in the order of memory.
+
+    `piece` elements in a row are moved there at once. Where there is a `swizzle`, element x of row r is at x ^ (r % n * width).
+    """
 
     loops: tuple[LoopPlan, ...]
     strides: dict[str, int]
     n_elements: int
+    piece: int
+    swizzle: tuple[int, int] | None  # n, width
 
     @staticmethod
-    def of(task: TaskPlan, operand: Operand, along: dict[str, int]) -> BlockLayout:
-        loops = sorted(
-            (task.loop(name) for name in operand.loops), key=lambda p: -abs(along[p.loop.name])
-        )
+    def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
+        loops = [task.loop(name) for name in row_order(operand, source)]
+        size, layout = source.dtype.size_bytes, task.layouts[source.name]
+        width = VECTOR_BYTES // size
+        between = {"ODD": 1, "PADDED": width}.get(layout, 0)
         strides, step = {}, 1
-        for k, p in enumerate(reversed(loops)):
+        for p in reversed(loops):
             strides[p.loop.name] = step
             step *= p.tile
-            if k == 0 and step % PADDED == 0:
-                step += 4 if p.is_vector else 1
-        return BlockLayout(tuple(loops), strides, step)
+            step += between if p is loops[-1] else 0
+        step = -(-step // width) * width
+        n = min(SWIZZLED_ROWS, loops[-1].tile // width)
+        swizzle = (n, width) if layout == "SWIZZLED" else None
+        piece = _piece(loops, operand, source, [step, *strides.values()])
+        return BlockLayout(tuple(loops), strides, step, piece, swizzle)
+
+
+def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:
+    """The most elements of a row that are aligned together, in memory and in a block with these strides (but along rows)."""
+    along, row = flat_strides(operand.access, source), loops[-1]
+    if along[row.loop.name] != 1:
+        return 1
+    first = affine_offset(operand.access.axes, row_strides(source.shape))
+    steps = [first, row.tile, row.loop.extent, *(along[p.loop.name] for p in loops[:-1])]
+    steps += [x for x in strides if x != 1]
+    fits = (n for n in (4, 2) if n * source.dtype.size_bytes <= VECTOR_BYTES)
+    return next((n for n in fits if all(x % n == 0 for x in steps)), 1)
 
 
 class GpuScene(Scene):
@@ -104,53 +159,18 @@ class GpuScene(Scene):
         self.uses_tid = False
         self.in_shared: list[Buffer] = []
         self.kept_copies: dict[tuple[int, str], Buffer] = {}
+        # Of copies in several stages: where the block that is in use begins.
+        self.stages: dict[tuple[int, str], c.CExpr] = {}
 
     # --- threads ---
 
     def order_threads(self) -> None:
-        """Numbers the threads of each task: loops that walk through memory element by element vary fastest.
-
-        The order is one for all tasks of the launch, so that merged loops give the same threads.
-        """
-        classes = self.classes()
-        weight: dict[int, float] = {}
-        for (t, name), k in classes.items():
-            weight[k] = weight.get(k, 0.0) + self.neighbours(self.plan.tasks[t], name)
+        """Numbers the threads of each task."""
         for t in self.launch.tasks:
-            task = self.plan.tasks[t]
-            shared = [p for p in task.loops if p.is_thread]
-            stride = 1
-            for p in sorted(
-                shared, key=lambda p: (-weight[classes[t, p.loop.name]], classes[t, p.loop.name])
-            ):
+            task, stride = self.plan.tasks[t], 1
+            for p in map(task.loop, task.threads):
                 self.digits[t, p.loop.name] = self.digit(p, stride), stride
                 stride *= p.mid
-
-    def classes(self) -> dict[tuple[int, str], int]:
-        """A number for each loop that is shared out to threads, equal for merged ones."""
-        found: dict[tuple[int, str], int] = {}
-        merged = self.matches()
-        for t in self.launch.tasks:
-            for p in self.plan.tasks[t].loops:
-                if not p.is_thread:
-                    continue
-                twins = merged.get((t, p.loop.name, OUTER), set())
-                known = [found[u, name] for u, name, _ in twins if (u, name) in found]
-                found[t, p.loop.name] = known[0] if known else len(found)
-        return found
-
-    def neighbours(self, task: TaskPlan, loop: str) -> float:
-        """Elements of the arrays in which successive iterations of a loop touch neighbours."""
-        total = 0.0
-        for access in self.accesses(task):
-            array = self.plan.problem.array(access.array)
-            if all(a is not None for a in access.axes):
-                along = flat_strides(access, array)
-                total += array.size_bytes * (abs(along.get(loop, 0)) == 1)
-        return total
-
-    def accesses(self, task: TaskPlan) -> list[Access]:
-        return [a for a, _ in task_reads(task.task)] + list(task_writes(task.task))
 
     def digit(self, p: LoopPlan, stride: int) -> c.CExpr:
         """The number of a thread along a loop, under a name."""
@@ -180,7 +200,11 @@ class GpuScene(Scene):
         if acc is not None and acc.owner == "partials":
             layout = AccumulatorLayout.of(task, acc, array)
             n = layout.n_elements * partial_blocks(task)
-            buffer = self.buffer(f"{array.name}_parts", task.task.dtype, n, False)
+            if self.adds_to_result(task):
+                buffer = Buffer(self.w.names[array.name], array.dtype, n, 0, False)
+            else:
+                stem = f"{array.name}_sum" if task.is_atomic else f"{array.name}_parts"
+                buffer = self.buffer(stem, task.task.dtype, n, False)
             self.accumulators[t] = (buffer, layout)
         if task.shared:
             shared = SharedLayout.of(task, task.shared, array, self.merged)
@@ -188,10 +212,21 @@ class GpuScene(Scene):
             self.shared[t] = (kept, shared)
         for operand in task.copies:
             source = self.plan.problem.array(operand.access.array)
-            block = BlockLayout.of(task, operand, flat_strides(operand.access, source))
-            kept = self.keep(f"{source.name}_tile", source.dtype, block.n_elements)
+            block = BlockLayout.of(task, operand, source)
+            n_elements = block.n_elements * task.stages[source.name]
+            kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
             self.placed[t, source.name] = block
             self.kept_copies[t, source.name] = kept
+
+    def adds_to_result(self, task: TaskPlan) -> bool:
+        """Whether the blocks reduce into the array of the result itself."""
+        return task.is_atomic and adds_to_result(self.plan.problem, task.task)
+
+    def is_set_already(self, task: TaskPlan) -> bool:
+        """Whether blocks add to what the result held before."""
+        start = start_of(task.task)
+        is_own = isinstance(start, Load) and access_of(start) == task.task.target
+        return is_own and self.adds_to_result(task)
 
     def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
         """An array in shared memory."""
@@ -200,10 +235,27 @@ class GpuScene(Scene):
         return buffer
 
     def shared_declarations(self) -> Iterator[c.CStmt]:
-        for b in self.in_shared:
-            yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
+        """Arrays of their own as far as a kernel has shared memory without asking; else parts of what its launch asks for."""
+        if self.asks_for_bytes:
+            pool, offset = self.w.fresh("shared_memory"), 0
+            yield c.Declare("char", pool, extent=0, is_shared=True)
+            for b in self.in_shared:
+                kind = type_name(b.dtype, 0)
+                place = c.add(c.Id(pool), c.number(offset))
+                yield c.Declare(f"{kind} *const ", b.name, c.CastTo(f"{kind} *", place))
+                offset += b.stride_bytes
+        else:
+            for b in self.in_shared:
+                yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
         if self.meets_warps:
             yield c.Declare("double", "meeting", extent=self.n_threads, is_shared=True)
+
+    @property
+    def asks_for_bytes(self) -> int:
+        """Shared memory that the launch has to ask for."""
+        n_bytes = sum(b.stride_bytes for b in self.in_shared)
+        met = 8 * self.n_threads if self.meets_warps else 0
+        return n_bytes if n_bytes + met > self.target.shared_bytes_per_block else 0
 
     def open_buffer(self, b: Buffer) -> c.CStmt:
         kind = type_name(b.dtype, 0)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 from ...kernels import ir
+from ...kernels.ir import DType
 from ...space.backbone import OUTER, Operand
 from .. import csyntax as c
 from ..block import Value
+from ..nest import LoopNode, loop_of
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..scene import Context
 from ..values import Values
+from .nest import Transfer
+from .preamble import COPY_ASYNC
 from .scene import BlockLayout, GpuScene
 
 
@@ -23,29 +30,111 @@ class GpuValues(Values):
             return super().read(task, load, point, ctx)
         layout = self.scene.placed[task.index, load.array]
         buffer = self.scene.kept_copies[task.index, load.array]
-        index, stride = self.place(task, layout, point, ctx)
+        stage = self.scene.stages.get((task.index, load.array))
         lanes = point.lanes()
-        return self.scene.w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, stride)
+        along = next(
+            (stride for name, stride in layout.strides.items() if point.index[name].lanes), 0
+        )
+        w = self.scene.w
+        index = self.place(task, layout, point, ctx, stage)
+        if layout.swizzle is None or along == 0 or (along == 1 and w.is_multiple(index, lanes)):
+            return w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, along)
+        # Neighbours that are no whole vector, or in different rows, are anywhere.
+        places = [self.place(task, layout, point, ctx, stage, k) for k in range(lanes)]
+        return w.gather(buffer.name, places, buffer.dtype)
 
     def place(
-        self, task: TaskPlan, layout: BlockLayout, point: Point, ctx: Context
-    ) -> tuple[c.CExpr, int]:
-        """Where an element lies in its block, and the stride from lane to lane."""
-        terms: dict[c.CExpr, int] = {}
-        const, lane_stride = 0, 0
-        for name, stride in layout.strides.items():
+        self,
+        task: TaskPlan,
+        layout: BlockLayout,
+        point: Point,
+        ctx: Context,
+        stage: c.CExpr | None,
+        lane: int = 0,
+    ) -> c.CExpr:
+        """Where an element, of a vector its `lane`, lies in its block."""
+        offsets: dict[str, tuple[dict[c.CExpr, int], int]] = {}
+        for name in layout.strides:
             at = point.index[name]
-            const += at.offset * stride
-            if at.variable is not None:
-                terms[at.variable] = terms.get(at.variable, 0) + stride
+            terms: dict[c.CExpr, int] = {} if at.variable is None else {at.variable: 1}
             outer = ctx.variables[task.index, name, OUTER]
-            terms[outer] = terms.get(outer, 0) - stride
-            if at.lanes:
-                lane_stride = stride
-        return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const), lane_stride
+            terms[outer] = terms.get(outer, 0) - 1
+            offsets[name] = terms, at.offset + (lane if at.lanes else 0)
+        return locate(layout, offsets, stage)
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """All threads copy the block of one outer tile together, neighbours by neighbours."""
+        self.move_block(task, operand, ctx, None)
+        self.scene.w.forget(self.scene.kept_copies[task.index, operand.access.array].name)
+
+    def transfer(self, node: Transfer, ctx: Context) -> None:
+        """Copies that travel while earlier tiles are used; each step of them is one group of the thread's."""
+        w, stages = self.scene.w, [n for _, _, n in node.copies]
+        assert node.holder is not None
+        match node.kind:
+            case "fill":
+                for group in range(max(stages) - 1):
+                    self.fill(node, node.holder, group, ctx)
+            case "arrive":
+                w.write(c.Evaluate(c.Call(f"copy_async_wait<{min(stages) - 2}>", ())))
+            case "next":
+                for n in sorted(set(stages)):
+                    copies = [(t, operand) for t, operand, m in node.copies if m == n]
+                    self.follow(copies, n, node.holder, ctx)
+                w.write(c.Evaluate(c.Call("copy_async_commit", ())))
+
+    def fill(self, node: Transfer, holder: LoopNode, group: int, ctx: Context) -> None:
+        """Starts one group of the copies before the loop: what iteration `group - (groups before the loop)` would start."""
+        most = max(n for _, _, n in node.copies)
+        for t, operand, n in node.copies:
+            tile = group - (most - n)
+            if 0 <= tile * holder.step < holder.extent and tile >= 0:
+                task = self.scene.plan.tasks[t]
+                layout = self.scene.placed[t, operand.access.array]
+                first = {(t, loop_of(holder, t), OUTER): c.number(tile * holder.step)}
+                begun = replace(ctx, variables={**ctx.variables, **first})
+                self.move_block(task, operand, begun, c.number(tile * layout.n_elements))
+        self.scene.w.write(c.Evaluate(c.Call("copy_async_commit", ())))
+
+    def follow(
+        self, copies: list[tuple[int, Operand]], stages: int, holder: LoopNode, ctx: Context
+    ) -> None:
+        """Says where this iteration's tiles lie, and starts the copies of those `stages - 1` iterations on, if there are any."""
+        w = self.scene.w
+        first = holder.members[0]
+        outer = ctx.variables[first.task, first.loop, OUTER]
+        for t, operand in copies:
+            array = operand.access.array
+            layout = self.scene.placed[t, array]
+            here = w.fresh(f"{array}_stage")
+            w.multiples[here] = layout.n_elements
+            place = self.stage(outer, holder.step, stages, layout)
+            w.write(c.Declare(self.scene.index_type, here, place, constant=True))
+            self.scene.stages[t, array] = c.Id(here)
+            w.forget(self.scene.kept_copies[t, array].name)
+        later = w.fresh(f"{first.loop}_next")
+        ahead = c.linear(((outer, 1),), (stages - 1) * holder.step)
+        w.write(c.Declare(self.scene.index_type, later, ahead, constant=True))
+        with w.scope() as body:
+            for t, operand in copies:
+                layout = self.scene.placed[t, operand.access.array]
+                begun = {**ctx.variables, (t, loop_of(holder, t), OUTER): c.Id(later)}
+                place = self.stage(c.Id(later), holder.step, stages, layout)
+                task = self.scene.plan.tasks[t]
+                self.move_block(task, operand, replace(ctx, variables=begun), place)
+        test = c.Bin("<", c.Id(later), c.number(holder.extent))
+        w.write(c.If(test, tuple(body.statements)))
+
+    @staticmethod
+    def stage(outer: c.CExpr, step: int, stages: int, layout: BlockLayout) -> c.CExpr:
+        """Where the block of a tile begins in an array of several."""
+        number = outer if step == 1 else c.Bin("/", outer, c.number(step))
+        return c.Bin("*", c.Bin("%", number, c.number(stages)), c.number(layout.n_elements))
+
+    def move_block(
+        self, task: TaskPlan, operand: Operand, ctx: Context, stage: c.CExpr | None
+    ) -> None:
+        """Copies the block of one outer tile, in the widest pieces that are aligned; asynchronously, where it goes to a `stage`."""
         w = self.scene.w
         layout = self.scene.placed[task.index, operand.access.array]
         buffer = self.scene.kept_copies[task.index, operand.access.array]
@@ -54,31 +143,32 @@ class GpuValues(Values):
         index: dict[str, LoopIndexAt] = {}
         declared: list[c.CStmt] = []
         inside: list[c.CExpr] = []
-        here: list[tuple[c.CExpr, int]] = []
-        total = 1
-        for p in layout.loops:
-            total *= p.tile
-        rest = total
+        here: dict[str, tuple[dict[c.CExpr, int], int]] = {}
+        n_pieces = prod(p.tile for p in layout.loops) // layout.piece
+        rest = n_pieces
         for p in layout.loops:
             name = p.loop.name
+            width = layout.piece if p is layout.loops[-1] else 1
             digit: c.CExpr = c.Id(element)
-            below = rest // p.tile
+            below = rest * width // p.tile
             if below > 1:
                 digit = c.Bin("/", digit, c.number(below))
-            if rest < total:
-                digit = c.Bin("%", digit, c.number(p.tile))
+            if rest < n_pieces:
+                digit = c.Bin("%", digit, c.number(p.tile // width))
             rest = below
             offset = w.fresh(f"d_{name}")
+            digit = c.linear(((digit, width),), 0)
             declared.append(c.Declare(self.scene.index_type, offset, digit, constant=True))
-            outer = ctx.variables[task.index, name, OUTER]
-            at = c.add(outer, c.Id(offset))
+            at = c.add(ctx.variables[task.index, name, OUTER], c.Id(offset))
             index[name] = LoopIndexAt(at)
-            here.append((c.Id(offset), layout.strides[name]))
+            here[name] = {c.Id(offset): 1}, 0
             if p.loop.extent % p.tile:
                 inside.append(c.Bin("<", at, c.number(p.loop.extent)))
         there, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(index))
+        place = c.Index(c.Id(buffer.name), locate(layout, here, stage))
         source = c.Index(self.scene.global_array(array.name), there)
-        move: c.CStmt = c.Assign(c.Index(c.Id(buffer.name), c.linear(tuple(here), 0)), source)
+        hint = task.load_hints.get(array.name, "")
+        move = self.move(place, source, hint, array.dtype, layout.piece, stage is not None)
         if inside:
             test = inside[0]
             for x in inside[1:]:
@@ -86,6 +176,55 @@ class GpuValues(Values):
             move = c.If(test, (move,))
         self.scene.uses_tid = True
         step = self.scene.n_threads
-        w.write(c.For(element, c.Id("tid"), c.number(total), step, (*declared, move)))
+        w.write(c.For(element, c.Id("tid"), c.number(n_pieces), step, (*declared, move)))
         w.used -= {element, *(d.name for d in declared if isinstance(d, c.Declare))}
-        w.forget(buffer.name)
+
+    def move(
+        self,
+        place: c.Index,
+        source: c.Index,
+        hint: str,
+        dtype: DType,
+        piece: int,
+        is_asynchronous: bool,
+    ) -> c.CStmt:
+        """Moves neighbours from global into shared memory."""
+        prelude, there = self.scene.prelude, c.Un("&", place)
+        if is_asynchronous:
+            prelude.defined.setdefault("copy_async", COPY_ASYNC)
+            function = f"copy_async{piece * dtype.size_bytes}"
+            return c.Evaluate(c.Call(function, (there, c.Un("&", source))))
+        if piece == 1:
+            return c.Assign(place, self.scene.w.element(source.base, source.index, hint))
+        load = prelude.use(f"load_{hint.lower()}" if hint else "load", dtype, piece)
+        x = c.Call(load, (c.Un("&", source),))
+        return c.Evaluate(c.Call(prelude.use("store", dtype, piece), (there, x)))
+
+
+def locate(
+    layout: BlockLayout,
+    offsets: dict[str, tuple[dict[c.CExpr, int], int]],
+    stage: c.CExpr | None,
+) -> c.CExpr:
+    """The index of an element of a block that is so far from its start: by loop, terms and a constant."""
+    total: dict[c.CExpr, int] = {}
+    const = 0
+    if stage is not None and stage != c.Num("0"):
+        total[stage] = 1
+    rows = [p.loop.name for p in layout.loops]
+    plain = rows if layout.swizzle is None else rows[:-1]
+    for name in plain:
+        terms, offset = offsets[name]
+        const += offset * layout.strides[name]
+        for x, k in terms.items():
+            total[x] = total.get(x, 0) + k * layout.strides[name]
+    ordered = sorted(
+        total.items(), key=lambda item: -abs(item[1]) if item[0] != stage else -(1 << 40)
+    )
+    index = c.linear(tuple(ordered), const)
+    if layout.swizzle is None:
+        return index
+    n, width = layout.swizzle
+    row, column = (c.linear(tuple(offsets[x][0].items()), offsets[x][1]) for x in rows[-2:])
+    turned = c.linear(((c.Bin("%", row, c.number(n)), width),), 0)
+    return c.add(index, c.Bin("^", column, turned))

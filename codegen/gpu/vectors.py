@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...kernels.ir import DType
 from ..vectors import SCALAR_TYPES, Prelude, mask_dtype, math_function, scalar_helper
+from .preamble import ATOMIC_EXTREMA
 
 _INLINE = "static __device__ __forceinline__"
 # The types of the language that one load or store moves, by dtype and lanes.
@@ -16,9 +17,12 @@ _BUILT_IN = {
     ("f64", 2): "double2",
     ("i32", 2): "int2",
     ("i32", 4): "int4",
+    ("i64", 2): "longlong2",
 }
+HINTED_LOADS = {"CG": "__ldcg", "READ_ONLY": "__ldg", "STREAM": "__ldcs"}
+STREAMING_STORE = "__stcs"
 _VECTORS = f"""\
-template <typename T, int N> struct alignas(16) lanes_of {{
+template <typename T, int N> struct alignas(sizeof(T) * N) lanes_of {{
     T e[N];
     __device__ __forceinline__ T &operator[](int l) {{ return e[l]; }}
     __device__ __forceinline__ const T &operator[](int l) const {{ return e[l]; }}
@@ -82,22 +86,19 @@ class GpuPrelude(Prelude):
         c = SCALAR_TYPES[dtype.name]
         if operation.startswith(("warp_", "block_")):
             return _threads(name, operation, c)
+        if operation.startswith("atomic_"):
+            if dtype.is_float and operation != "atomic_add":
+                self.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
+            return _atomic(name, operation, dtype)
         if not lanes:
             return scalar_helper(name, operation, c, dtype).replace("static inline", _INLINE, 1)
         v = f"{dtype.name}x{lanes}"
         one = f"{_INLINE} {v} {name}({v} x) {{\n"
         each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
         end = ";\n    return r;\n}"
+        if operation.startswith(("load", "store", "stream")):
+            return _move(name, operation, dtype, lanes)
         match operation:
-            case (
-                "load"
-                | "load_unaligned"
-                | "store"
-                | "store_unaligned"
-                | "stream"
-                | "stream_unaligned"
-            ):
-                return _move(name, operation, dtype, lanes)
             case "splat":
                 return f"{_INLINE} {v} {name}({c} x) {{\n    {v} r;\n{each}x{end}"
             case "make":
@@ -131,21 +132,26 @@ class GpuPrelude(Prelude):
 def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
     """A load or store of neighbours: of 16 or 8 bytes at once where they are aligned, else one by one."""
     c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
-    whole = None if operation.endswith("_unaligned") else _BUILT_IN.get((dtype.name, lanes))
+    what = operation.removesuffix("_unaligned")
+    whole = _BUILT_IN.get((dtype.name, lanes)) if what == operation else None
     fields = "xyzw"[:lanes]
-    if operation.startswith("load"):
+    if what.startswith("load"):
+        hinted = HINTED_LOADS.get(what.removeprefix("load_").upper())
         head = f"{_INLINE} {v} {name}(const {c} *p) {{\n    {v} r;\n"
         if whole is None:
-            return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = p[l];\n    return r;\n}}"
+            each = f"{hinted}(p + l)" if hinted else "p[l]"
+            return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = {each};\n    return r;\n}}"
         parts = "".join(f"    r[{k}] = q.{f};\n" for k, f in enumerate(fields))
-        return f"{head}    const {whole} q = *(const {whole} *)p;\n{parts}    return r;\n}}"
+        place = f"(const {whole} *)p"
+        moved = f"{hinted}({place})" if hinted else f"*{place}"
+        return f"{head}    const {whole} q = {moved};\n{parts}    return r;\n}}"
     head = f"{_INLINE} void {name}({c} *p, {v} x) {{\n"
-    streams = operation.startswith("stream")
+    streams = what == "stream"
     if whole is None:
-        each = "__stcs(p + l, x[l])" if streams else "p[l] = x[l]"
+        each = f"{STREAMING_STORE}(p + l, x[l])" if streams else "p[l] = x[l]"
         return f"{head}    for (int l = 0; l < {lanes}; ++l) {each};\n}}"
     made = f"make_{whole}({', '.join(f'x[{k}]' for k in range(lanes))})"
-    move = f"__stcs(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
+    move = f"{STREAMING_STORE}(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
     return f"{head}    {move};\n}}"
 
 
@@ -158,6 +164,21 @@ def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
         f"        for (int l = 0; l < n; ++l) x[l] = {step};\n"
         f"    return x[0];\n}}"
     )
+
+
+def _atomic(name: str, operation: str, dtype: DType) -> str:
+    """Takes one more value into a sum, or least or greatest value, that several blocks share."""
+    c = SCALAR_TYPES[dtype.name]
+    wide = "unsigned long long" if operation == "atomic_add" else "long long"
+    is_wide = (
+        dtype is DType.i64
+    )  # CUDA has no sum of signed ones, and its name for them is another type
+    place, value = (f"({wide} *)p", f"({wide})x") if is_wide else ("p", "x")
+    function = {"atomic_add": "Add", "atomic_min": "Min", "atomic_max": "Max"}[operation]
+    function = f"atomic{function}"
+    if dtype.is_float and operation != "atomic_add":
+        function = operation
+    return f"{_INLINE} void {name}({c} *p, {c} x) {{ {function}({place}, {value}); }}"
 
 
 def _threads(name: str, operation: str, c: str) -> str:

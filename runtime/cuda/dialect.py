@@ -30,5 +30,5 @@ typedef long long int64_t;
 #include <cstdint>
 #endif""",
     kernel_open='extern "C" __global__ void __launch_bounds__({threads}) ',
-    shared_array="__shared__ alignas(16) ",
+    shared_array="__shared__ __align__(16) ",
 )

@@ -143,6 +143,7 @@ def target_of(p: Profile, backend: str) -> Target:
         max_threads_per_block=1024,
         registers_per_core=1 << 16,
         shared_bytes_per_block=48 * _KIB,
+        shared_bytes_per_block_most=p.shared_bytes_per_block_most,
         line_bytes=32,  # a sector
         max_threads_per_core=p.threads_per_core,
         max_blocks_per_core=p.blocks_per_core,

@@ -1,74 +1,34 @@
-"""Generated CUDA text: right on the emulator in every order of threads, with the barriers that it needs and no others."""
+"""Generated CUDA text: right on the emulator in every order of threads, and taken by NVRTC without warnings."""
 
 from __future__ import annotations
 
 import re
-import shutil
-from dataclasses import replace
-from itertools import islice
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
+from gpu_cases import (
+    N_LIBRARY,
+    NEEDS_COMPILER,
+    case_of,
+    decided,
+    drawn,
+    gpu,
+    inputs_of,
+    nvrtc_is_there,
+    root_of,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
-from kernelscape.experiments.cases import SIZES, library_cases
 from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
-from kernelscape.space.candidate import Candidate
-from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
 from templates import any_sequence
 
-pytest.importorskip("kernelscape.runtime.emulator")
-pytest.importorskip("kernelscape.runtime.cuda")
-from kernelscape.experiments import gpu_checking as gpu
-from kernelscape.runtime.device import requirements
-
-pytestmark = [
-    pytest.mark.compiler,
-    pytest.mark.skipif(not shutil.which("g++") and not shutil.which("clang++"), reason="no C++"),
-]
-N_LIBRARY = len(names())
+pytestmark = NEEDS_COMPILER
 COMPILED = -(-200 // N_LIBRARY)  # of each sequence
-CASES = list(islice(library_cases(), len(SIZES) * N_LIBRARY))
-BARRIER = re.compile(r"^ *__syncthreads\(\);\n", re.MULTILINE)
-
-
-def case_of(name, sizes=4):
-    """A library sequence at the sizes of that number."""
-    return next(c for c in CASES[sizes * N_LIBRARY :] if c.name.split()[0] == name)
-
-
-def root_of(problem):
-    root = build_space(problem, gpu.target()).root()
-    assert isinstance(root, Candidate), root
-    return root
-
-
-def inputs_of(case):
-    return checking.make_inputs(case.recording, case.problem, case.arrays, case.scalars)
-
-
-def drawn(root, seed, n):
-    """`n` random complete candidates."""
-    rng = np.random.default_rng(seed)
-    found = []
-    while len(found) < n:
-        made = checking.random_candidate(root, rng)
-        found += [made] if isinstance(made, Candidate) else []
-    return found
-
-
-def decided(problem, decisions):
-    """A completion of what is decided."""
-    made = restore(build_space(problem, gpu.target()), decisions.items())
-    assert isinstance(made, Candidate), made
-    complete = made.complete()
-    assert isinstance(complete, Candidate), complete
-    return complete
 
 
 @pytest.mark.parametrize("name", names())
@@ -117,10 +77,6 @@ def test_names_with_a_meaning_in_cuda(tmp_path):
             assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
-def nvrtc_is_there():
-    return any(r.what == "nvrtc" and r.found for r in requirements("cuda"))
-
-
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("name", names())
 def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
@@ -129,24 +85,6 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
         assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
-MATMUL = {
-    "dim_kind(multiply0.i.outer)": "BLOCK",
-    "dim_kind(multiply0.j.outer)": "BLOCK",
-    "dim_kind(multiply0.k.outer)": "LOOP",
-    "dim_kind(multiply0.i.mid)": "THREAD",
-    "dim_kind(multiply0.j.mid)": "THREAD",
-    "dim_kind(multiply0.k.mid)": "LOOP",
-    "size(multiply0.i.mid)": "16",
-    "size(multiply0.j.mid)": "4",
-    "size(multiply0.k.mid)": "8",
-    "dim_kind(multiply0.i.inner)": "UNROLL",
-    "size(multiply0.i.inner)": "2",
-    "dim_kind(multiply0.j.inner)": "VECTOR",
-    "size(multiply0.j.inner)": "4",
-    "dim_kind(multiply0.k.inner)": "ABSENT",
-    "staged(multiply0.a)": "COPY",
-    "staged(multiply0.b)": "COPY",
-}
 # One launch for both products, each row read once: rows over blocks, columns over threads.
 BICGK = {
     "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
@@ -161,14 +99,6 @@ BICGK = {
 }
 
 
-def test_a_tiled_product_stages_both_operands(tmp_path):
-    case = case_of("matmul", 5)
-    source = gpu.source_of(decided(case.problem, MATMUL))
-    assert len(source.launches) == 1
-    assert source.text.count("__shared__") == 2
-    assert gpu.check(source, inputs_of(case), tmp_path) == ""
-
-
 def test_two_products_with_one_matrix_share_a_launch(tmp_path):
     case = case_of("bicgk")
     source = gpu.source_of(decided(case.problem, BICGK))
@@ -178,33 +108,67 @@ def test_two_products_with_one_matrix_share_a_launch(tmp_path):
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 
 
-def test_every_barrier_is_needed(tmp_path):
-    """Without either barrier around a staged copy, the emulator finds threads that did not wait."""
+@pytest.mark.parametrize("width", [2, 4])
+def test_vectors_are_as_wide_as_their_dim_allows(width, tmp_path):
+    case = case_of("axpy", 6)
+    inner = "add_scaled0.i.inner"
+    wanted = {f"dim_kind({inner})": "VECTOR", f"size({inner})": str(width)}
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert f"const float{width} q" in source.text and f"float{6 - width}" not in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
+
+
+@pytest.mark.parametrize("order", list(permutations("ijk")), ids="".join)
+def test_any_order_of_threads(order, tmp_path):
+    """A block of three dims: which loop neighbouring threads are along is decided."""
     case = case_of("matmul", 5)
-    source = gpu.source_of(decided(case.problem, MATMUL))
-    start = source.text.index("launch_0(")
-    barriers = [m for m in BARRIER.finditer(source.text) if m.start() > start]
-    assert len(barriers) == 2
-    for barrier in barriers:
-        cut = source.text[: barrier.start()] + source.text[barrier.end() :]
-        said = gpu.check(replace(source, text=cut), inputs_of(case), tmp_path)
-        assert "with no barrier in between" in said
+    wanted = {f"dim_kind(multiply0.{x}.mid)": "THREAD" for x in "ijk"}
+    wanted |= {"size(multiply0.i.mid)": "2", "size(multiply0.j.mid)": "8"}
+    wanted |= {"size(multiply0.k.mid)": "4"}
+    for x, y in combinations("ijk", 2):
+        level = "INNER" if order.index(x) < order.index(y) else "OUTER"
+        wanted[f"thread_level(multiply0.{x}.mid,multiply0.{y}.mid)"] = level
+    source = gpu.source_of(decided(case.problem, wanted))
+    size = {"i": 2, "j": 8, "k": 4}
+    first, second, last = order
+    assert f"const int t_{first} = tid % {size[first]};" in source.text
+    assert f"const int t_{second} = tid / {size[first]} % {size[second]};" in source.text
+    assert f"const int t_{last} = tid / {size[first] * size[second]};" in source.text
+    assert source.launches[0].block == (64, 1, 1)
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 
 
-def test_warps_meet_to_reduce(tmp_path):
-    case = case_of("sgemv", 6)
+HINTS = {
+    "CA": r"= \*\(const float4 \*\)p;",
+    "CG": r"__ldcg\(\(const float4 \*\)p\)",
+    "READ_ONLY": r"__ldg\(\(const float4 \*\)p\)",
+    "STREAM": r"__ldcs\(\(const float4 \*\)p\)",
+}
+SCALAR_HINTS = {"CA": r"x\[i\]", "CG": r"__ldcg\(&x\[i\]\)", "READ_ONLY": r"__ldg\(&x\[i\]\)"}
+SCALAR_HINTS |= {"STREAM": r"__ldcs\(&x\[i\]\)"}
+
+
+@pytest.mark.parametrize("hint", HINTS)
+@pytest.mark.parametrize("vector", [True, False])
+def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path):
+    case = case_of("axpy", 6)
+    inner = "add_scaled0.i.inner"
     wanted = {
-        "dim_kind(gemv0.i.outer)": "BLOCK",
-        "dim_kind(gemv0.j.outer)": "LOOP",
-        "dim_kind(gemv0.j.mid)": "THREAD",
-        "size(gemv0.j.mid)": "128",
-        "dim_kind(gemv0.i.mid)": "THREAD",
-        "size(gemv0.i.mid)": "4",
+        "dim_kind(add_scaled0.i.mid)": "ABSENT",
+        "cache(x->add_scaled0)": hint,
+        "cache(y->add_scaled0)": "CA",
+        "cache(add_scaled0.z)": "STREAM",
+        f"dim_kind({inner})": "VECTOR" if vector else "ABSENT",
+        **({f"size({inner})": "4"} if vector else {}),
     }
     source = gpu.source_of(decided(case.problem, wanted))
-    assert source.launches[0].block == (512, 1, 1)
-    assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
+    assert re.search(HINTS[hint] if vector else SCALAR_HINTS[hint], source.text)
+    assert ("__stcs((float4 *)p" if vector else "__stcs(&z[i], ") in source.text
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == ""
 
 
 def test_equal_candidates_give_equal_texts():

@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 import pytest
+from kernelscape.experiments.cases import Case, library_cases
 from kernelscape.experiments.checking import random_candidate
-from kernelscape.experiments.correctness import Case, library_cases
 from kernelscape.kernels.library import names
 from kernelscape.runtime.inputs import Arguments, make_workload
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernelscape.codegen.gpu.preamble import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.codegen.source import KernelLaunch
 from kernelscape.runtime.build import Artifact, report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.driver import explain
 from kernelscape.runtime.cuda.nvrtc import KernelReport, read_log
-from kernelscape.runtime.cuda.preamble import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.runtime.cuda.profiles import PROFILES, find_profile, profile_target
 from kernelscape.runtime.cuda.resources import launch_resources
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device

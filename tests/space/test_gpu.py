@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from math import prod
 
@@ -10,12 +12,15 @@ import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.cases import library_cases
 from kernelscape.experiments.checking import random_candidate
+from kernelscape.kernels.accesses import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import OUTER
+from kernelscape.space import cpsat
+from kernelscape.space.backbone import OUTER, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
+from kernelscape.space.gpu_facts import adds_to_result, row_order
 from kernelscape.space.target import CacheLevel, Target
 
 GPU = Target(
@@ -95,10 +100,45 @@ def test_nothing_follows_partial_results_in_their_launch(plans):
     with_partials = 0
     for candidate, plan in plans:
         for dep in candidate.space.backbone.dependences:
-            if plan.tasks[dep.source].partials:
+            if plan.tasks[dep.source].is_split:
                 with_partials += 1
                 assert not is_together(candidate, dep.source, dep.sink)
     assert with_partials > 10
+
+
+def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
+    atomic = 0
+    for candidate, plan in plans:
+        for t in plan.tasks:
+            target = t.task.target.array
+            if not t.is_atomic or not adds_to_result(plan.problem, t.task):
+                continue
+            atomic += 1
+            for u in plan.tasks:
+                if u is not t and is_together(candidate, t.index, u.index):
+                    reads = {a.array for a, _ in task_reads(u.task)}
+                    assert target not in reads | written_arrays(u.task)
+    assert atomic > 10
+
+
+def test_threads_of_a_task_have_an_order(plans):
+    """Each order of two or three loops occurs, and a register is read by the thread that has it."""
+    orders = Counter()
+    registers = 0
+    for _, plan in plans:
+        for t in plan.tasks:
+            assert sorted(t.threads) == sorted(p.loop.name for p in t.loops if p.is_thread)
+            if len(t.threads) > 1:
+                names = [p.loop.name for p in t.loops if p.is_thread]
+                orders[len(names), tuple(names.index(x) for x in t.threads)] += 1
+            for f in t.registers:
+                names = dict(f.pairs)
+                registers += len(t.threads) > 1
+                there = plan.tasks[f.consumer].threads
+                assert tuple(names[x] for x in t.threads) == there
+    assert min(orders[2, order] for order in ((0, 1), (1, 0))) > 10
+    assert len([o for n, o in orders if n == 3]) > 3
+    assert registers > 3
 
 
 def test_loops_are_inside_blocks(plans):
@@ -121,7 +161,7 @@ def test_a_reduction_in_order_is_of_one_thread(plans):
         for t in plan.tasks:
             if t.task.is_reduction and not t.task.fast_math:
                 seen += 1
-                assert not t.has_tree and not t.partials
+                assert not t.has_tree and not t.is_split
     strict = [t for t in problem_of("sgemv").tasks if not t.fast_math]
     assert seen or not strict
 
@@ -131,12 +171,62 @@ def test_copies_fit_shared_memory(plans):
     for _, plan in plans:
         for t in plan.tasks:
             sizes = [
-                prod(t.loop(name).tile for name in o.loops) * t.task.dtype.size_bytes
+                prod(t.loop(name).tile for name in o.loops)
+                * t.task.dtype.size_bytes
+                * t.stages[o.access.array]
                 for o in t.copies
             ]
             staged += len(sizes)
             assert sum(sizes) <= GPU.shared_bytes_per_block
     assert staged > 5
+
+
+def test_rows_of_copies_are_moved_apart_where_all_banks_take_part(plans):
+    seen = Counter()
+    for _, plan in plans:
+        for t in plan.tasks:
+            copied = {o.access.array: o for o in t.copies}
+            for array, layout in t.layouts.items():
+                if array not in copied:
+                    assert layout == "PLAIN"
+                    continue
+                seen[layout] += 1
+                o = copied[array]
+                row = t.loop(row_order(o, plan.problem.array(array))[-1]).tile
+                assert layout == "PLAIN" or row % 8 == 0
+                assert layout != "SWIZZLED" or row & (row - 1) == 0
+    assert set(seen) == set(ch.LAYOUT)
+
+
+def test_a_target_that_gives_more_shared_memory_has_larger_copies():
+    copied = {"size(multiply0.i.mid)": "16", "size(multiply0.k.mid)": "8"}
+    copied |= {"staged(multiply0.a)": "COPY"}
+    little = replace(GPU, shared_bytes_per_block=3 << 10)
+    problem = problem_of("matmul", LARGE)
+    none, some = (
+        restore(build_space(problem, target), copied.items())
+        for target in (little, replace(little, shared_bytes_per_block_most=16 << 10))
+    )
+    assert isinstance(none, DeadEnd) and "in shared memory" in none.why
+    assert isinstance(some, Candidate)
+
+
+def test_copies_in_stages_go_from_tile_to_tile(plans):
+    seen = Counter()
+    for _, plan in plans:
+        for t in plan.tasks:
+            for o in t.copies:
+                stages = t.stages[o.access.array]
+                seen[stages] += 1
+                assert stages == 1 or not all(t.loop(name).is_parallel for name in o.loops)
+    assert seen[2] and seen[3]
+
+
+def test_what_cannot_copy_asynchronously_has_one_stage():
+    old = build_space(problem_of("matmul"), replace(GPU, architecture="sm_75"))
+    assert old.variables.staged
+    for var in old.variables.staged.values():
+        assert int(old.model.initial[var]) == 1 << ch.DIRECT | 1 << ch.COPY
 
 
 @pytest.mark.parametrize(
@@ -150,6 +240,8 @@ def test_copies_fit_shared_memory(plans):
                 "dim_kind(add_scaled0.i.mid)": "THREAD",
                 "dim_kind(add_scaled0.i.inner)": "VECTOR",
                 "cache(add_scaled0.z)": "STREAM",
+                "cache(x->add_scaled0)": "STREAM",
+                "cache(y->add_scaled0)": "READ_ONLY",
             },
         ),
         (
@@ -170,10 +262,30 @@ def test_copies_fit_shared_memory(plans):
             },
         ),
         (
+            "axpydot",
+            {
+                "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
+                "reduction(dot0.i.outer)": "ATOMIC",
+                "reduction(dot0.i.mid)": "TREE",
+            },
+        ),
+        (
+            "gemver",
+            {
+                "dim_kind(add_two_outer0.i.mid)": "THREAD",
+                "dim_kind(add_two_outer0.j.mid)": "THREAD",
+                "thread_level(add_two_outer0.i.mid,add_two_outer0.j.mid)": "OUTER",
+                "thread_level(add_scaled_gemvt0.i.mid,add_scaled_gemvt0.j.mid)": "INNER",
+                "fused(add_two_outer0,add_scaled_gemvt0)": "SAME_LAUNCH",
+                "order(add_two_outer0.i.outer,add_scaled_gemvt0.i.outer)": "MERGED",
+                "order(add_two_outer0.j.outer,add_scaled_gemvt0.j.outer)": "MERGED",
+            },
+        ),
+        (
             "matmul",
             {
                 "staged(multiply0.a)": "COPY",
-                "staged(multiply0.b)": "COPY",
+                "staged(multiply0.b)": "THREE_STAGES",
                 "dim_kind(multiply0.i.mid)": "THREAD",
                 "dim_kind(multiply0.j.mid)": "THREAD",
                 "dim_kind(multiply0.k.mid)": "LOOP",
@@ -199,8 +311,28 @@ def test_known_implementations_are_in_the_space(name, decisions):
             },
         ),
         (
+            "gemver",
+            {
+                "mem_space(add_two_outer0->add_scaled_gemvt0.b)": "REGISTER",
+                "thread_level(add_two_outer0.i.mid,add_two_outer0.j.mid)": "OUTER",
+                "thread_level(add_scaled_gemvt0.i.mid,add_scaled_gemvt0.j.mid)": "INNER",
+            },
+        ),
+        (
             "atax",
             {"fused(gemv0,add_gemvt0)": "SAME_LAUNCH", "reduction(gemv0.j.outer)": "PARTIALS"},
+        ),
+        (
+            "matmul",
+            {
+                "staged(multiply0.a)": "TWO_STAGES",
+                "dim_kind(multiply0.i.outer)": "BLOCK",
+                "dim_kind(multiply0.k.outer)": "BLOCK",
+            },
+        ),
+        (
+            "matmul",
+            {"staged(multiply0.b)": "TWO_STAGES", "cache(b->multiply0)": "STREAM"},
         ),
         (
             "matmul",
@@ -214,3 +346,66 @@ def test_known_implementations_are_in_the_space(name, decisions):
 )
 def test_wrong_implementations_are_not(name, decisions):
     assert isinstance(restore(build_space(problem_of(name), GPU), decisions.items()), DeadEnd)
+
+
+def test_hints_are_for_loads_from_memory_and_read_only_for_what_is_not_written(plans):
+    seen = Counter()
+    for candidate, plan in plans:
+        v = candidate.space.variables
+        for (t, array), var in v.load_cache.items():
+            hint = candidate.value(var)
+            seen[hint] += 1
+            flows = [f for f in v.mem_space if (f.consumer, f.array) == (t, array)]
+            if hint != ch.CA:
+                assert all(candidate.value(v.mem_space[f]) == ch.GLOBAL for f in flows)
+            writers = [u.index for u in plan.tasks if array in written_arrays(u.task)]
+            if hint == ch.READ_ONLY:
+                assert t not in writers
+                assert not any(is_together(candidate, t, u) for u in writers)
+    assert min(seen[hint] for hint in range(len(ch.LOAD_CACHE))) > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "forbidden"),
+    [
+        (
+            "matmul",
+            {
+                "staged(multiply0.a)": "THREE_STAGES",
+                "layout(multiply0.a)": "SWIZZLED",
+                "reduction(multiply0.k.mid)": "TREE",
+                "thread_level(multiply0.i.mid,multiply0.k.mid)": "INNER",
+            },
+            {"cache(a->multiply0)": "CG"},
+        ),
+        (
+            "axpydot",
+            {
+                "reduction(dot0.i.outer)": "ATOMIC",
+                "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
+                "cache(z->dot0)": "READ_ONLY",
+            },
+            None,
+        ),
+    ],
+)
+def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
+    """CP-SAT, made from the same declarations, completes what is possible and refuses what is not."""
+    space = build_space(problem_of(name, LARGE), GPU)
+    domains = space.model.initial.copy()
+
+    def decide(decisions):
+        for choice, value in decisions.items():
+            var = space.model.positions[choice]
+            space.model.narrow(domains, var, 1 << space.choices[var].values.index(value))
+
+    decide(wanted)
+    if forbidden is None:  # what a task of the launch writes is not read-only
+        assert not cpsat.has_solution(space, domains)
+        return
+    found = cpsat.complete(space, domains, {}, 20.0)
+    assert found is not None
+    made = space.candidate(found)
+    assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
+    decide(forbidden)
+    assert not cpsat.has_solution(space, domains)

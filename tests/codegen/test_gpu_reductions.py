@@ -1,0 +1,132 @@
+"""Reductions of generated CUDA text: over the threads of a block, over blocks, and what is added to what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gpu_cases import NEEDS_COMPILER, case_of, decided, gpu, inputs_of, nvrtc_is_there
+from kernelscape.experiments import checking
+from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+
+pytestmark = NEEDS_COMPILER
+
+
+@kernel
+def column_sums(a: types.ndarray(), out: types.ndarray()):
+    for j in range(a.shape[1]):
+        acc = a[0, j] - a[0, j]
+        for i in range(a.shape[0]):
+            acc += a[i, j]
+        out[j] = acc
+
+
+@kernel
+def column_maxima(a: types.ndarray(), out: types.ndarray()):
+    for j in range(a.shape[1]):
+        acc = a[0, j]
+        for i in range(a.shape[0]):
+            acc = max(acc, a[i, j])
+        out[j] = acc
+
+
+@kernel
+def column_minima(a: types.ndarray(), out: types.ndarray()):
+    for j in range(a.shape[1]):
+        acc = a[0, j]
+        for i in range(a.shape[0]):
+            acc = min(acc, a[i, j])
+        out[j] = acc
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("by", [column_sums, column_maxima, column_minima], ids=lambda k: k.name)
+def test_blocks_reduce_into_one_result(by, dtype, tmp_path):
+    rng = np.random.default_rng(1)
+    arrays = [rng.integers(-9, 9, (70, 33)).astype(dtype), np.zeros(33, dtype)]
+    recording = record_sequence(lambda a, out: by(a, out), arrays, "columns")
+    problem = normalise(recording)
+    name = next(t.name for t in problem.tasks if t.is_reduction)
+    wanted = {f"reduction({name}.i.outer)": "ATOMIC", f"size({name}.i.mid)": "16"}
+    wanted |= {f"dim_kind({name}.j.inner)": "UNROLL", f"size({name}.j.inner)": "2"}
+    source = gpu.source_of(decided(problem, wanted))
+    inputs = checking.make_inputs(
+        recording, problem, dict(zip(("a", "out"), arrays, strict=True)), {}
+    )
+    assert "atomic" in source.text[source.text.index("launch_0(") :]
+    assert gpu.check(source, inputs, tmp_path) == "", source.text
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == "", source.text
+
+
+def test_a_plain_sum_is_set_and_added_to_where_it_belongs(tmp_path):
+    case = case_of("axpydot", 6)
+    source = gpu.source_of(decided(case.problem, {"reduction(dot0.i.outer)": "ATOMIC"}))
+    text = source.text
+    assert "r_sum" not in text and "sets what the blocks add to" in text
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", text
+    started = next(x for x in source.launches if len(x.arguments) == 1)
+    left = tuple(x for x in source.launches if x is not started)
+    assert gpu.check(replace(source, launches=left), inputs_of(case), tmp_path) != ""
+    added = re.compile(r"^( *)atomic_add_f\d\d\(&(.*), (\w+)\);", re.MULTILINE)
+    plain = added.sub(r"\1\2 += \3;", text)
+    assert plain != text
+    said = gpu.check(replace(source, text=plain), inputs_of(case), tmp_path)
+    assert "another block of this launch" in said or "no barrier in between" in said
+
+
+def test_a_sum_that_is_finished_later_has_three_launches(tmp_path):
+    case = case_of("gesummv", 6)
+    source = gpu.source_of(decided(case.problem, {"reduction(scaled_gemv0.j.outer)": "ATOMIC"}))
+    assert re.search(
+        r"sets what the blocks add to.*combines what the blocks left", source.text, re.S
+    )
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
+@kernel
+def add_column_sums(a: types.ndarray(), out: types.ndarray()):
+    for j in range(a.shape[1]):
+        for i in range(a.shape[0]):
+            out[j] += a[i, j]
+
+
+def test_blocks_add_to_what_a_result_held_before(tmp_path):
+    rng = np.random.default_rng(2)
+    arrays = [rng.uniform(-1, 1, s).astype(np.float32) for s in ((70, 33), (33,))]
+    recording = record_sequence(lambda a, out: add_column_sums(a, out), arrays, "columns")
+    problem = normalise(recording)
+    source = gpu.source_of(decided(problem, {"reduction(add_column_sums0.i.outer)": "ATOMIC"}))
+    assert len(source.launches) == 1 and "atomic_add_f32(&out[" in source.text
+    given = dict(zip(("a", "out"), arrays, strict=True))
+    inputs = checking.make_inputs(recording, problem, given, {})
+    assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+def test_what_a_sum_is_added_to_is_set_first(tmp_path):
+    case = case_of("gemver", 4)
+    wanted = {"reduction(add_scaled_gemvt0.i.outer)": "ATOMIC"}
+    assert any(t.name == "add_scaled_gemvt0" and t.finish for t in case.problem.tasks)
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert "add_scaled_gemvt0: combines" not in source.text
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
+def test_warps_meet_to_reduce(tmp_path):
+    case = case_of("sgemv", 6)
+    wanted = {
+        "dim_kind(gemv0.i.outer)": "BLOCK",
+        "dim_kind(gemv0.j.outer)": "LOOP",
+        "dim_kind(gemv0.j.mid)": "THREAD",
+        "size(gemv0.j.mid)": "128",
+        "dim_kind(gemv0.i.mid)": "THREAD",
+        "size(gemv0.i.mid)": "4",
+    }
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert source.launches[0].block == (512, 1, 1)
+    assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
+    assert gpu.check(source, inputs_of(case), tmp_path) == ""
