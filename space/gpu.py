@@ -18,9 +18,10 @@ from ..kernels.tasks import Task
 from . import choices as ch
 from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
-from .constraints import SpaceBuilder, bits
+from .constraints import SpaceBuilder
 from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of, tree_bytes
 from .model import Term
+from .offers import bits
 
 MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
