@@ -18,7 +18,8 @@ from .opaque import OpaqueWriter
 from .plan import Plan, TaskPlan
 from .program import identifiers
 from .reductions import Reductions
-from .scene import COMBINE_ALONE, Context, Scene
+from .scene import Scene
+from .scopes import COMBINE_ALONE, Context
 from .storage import Workspace
 from .values import Values
 from .vectors import Prelude

@@ -9,7 +9,8 @@ from . import csyntax as c
 from .block import Value
 from .plan import TaskPlan
 from .point import Point
-from .scene import Context, Scene, neutral
+from .scene import Scene, neutral
+from .scopes import Context
 from .storage import Buffer, Tile
 from .values import Values
 from .vectors import type_name

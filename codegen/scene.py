@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import product
 
 from ..kernels.ir import DType
@@ -12,10 +12,11 @@ from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
 from ..space.target import Target
 from ..space.truths import vector_width
 from . import csyntax as c
-from .block import Block, Value, Writer, constant
+from .block import Value, Writer, constant
 from .nest import Launch, LoopNode, TreeNode
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from .point import LoopIndexAt, Point
+from .scopes import Context, Flat, Over, PartialLoop
 from .storage import (
     AccumulatorLayout,
     Buffer,
@@ -26,9 +27,6 @@ from .storage import (
     merged_levels,
 )
 from .vectors import Prelude, type_name
-
-# Partial results of fewer elements are combined by one thread: sharing them out costs more.
-COMBINE_ALONE = 256
 
 NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}
 
@@ -41,30 +39,6 @@ def neutral(op: str, dtype: DType) -> c.CExpr:
         return c.number(int(NEUTRAL[op]))
     bits = dtype.size_bytes * 8
     return c.Id(f"INT{bits}_MAX" if op == "min" else f"INT{bits}_MIN")
-
-
-@dataclass(frozen=True)
-class Context:
-    """What holds at a place of the tree.
-
-    `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
-    are full here. `is_slow`: inside a partial-tile version. `is_team`: all threads of the launch run this place.
-    """
-
-    variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
-    status: dict[tuple[int, str], bool] = field(default_factory=dict)
-    is_slow: bool = False
-    is_team: bool = False
-
-
-@dataclass(frozen=True)
-class PartialLoop:
-    """A loop over a partial register tile; without a variable, a test whether its one element is there."""
-
-    variable: str
-    start: c.CExpr
-    end: c.CExpr
-    step: int = 1
 
 
 class Scene:
@@ -340,114 +314,3 @@ class Scene:
 
     def global_array(self, name: str) -> c.CExpr:
         return c.Id(self.w.names[name])
-
-
-class Over:
-    """Scope inside `for` loops over the partial register tiles of `loops`; with none, the scope that is open."""
-
-    def __init__(self, scene: Scene, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
-        self.scene = scene
-        self.headers, self.context = scene.slow_loops(task, loops, ctx)
-        self.array = task.task.target.array
-
-    def __enter__(self) -> Context:
-        if self.headers:
-            self.scene.w.blocks.append(Block())
-        return self.context
-
-    def __exit__(self, *_: object) -> None:
-        w = self.scene.w
-        if not self.headers:
-            return
-        body = tuple(w.blocks.pop().statements)
-        for h in reversed(self.headers):
-            if not h.variable:
-                body = (c.If(c.Bin("<", h.start, h.end), body),)
-                continue
-            body = (c.For(h.variable, h.start, h.end, h.step, body),)
-            w.used.discard(h.variable)
-        w.write(body[0])
-        w.forget(self.array)
-
-
-class Flat:
-    """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads.
-
-    Loops of which the finish reads register tiles are written out copy by copy: a register has no index.
-    """
-
-    def __init__(self, scene: Scene, task: TaskPlan, ctx: Context, share: bool) -> None:
-        self.scene, self.task = scene, task
-        plan = scene.launch.accumulators[task.index]
-        layout = scene.accumulators[task.index][1]
-        self.context = ctx
-        self.headers: list[tuple[str, c.CExpr, c.CExpr]] = []
-        index: dict[str, LoopIndexAt] = {}
-        indices: dict[str, c.CExpr] = {}
-        tiled: list[LoopPlan] = []
-        loops = sorted(plan.extents, key=lambda name: -layout.strides[name])
-        widest = max(loops, key=lambda name: plan.extents[name]) if loops and share else None
-        in_registers = scene.tiled_loops(task)
-        for name in loops:
-            p = task.loop(name)
-            if name in in_registers and scene.is_full(task, p, ctx):
-                tiled.append(p)
-                continue
-            lo, hi = self.live_range(p, plan.levels[name], ctx)
-            if name == widest and layout.n_elements >= COMBINE_ALONE:
-                lo, hi = self.own_part(lo, hi)
-            variable = scene.w.fresh(name)
-            self.headers.append((variable, lo, hi))
-            index[name] = LoopIndexAt(c.Id(variable))
-            if name in in_registers:
-                indices[name] = c.Bin("-", c.Id(variable), scene.start(task, p, ctx))
-        self.points = list(self.copies(tiled, Point(index, {}, indices)))
-
-    def copies(self, tiled: list[LoopPlan], point: Point) -> Iterator[Point]:
-        for cell in product(*(range(p.inner) for p in tiled)):
-            here = point
-            for p, k in zip(tiled, cell, strict=True):
-                lanes = self.scene.lanes(self.task) if p.is_vector else 1
-                at = LoopIndexAt(self.scene.start(self.task, p, self.context), k)
-                here = replace(
-                    here,
-                    index={**here.index, p.loop.name: at},
-                    copies={**here.copies, p.loop.name: k // lanes},
-                    lane=k % lanes if p.is_vector else here.lane,
-                )
-            yield here
-
-    def live_range(self, p: LoopPlan, level: int, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
-        w, t, extent = self.scene, self.task.index, p.loop.extent
-        if level == OUTER:
-            if p.is_parallel and self.scene.launch.is_parallel:
-                assert not p.is_cyclic, "sums of a team are kept in blocks"
-                return w.partition(extent, p.tile)
-            return c.Num("0"), c.number(extent)
-        if level == MID:
-            start = ctx.variables[t, p.loop.name, OUTER]
-            return start, w.end_of(start, p.tile, extent)
-        start = w.start(self.task, p, ctx)
-        return start, w.end_of(start, p.inner, extent)
-
-    @staticmethod
-    def own_part(lo: c.CExpr, hi: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
-        length = hi if lo == c.Num("0") else c.Bin("-", hi, lo)
-        begin = c.Bin("/", c.Bin("*", length, c.Id("tid")), c.Id("n_threads"))
-        end = c.Bin("/", c.Bin("*", length, c.Bin("+", c.Id("tid"), c.Num("1"))), c.Id("n_threads"))
-        return c.add(lo, begin), c.add(lo, end)
-
-    def __enter__(self) -> list[Point]:
-        self.scene.w.blocks.append(Block())
-        return self.points
-
-    def __exit__(self, *_: object) -> None:
-        w = self.scene.w
-        body = tuple(w.blocks.pop().statements)
-        if not self.headers:
-            w.write(c.Scope(body))
-            return
-        for k, (name, lo, hi) in enumerate(reversed(self.headers)):
-            body = (c.For(name, lo, hi, 1, body, simd=k == 0),)
-            w.used.discard(name)
-        w.write(body[0])

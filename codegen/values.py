@@ -14,7 +14,8 @@ from . import csyntax as c
 from .block import Value
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
-from .scene import Context, Scene
+from .scene import Scene
+from .scopes import Context
 from .storage import CopyLayout, SharedLayout, Tile
 from .vectors import type_name
 

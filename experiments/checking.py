@@ -215,7 +215,18 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
 
 # --- candidates ----------------------------------------------------------------------------------
 
-RARE = ("staged", "mem_space", "cache", "prefetch", "reduction", "fused", "shift", "schedule")
+RARE = (
+    "staged",
+    "mem_space",
+    "cache",
+    "prefetch",
+    "reduction",
+    "fused",
+    "shift",
+    "schedule",
+    "layout",
+    "thread_level",
+)
 
 
 def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:

@@ -16,7 +16,8 @@ FEATURES = (
 )  # fmt: skip
 GPU_FEATURES = (
     "several launches", "several tasks in a launch", "BLOCK", "THREAD", "LOOP", "UNROLL", "VECTOR", "partial tiles", "TREE",
-    "tree over warps", "PARTIALS", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "barrier", "opaque task",
+    "tree over warps", "PARTIALS", "ATOMIC", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "copies ahead", "PADDED", "SWIZZLED",
+    "load hints", "barrier", "opaque task",
 )  # fmt: skip
 
 
@@ -89,6 +90,11 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
         "THREAD": any(p.is_thread for p in t.loops),
         "LOOP": any(p.has_mid_loop for p in t.loops),
         "TREE": t.has_tree,
+        "ATOMIC": t.is_atomic,
+        "load hints": bool(t.load_hints),
+        "copies ahead": any(t.stages[o.access.array] > 1 for o in t.copies),
+        "PADDED": any(t.layouts[o.access.array] == "PADDED" for o in t.copies),
+        "SWIZZLED": any(t.layouts[o.access.array] == "SWIZZLED" for o in t.copies),
     }
     return {name for name, holds in facts.items() if holds}
 

@@ -16,7 +16,7 @@ from ..emit import LaunchWriter
 from ..nest import Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
 from ..opaque import OpaqueWriter
 from ..plan import Plan, TaskPlan
-from ..scene import Context
+from ..scopes import Context
 from ..storage import Workspace
 from ..vectors import Prelude
 from .nest import Transfer

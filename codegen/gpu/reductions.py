@@ -12,7 +12,8 @@ from ..block import Value
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..reductions import Reductions
-from ..scene import Context, neutral
+from ..scene import neutral
+from ..scopes import Context
 from ..storage import Tile
 from ..vectors import type_name
 from .nest import partial_blocks

@@ -13,7 +13,7 @@ from ..block import Value
 from ..nest import LoopNode, loop_of
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
-from ..scene import Context
+from ..scopes import Context
 from ..values import Values
 from .nest import Transfer
 from .preamble import COPY_ASYNC
