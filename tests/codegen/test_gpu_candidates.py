@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, permutations
 
 import numpy as np
@@ -80,9 +82,12 @@ def test_names_with_a_meaning_in_cuda(tmp_path):
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("name", names())
 def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
-    for candidate in drawn(root_of(case_of(name).problem), 7, COMPILED):
-        source = gpu.source_of(candidate)
-        assert gpu.compiler_says(source, tmp_path) == "", source.text
+    sources = [gpu.source_of(c) for c in drawn(root_of(case_of(name).problem), 7, COMPILED)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for source, said in zip(
+            sources, pool.map(lambda s: gpu.compiler_says(s, tmp_path), sources), strict=True
+        ):
+            assert said == "", source.text
 
 
 # One launch for both products, each row read once: rows over blocks, columns over threads.
