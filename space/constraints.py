@@ -370,6 +370,11 @@ class SpaceBuilder(ChoiceBuilder):
             f"read before {f.name}",
             [kept, (b.order(bodies[f.producer], bodies[f.consumer]), bits(ch.BEFORE))],
         )
+        # In a loop that they share otherwise, the reader would want rows that have yet to be read.
+        for m in self.backbone.merges:
+            if (m.a, m.b) == (f.producer, f.consumer) and (m.loop_a, m.loop_b) not in f.pairs:
+                outer = [d[OUTER].order_id for d in self.levels_of(m)]
+                b.clause(f"whole {f.name}", [kept, (b.order(*outer), bits(*range(4)))])
         strides = flat_strides(Access(f.array, f.axes), self.array(f.array))
         for name, step in strides.items():
             if step != 1:

@@ -281,3 +281,41 @@ def test_a_copy_is_made_of_finished_values_in_memory():
         outer = [space.backbone.dim(flow.consumer, x, backbone.OUTER) for x in operand.loops]
         orders = {made.value(space.model.order(body, d.order_id)) for d in outer}
         assert ch.BEFORE in orders
+
+
+@kernel
+def add_half(a: nd, c: nd, b: nd):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            b[i, j] = 0.5 * a[i, j] - c[i, j]
+
+
+@kernel
+def gram(b: nd, a: nd, c: nd):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            acc = 0.0
+            for k in range(a.shape[0]):
+                acc += b[i, j] * a[k, j]
+            c[i, j] = acc
+
+
+def test_an_input_is_kept_only_where_all_that_is_wanted_has_been_read():
+    """`gram` wants every row of `a` in each of its own rows, so it may not share the loop in which `add_half` reads them."""
+
+    def sequence(a, c, b):
+        add_half(a, c, b)
+        gram(b, a, c)
+
+    arrays = [np.zeros((6, 5), np.float32) for _ in range(3)]
+    space = build_space(
+        normalise(record_sequence(sequence, arrays, "gram_of_half")), checking.target(2, 16)
+    )
+    [kept] = [var for f, var in space.variables.mem_space.items() if f.is_read and f.array == "a"]
+    dims = [space.backbone.dim(t, "i", backbone.OUTER).order_id for t in (0, 1)]
+    root = space.root().decide(kept, 1 << ch.SHARED)
+    assert isinstance(root, Candidate)
+    assert isinstance(root.decide(space.model.order(*dims), 1 << ch.MERGED), DeadEnd)
+    rng = np.random.default_rng(0)
+    for candidate in [root.random_completion(rng) for _ in range(60)]:
+        assert not isinstance(candidate, Candidate) or illegal(candidate) == ""
