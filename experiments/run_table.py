@@ -30,7 +30,7 @@ _ROW_MARGIN_S = 420.0  # set-up and comparison of the largest size on a busy mac
 PROTOCOL = """Each row is made in a process of its own: a calibration, an exploration, then
 rounds of {a probe of memory; best and default, sample by sample in turn; NumPy in a child of its own
 with its own threads and no OPENBLAS_* set}. Times are medians over rounds of medians, ratios are
-formed inside a round; ± is half the inter-quartile range. Caches are warm: calls follow one another.
+formed inside a round; ± is half the inter-quartile range. Caches are warm: each sample follows a call of the same program.
 GB/s counts every argument once (compulsory bytes of the fused sequence, no write-allocate). The
 share of the roofline in memory is of the probe of the same round whose mix of reads and writes is
 nearest, in caches of the calibrated read rate; of compute-bound rows of the calibrated peak. The gap
