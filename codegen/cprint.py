@@ -143,8 +143,8 @@ class Printer:
     def for_loop(self, s: c.For) -> None:
         if s.simd:
             self.line(self.dialect.simd_loop)
-        by = s.step if isinstance(s.step, int) else expression(s.step)
-        step = f"++{s.var}" if by == 1 else f"{s.var} += {by}"
+        by = str(s.step) if isinstance(s.step, int) else expression(s.step)
+        step = f"++{s.var}" if by == "1" else f"{s.var} += {by}"
         test = expression(c.Bin("<", c.Id(s.var), s.hi))
         self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")
         self.nested(s.body)

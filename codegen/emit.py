@@ -140,23 +140,19 @@ class LaunchWriter:
         keys = [(m.task, m.loop, OUTER) for m in shared.members]
         now = ctx.variables[keys[0]]
         name = self.scene.w.fresh(f"{keys[0][1]}_before")
-        status = {(task, name): True for task, name, _ in keys}
         inside = replace(
             ctx,
             variables={**ctx.variables, **dict.fromkeys(keys, c.Id(name))},
-            status={**ctx.status, **status},
+            status={**ctx.status, **{(task, loop): True for task, loop, _ in keys}},
         )
         with self.scene.w.scope() as body:
             self.children(node.children, inside)
         self.scene.w.used.discard(name)
         statements = tuple(body.statements)
-        if (
-            name in identifiers(statements)[0]
-        ):  # not where all that is read is in arrays of the thread
-            stride = self.stride(shared)
-            distance = c.number(stride) if isinstance(stride, int) else stride
-            before = c.Declare("long", name, c.Bin("-", now, distance), constant=True)
-            statements = (before, *statements)
+        # Where all that is read is in arrays of the thread, nothing is indexed by the iteration before.
+        if name in identifiers(statements)[0]:
+            before = c.Bin("-", now, self.stride(shared))
+            statements = (c.Declare("long", name, before, constant=True), *statements)
         self.scene.w.write(c.If(c.Bin(">", now, first), statements))
 
     def tiles_begin(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
@@ -198,17 +194,17 @@ class LaunchWriter:
         return self.scene.partition(node.extent, node.step)
 
     @staticmethod
-    def stride(node: LoopNode) -> int | c.CExpr:
+    def stride(node: LoopNode) -> c.CExpr:
         """From one iteration of a thread to its next."""
-        return c.Bin("*", c.Id("n_threads"), c.number(node.step)) if node.is_cyclic else node.step
+        step = c.number(node.step)
+        return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
 
     def loop_range(self, node: LoopNode, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
         if node.is_last:
             lo, hi = self.whole_range(node)
             stride = self.stride(node)
-            by = c.number(stride) if isinstance(stride, int) else stride
-            steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), by)
-            return c.Bin("+", lo, c.Bin("*", steps, by)), hi
+            steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), stride)
+            return c.Bin("+", lo, c.Bin("*", steps, stride)), hi
         if node.is_parallel:
             return self.whole_range(node)
         if node.level == OUTER:

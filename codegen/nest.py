@@ -8,6 +8,7 @@ needs one, nowhere else.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -288,15 +289,16 @@ class Touches(Protocol):
         """Whether threads have to meet before a node that touches `later`."""
 
 
-class BarrierPlacer:
+class BarrierPlacer(ABC):
     """Puts barriers between nodes that conflict; what a node touches, and where all threads go, the kinds of targets say."""
 
+    @abstractmethod
     def footprint(self, node: TreeNode) -> Touches:
-        raise NotImplementedError
+        """What a node touches of what threads share."""
 
+    @abstractmethod
     def enters(self, node: LoopNode) -> bool:
         """Whether all threads that meet go through the loop together, so that barriers may stand in it."""
-        raise NotImplementedError
 
     def with_barriers(self, nodes: list[TreeNode], is_loop: bool) -> list[TreeNode]:
         """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""

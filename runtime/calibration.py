@@ -10,17 +10,21 @@ import os
 import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
-from statistics import median, quantiles
 
 import msgspec
 
 from ..space.target import Target
 from .device import cache_folder
+from .measure import spread
 
 SCHEMA = 2
 LATENCIES = (
-    *("launch_ns", "barrier_ns", "call_ns", "add_latency_ns"),
-    *("load_latency_ns", "far_load_latency_ns"),
+    "launch_ns",
+    "barrier_ns",
+    "call_ns",
+    "add_latency_ns",
+    "load_latency_ns",
+    "far_load_latency_ns",
 )
 
 
@@ -30,15 +34,14 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: int
     machine: str
     target: Target
-    spreads: dict[
-        str, float
-    ]  # by sample name: half inter-quartile range over median, the largest seen
+    # By sample name: half the inter-quartile range over the median, the largest seen.
+    spreads: dict[str, float]
     n_calibrations: int
 
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
     """What one calibration found."""
-    spreads = {name: spread_of(s) for name, s in samples.items()}
+    spreads = {name: spread(s) for name, s in samples.items()}
     return Calibration(SCHEMA, machine, target, spreads, 1)
 
 
@@ -85,14 +88,6 @@ def store_calibration(calibration: Calibration, folder: Path | None = None) -> N
     with tempfile.NamedTemporaryFile(dir=place, delete=False, suffix=".new") as f:
         f.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2))
     os.replace(f.name, place / f"{calibration.machine}.json")
-
-
-def spread_of(samples: list[float]) -> float:
-    """Half the inter-quartile range over the median."""
-    if len(samples) < 2:
-        return 0.0
-    q1, _, q3 = quantiles(samples, n=4, method="inclusive")
-    return (q3 - q1) / 2 / median(samples)
 
 
 def _folder(folder: Path | None) -> Path:

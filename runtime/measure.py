@@ -55,7 +55,7 @@ class Series:
         p, n_times, n_disturbed = self._protocol, len(self._times), len(self._disturbed)
         if self._stopped_early or n_times >= p.max_samples or n_disturbed >= p.max_disturbed:
             return True
-        if n_times >= p.min_samples and _spread(self._times) <= p.target_spread:
+        if n_times >= p.min_samples and spread(self._times) <= p.target_spread:
             return True
         # Where other work keeps disturbing, undisturbed samples are worth twice the budget more.
         if self._spent_ns >= 3 * p.budget_ns:
@@ -64,10 +64,10 @@ class Series:
 
     def warm(self) -> None:
         """One call before a sample that follows another candidate's: that one's lines are still in the caches, and those that it
-        wrote have yet to leave. Sequences that are restored make this call anyway.
+        wrote have yet to leave. Sequences that are restored make this call anyway. It counts for the budget, not for the result.
         """
         if self._sampler.restore is None:
-            self._sampler.run(1)
+            self._spent_ns += self._sampler.run(1)
 
     def step(self) -> None:
         """Take one sample; a disturbed one is set aside."""
@@ -101,7 +101,7 @@ class Series:
         times = self._times + [t for _, t in sorted(self._disturbed)[:n_missing]]
         return Measurement(
             time_ns=median(times),
-            spread=_spread(times),
+            spread=spread(times),
             min_ns=min(times),
             n_samples=len(times),
             n_calls=self._n_calls,
@@ -200,7 +200,8 @@ def waited_ns() -> int:
     return total
 
 
-def _spread(times: Sequence[float]) -> float:
+def spread(times: Sequence[float]) -> float:
+    """Half the inter-quartile range over the median; 0.0 of fewer than two times."""
     if len(times) < 2:
         return 0.0
     q1, _, q3 = quantiles(times, n=4, method="inclusive")
