@@ -338,13 +338,10 @@ def _shift(problem: Problem, t: int, u: int, merges: tuple[Merge, ...]) -> Shift
     producer, consumer = problem.tasks[t], problem.tasks[u]
     free, reduced = sorted(producer.loops, key=lambda loop: loop.is_reduction)
     for first, second in (consumer.loops, consumer.loops[::-1]):
-        # Sums of one iteration of the shared loop would be finished there, and have no place of their own later.
-        is_map = not consumer.is_reduction or first.is_reduction
-        if (
-            Merge(t, u, free.name, first.name) in merges
-            and is_map
-            and second.extent == reduced.extent
-        ):
+        # A sum over the other loop alone would be finished in each iteration of the shared one, which is over by then.
+        finishes_inside = consumer.is_reduction and not first.is_reduction
+        may_merge = Merge(t, u, free.name, first.name) in merges
+        if may_merge and not finishes_inside and second.extent == reduced.extent:
             pairs = (free.name, first.name), (reduced.name, second.name)
             return Shift(t, u, *pairs, name=f"{producer.name}->{consumer.name}")
     return None

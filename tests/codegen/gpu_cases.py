@@ -83,3 +83,15 @@ MATMUL = {
     "staged(multiply0.a)": "COPY",
     "staged(multiply0.b)": "COPY",
 }
+# One launch for both products, each row read once: rows over blocks, columns over threads.
+BICGK = {
+    "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
+    "order(gemv0.i.outer,add_gemvt0.i.outer)": "MERGED",
+    "order(gemv0.j.outer,add_gemvt0.j.outer)": "MERGED",
+    "dim_kind(gemv0.i.outer)": "BLOCK",
+    "dim_kind(gemv0.j.outer)": "LOOP",
+    "dim_kind(gemv0.j.mid)": "THREAD",
+    "size(gemv0.j.mid)": "32",
+    "dim_kind(gemv0.i.inner)": "UNROLL",
+    "size(gemv0.i.inner)": "4",
+}

@@ -10,6 +10,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 from gpu_cases import (
+    BICGK,
     N_LIBRARY,
     NEEDS_COMPILER,
     case_of,
@@ -88,20 +89,6 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
             sources, pool.map(lambda s: gpu.compiler_says(s, tmp_path), sources), strict=True
         ):
             assert said == "", source.text
-
-
-# One launch for both products, each row read once: rows over blocks, columns over threads.
-BICGK = {
-    "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
-    "order(gemv0.i.outer,add_gemvt0.i.outer)": "MERGED",
-    "order(gemv0.j.outer,add_gemvt0.j.outer)": "MERGED",
-    "dim_kind(gemv0.i.outer)": "BLOCK",
-    "dim_kind(gemv0.j.outer)": "LOOP",
-    "dim_kind(gemv0.j.mid)": "THREAD",
-    "size(gemv0.j.mid)": "32",
-    "dim_kind(gemv0.i.inner)": "UNROLL",
-    "size(gemv0.i.inner)": "4",
-}
 
 
 def test_two_products_with_one_matrix_share_a_launch(tmp_path):

@@ -6,7 +6,6 @@ A barrier is taken away, an access moved out of its array, a barrier put where o
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -14,58 +13,20 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.experiments.cases import Case, library_cases
+from gpu_cases import BICGK, MATMUL, NEEDS_COMPILER, case_of, decided, gpu, root_of
+from kernelscape.experiments.cases import Case
 from kernelscape.experiments.checking import random_candidate
-from kernelscape.kernels.library import names
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.inputs import Arguments, make_workload
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker import Worker, WorkerOptions
 from kernelscape.space.candidate import Candidate
-from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
 
-pytest.importorskip("kernelscape.runtime.emulator")
-pytest.importorskip("kernelscape.runtime.cuda")
-from kernelscape.experiments import gpu_checking as gpu
-from kernelscape.runtime.device import DeviceOptions, open_device
-
-pytestmark = [
-    pytest.mark.compiler,
-    pytest.mark.skipif(not shutil.which("g++") and not shutil.which("clang++"), reason="no C++"),
-]
+pytestmark = NEEDS_COMPILER
 QUICK = Protocol(sample_ns=1e3, min_samples=1, max_samples=1, budget_ns=1e3)
 BARRIER = "__syncthreads();"
 PARTIAL_TILE = re.compile(r"if \((\w+) \+ (\d+) <= (\d+)\)")
 
-MATMUL = {
-    "dim_kind(multiply0.i.outer)": "BLOCK",
-    "dim_kind(multiply0.j.outer)": "BLOCK",
-    "dim_kind(multiply0.k.outer)": "LOOP",
-    "dim_kind(multiply0.i.mid)": "THREAD",
-    "dim_kind(multiply0.j.mid)": "THREAD",
-    "dim_kind(multiply0.k.mid)": "LOOP",
-    "size(multiply0.i.mid)": "16",
-    "size(multiply0.j.mid)": "4",
-    "size(multiply0.k.mid)": "8",
-    "dim_kind(multiply0.i.inner)": "UNROLL",
-    "size(multiply0.i.inner)": "2",
-    "dim_kind(multiply0.j.inner)": "VECTOR",
-    "size(multiply0.j.inner)": "4",
-    "dim_kind(multiply0.k.inner)": "ABSENT",
-    "staged(multiply0.a)": "COPY",
-    "staged(multiply0.b)": "COPY",
-}
-BICGK = {
-    "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
-    "order(gemv0.i.outer,add_gemvt0.i.outer)": "MERGED",
-    "order(gemv0.j.outer,add_gemvt0.j.outer)": "MERGED",
-    "dim_kind(gemv0.i.outer)": "BLOCK",
-    "dim_kind(gemv0.j.outer)": "LOOP",
-    "dim_kind(gemv0.j.mid)": "THREAD",
-    "size(gemv0.j.mid)": "32",
-    "dim_kind(gemv0.i.inner)": "UNROLL",
-    "size(gemv0.i.inner)": "4",
-}
 TREE = {
     "dim_kind(gemv0.i.outer)": "BLOCK",
     "dim_kind(gemv0.j.outer)": "LOOP",
@@ -90,27 +51,6 @@ EXAMPLES = {
     "fused": (("bicgk", 4), BICGK),
     "shared": (("atax", 4), SHARED),
 }
-
-
-def case_of(name, sizes):
-    """A library sequence at the sizes of that number."""
-    cases = islice(library_cases(), sizes * len(names()), (sizes + 1) * len(names()))
-    return next(c for c in cases if c.name.split()[0] == name)
-
-
-def root_of(problem):
-    root = build_space(problem, gpu.target()).root()
-    assert isinstance(root, Candidate), root
-    return root
-
-
-def decided(problem, decisions):
-    """A completion of what is decided."""
-    made = restore(build_space(problem, gpu.target()), decisions.items())
-    assert isinstance(made, Candidate), made
-    complete = made.complete()
-    assert isinstance(complete, Candidate), complete
-    return complete
 
 
 @cache
