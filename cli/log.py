@@ -83,6 +83,11 @@ class TextLog:
                 f"!     {self._unit.text(event.time_ns)} was measured below its bound"
                 f" {self._unit.text(event.bound_ns)}: the gap is withdrawn"
             )
+        elif isinstance(event, st.MachineChanged):
+            self._write(
+                f"!     the machine changed: one program takes {event.ratio:.2f} times as long as before;"
+                " the best of each state are timed again at the end"
+            )
         elif isinstance(event, st.Remeasured):
             self._again(event)
 
@@ -280,6 +285,8 @@ def to_fields(event: Event) -> dict[str, Any] | None:
             return _row_fields(event)
         case ev.AdmissibilityAlarm():
             return {"event": "alarm", "time_ns": event.time_ns, "bound_ns": event.bound_ns}
+        case st.MachineChanged():
+            return {"event": "machine_changed", "ratio": event.ratio}
         case st.Remeasured():
             entries = [
                 {"key": a.key, "time_ns": a.time_ns, "spread": a.spread} for a in event.entries

@@ -7,6 +7,7 @@ from __future__ import annotations
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.lower import lower, print_source
@@ -21,10 +22,25 @@ from ..runtime.worker import AbstractWorker
 from ..search.budget import Interrupt
 from ..search.events import Outcome
 from ..space.candidate import Candidate, DeadEnd
+from .states import EARLIER, MachineStates, best_of_each
 
 _KEPT_SOURCES = 512
+_CONTROL = Protocol(min_samples=3, max_samples=3, max_disturbed=3, budget_ns=1e7)
+_SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
 _JOBS = 2  # compilers at once, before and never while times are taken
 _DETAIL_CHARACTERS = 2000
+
+
+Entry = tuple[Outcome, Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A candidate with its time in one state of the machine."""
+
+    entry: Entry
+    time_ns: float
+    state: int
 
 
 class Evaluator:
@@ -44,9 +60,11 @@ class Evaluator:
         failed_folder: Path | None,
         doubt: Callable[[], None] = lambda: None,
         scale: Callable[[], float] = lambda: 1.0,
+        on_change: Callable[[float], None] = lambda ratio: None,
     ) -> None:
         """`doubt` is called when a time is below its bound times `scale`, before anybody sees it: the
-        machine may have become faster than it was calibrated.
+        machine may have become faster than it was calibrated. `on_change` is called when one program takes `ratio` times as long
+        as it did before.
         """
         self._device = device
         self._worker = worker
@@ -59,21 +77,32 @@ class Evaluator:
         self._doubt = doubt
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self.best_ns: float | None = None
+        self._on_change = on_change
+        self._states = MachineStates()
+        self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
-        self._timed: dict[str, tuple[Outcome, Candidate]] = {}
+        self._timed: dict[str, Timed] = {}
 
-    def top(self, n: int) -> list[tuple[Outcome, Candidate]]:
+    def top(self, n: int) -> list[Entry]:
         """The n fastest distinct implementations measured or adopted so far, best first."""
-        return sorted(self._timed.values(), key=lambda entry: entry[0].time_ns or 0.0)[:n]
+        return [t.entry for t in sorted(self._timed.values(), key=_time_ns)[:n]]
+
+    def finalists(self, n: int, near: float) -> list[Entry]:
+        """Those, at most n, that may be the best in one of the states that the machine was in: the fastest of each, and others that
+        took at most `near` times as long. Best first.
+        """
+        timed = ((t.state, t.time_ns, t.entry) for t in self._timed.values())
+        return best_of_each(timed, n, near)
 
     def adopt(self, candidate: Candidate, outcome: Outcome) -> None:
         """Take over what an earlier session measured."""
+        self._note(candidate, outcome, EARLIER)
+
+    def _note(self, candidate: Candidate, outcome: Outcome, state: int) -> None:
         if outcome.time_ns is not None:
-            self._timed[outcome.key] = outcome, candidate
-            self.best_ns = min(self.best_ns or outcome.time_ns, outcome.time_ns)
+            self._timed[outcome.key] = Timed((outcome, candidate), outcome.time_ns, state)
             if len(self._timed) > _KEPT_SOURCES:
-                del self._timed[max(self._timed, key=lambda k: self._timed[k][0].time_ns or 0.0)]
+                del self._timed[max(self._timed, key=lambda key: self._timed[key].time_ns)]
 
     def source(self, candidate: Candidate) -> Source | Failure:
         """The candidate's text; a candidate that cannot be lowered is a failure like any other."""
@@ -104,12 +133,13 @@ class Evaluator:
         artifacts = iter(
             build_many(self._device, [s for s in sources if isinstance(s, Source)], _JOBS)
         )
+        self._look_at_machine()
         outcomes = []
         for candidate, source in zip(candidates, sources, strict=True):
             built = next(artifacts) if isinstance(source, Source) else source
             assert not isinstance(built, Source)
             # A run whose set-up took its time still has something to show for it.
-            is_over = self.best_ns is not None and self.is_over()
+            is_over = bool(self._timed) and self.is_over()
             if self._interrupt.is_set or is_over:
                 raise KeyboardInterrupt
             outcomes.append(self._measure(candidate, source, built))
@@ -127,7 +157,7 @@ class Evaluator:
         if isinstance(built, Failure):
             found = built
         else:
-            found = self._worker.evaluate(built, Protocol().with_cut(self.best_ns))
+            found = self._worker.evaluate(built, Protocol().with_cut(self._cut_ns()))
         key = source.key if isinstance(source, Source) else ""
         outcome = _as_outcome(found, key)
         bound_ns = self._bound(candidate)
@@ -149,8 +179,36 @@ class Evaluator:
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
             )
         )
-        self.adopt(candidate, outcome)
+        self._note(candidate, outcome, self._states.current)
         return outcome
+
+    def _look_at_machine(self) -> None:
+        """Time one program again, to see whether the machine is still in the state in which the last candidates were timed."""
+        control = best = min(self._timed_in(self._states.current), key=_time_ns, default=None)
+        if self._control is not None and (
+            best is None or self._control.time_ns <= _SLOW_CONTROL * best.time_ns
+        ):
+            control = self._control
+        if control is None:
+            return
+        if control is not self._control:
+            self._control = control
+            self._states.anchor(control.time_ns)
+        artifact = self.artifact(control.entry[1])
+        if isinstance(artifact, Failure):
+            return
+        found = self._worker.evaluate(artifact, _CONTROL, verify=False)
+        ratio = self._states.meet(found.time_ns) if isinstance(found, Measurement) else None
+        if ratio is not None:
+            self._on_change(ratio)
+
+    def _cut_ns(self) -> float | None:
+        """The time to beat in this state of the machine; before anything was timed in it, None or what an earlier session says."""
+        now = self._timed_in(self._states.current) or self._timed_in(EARLIER)
+        return min(map(_time_ns, now), default=None)
+
+    def _timed_in(self, state: int) -> list[Timed]:
+        return [t for t in self._timed.values() if t.state == state]
 
     def _keep_failed(self, source: Source, outcome: Outcome) -> None:
         """A failed source is a bug report: of the generator, the compiler or the machine."""
@@ -160,6 +218,10 @@ class Evaluator:
         path = self._failed_folder / f"{outcome.status}-{source.key}{source.suffix}"
         reason = outcome.detail.replace("*/", "* /")
         path.write_text(f"/* {outcome.status}: {reason} */\n{source.text}")
+
+
+def _time_ns(timed: Timed) -> float:
+    return timed.time_ns
 
 
 def open_decisions(candidate: Candidate) -> Decisions:

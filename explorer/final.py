@@ -10,12 +10,10 @@ from ..runtime.worker import AbstractWorker
 from ..search import events as ev
 from ..space.candidate import Candidate
 from . import stages as st
-from .evaluation import Evaluator
+from .evaluation import Entry, Evaluator
 
-_NEAR = 1.2  # candidates slower than so many times the best are not timed again
+NEAR = 1.2  # candidates slower than so many times the best of their state of the machine are not timed again
 _DISTURBED = 0.2  # a spread beyond which timing again has told nothing
-
-Entry = tuple[ev.Outcome, Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +25,12 @@ class Timed:
     searched_ns: float
 
 
-def near_the_best(top: Sequence[Entry], default: Entry | None) -> list[Entry]:
-    """Those of `top` (best first) that may be the best after all, and the default to compare with."""
-    limit_ns = _NEAR * (top[0][0].time_ns or 0.0)
-    near = [entry for entry in top if (entry[0].time_ns or 0.0) <= limit_ns]
-    keys = {outcome.key for outcome, _ in near}
-    if default is not None and default[0].time_ns is not None and default[0].key not in keys:
-        near.append(default)
-    return near
+def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
+    """The finalists, and the default to compare with."""
+    is_known = any(outcome.key == default[0].key for outcome, _ in finalists) if default else True
+    if default is None or is_known or default[0].time_ns is None:
+        return list(finalists)
+    return [*finalists, default]
 
 
 def time_again(

@@ -29,8 +29,8 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from ..space.target import Target
 from . import stages as st
-from .evaluation import Evaluator
-from .final import Entry, comparison, near_the_best, time_again
+from .evaluation import Entry, Evaluator
+from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
 from .machine import conditions_of, lower_to_memory, open_worker, time_reference
 from .subject import Options, Subject
@@ -127,6 +127,7 @@ class Session:
             failed_folder=self._folder / "failed",
             doubt=lambda: lower_to_memory(scale, space.target, self._worker),
             scale=lambda: scale.factor,
+            on_change=lambda ratio: self._tell(st.MachineChanged(ratio)),
         )
         firsts = [candidate for _, candidate in first_candidates(space)]
         known, warm = self._keeper.known(), self._warm(space)
@@ -250,7 +251,7 @@ class Session:
         if not top:
             return self._tell_end(finished.status, None, None, self._keeper, finished.tally.alarms)
         if finished.status != "interrupted":
-            top = self._time_again(top)
+            top = self._time_again() or top
         best, candidate = top[0]
         assert best.time_ns is not None
         alarms = finished.tally.alarms
@@ -262,17 +263,17 @@ class Session:
         self._keep(best, candidate, finished.status, is_final=True)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 
-    def _time_again(self, top: list[Entry]) -> list[Entry]:
-        """The best candidates and the default, timed in turn; best first."""
-        timed = time_again(
-            near_the_best(top, self._default), self._evaluator, self._worker, self._final_s
-        )
+    def _time_again(self) -> list[Entry]:
+        """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
+        finalists = self._evaluator.finalists(self._options.final_top, NEAR)
+        entries = with_default(finalists, self._default)
+        timed = time_again(entries, self._evaluator, self._worker, self._final_s)
         if not timed:
-            return top
+            return []
         told = comparison(timed)
         self._tell(told)
         if told.is_disturbed:
-            return top
+            return []
         for t in timed:
             if self._default is not None and t.outcome.key == self._default[0].key:
                 self._default_ns = t.outcome.time_ns

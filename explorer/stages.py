@@ -46,6 +46,13 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineChanged:
+    """The same program takes `ratio` times as long as a moment ago: the machine itself is in another state."""
+
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """One candidate of the final re-measurement."""
 
@@ -88,4 +95,4 @@ class Ended:
     elapsed_s: float
 
 
-Stage = Opened | Rooted | Compared | Remeasured | Ended
+Stage = Opened | Rooted | Compared | MachineChanged | Remeasured | Ended

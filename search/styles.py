@@ -92,16 +92,16 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         # rows that lie a power of two apart do not drive one another out of its cache. Where one task waits for the result of
         # another, it is late: memory is busy with the next panel meanwhile.
         own_panels = replace(greedy, columns=True, keep=True)
-        late = replace(own_panels, prefetch=ch.FAR, late=True)
-        for vectors, rows, cyclic in ((4, 1, True), (6, 1, True), (8, 1, True), (8, 1, False)):
-            yield (
-                f"columns_vectors{vectors}_rows{rows}_late{'_in_turn' if cyclic else ''}",
-                replace(late, vectors=vectors, rows=rows, cyclic=cyclic),
-            )
-        for width, prefetch in ((64, ch.NEAR), (128, ch.FAR)):
+        late = replace(own_panels, late=True, rows=1)
+        in_turn = replace(late, cyclic=True, prefetch=ch.NEAR)
+        for vectors in (4, 6, 8):
+            yield f"columns_vectors{vectors}_late_in_turn", replace(in_turn, vectors=vectors)
+        for prefetch, name in ((ch.FAR, "_far"), (ch.NEAR, "_near"), (ch.NO_PREFETCH, "")):
+            yield f"columns_vectors8_late{name}", replace(late, vectors=8, prefetch=prefetch)
+        for width in (64, 128):
             yield (
                 f"columns_panel{width}_rows4_ahead",
-                replace(own_panels, panel=width, rows=4, vectors=1, prefetch=prefetch),
+                replace(own_panels, panel=width, rows=4, vectors=1, prefetch=ch.NEAR),
             )
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
         # A panel that every row passes through stays in cache until the next task reads it: the wider,

@@ -113,7 +113,7 @@ PREFETCH = (
     "NEAR",  # lines are asked for PREFETCH_ITERATIONS[NEAR] iterations of the loop between lines ahead
     "FAR",
 )
-PREFETCH_ITERATIONS = (0, 8, 12)
+PREFETCH_ITERATIONS = (0, 12, 24)
 
 IN_STEP, LATE = range(2)
 SHIFT = (

@@ -27,7 +27,7 @@ PROGRAMS = {
     "gemver_panel": (
         "gemver",
         {"m": 512, "n": 512},
-        Style(columns=True, panel=128, vectors=2, prefetch=ch.FAR),
+        Style(columns=True, panel=128, vectors=2, prefetch=ch.NEAR),
     ),
     "gemver_late": (
         "gemver",

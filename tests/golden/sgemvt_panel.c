@@ -6,8 +6,8 @@
  *   w: f32, 512, output
  *
  * launch 0: add_scaled_gemvt0, scaled_gemv0
- * add_scaled_gemvt0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 8 iterations ahead; keeps a
- * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 8 iterations ahead
+ * add_scaled_gemvt0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 12 iterations ahead; keeps a
+ * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 12 iterations ahead
  */
 #include <math.h>
 #include <stdint.h>
@@ -66,22 +66,22 @@ static void launch_0(const float *restrict a, const float *restrict y, const flo
             }
             for (long i0 = 0; i0 < 512; i0 += 4) {
                 for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 4096], 0, 2);
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 6144], 0, 2);
                     const f32x16 a_ = load_f32x16(&a[i0 * 512 + j1]);
                     store_f32x16(&a_kept[i0 * 64 + j1 - j0], a_);
                     const float y_ = y[i0];
                     const f32x16 sum_ = beta * y_ * a_;
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 512 + 4096], 0, 2);
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 512 + 6144], 0, 2);
                     const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j1 + 512]);
                     store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64], a_1);
                     const float y_1 = y[i0 + 1];
                     const f32x16 sum_1 = sum_ + beta * y_1 * a_1;
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 1024 + 4096], 0, 2);
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 1024 + 6144], 0, 2);
                     const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j1 + 1024]);
                     store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128], a_2);
                     const float y_2 = y[i0 + 2];
                     const f32x16 sum_2 = sum_1 + beta * y_2 * a_2;
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 1536 + 4096], 0, 2);
+                    __builtin_prefetch(&a[i0 * 512 + j1 + 1536 + 6144], 0, 2);
                     const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j1 + 1536]);
                     store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192], a_3);
                     const float y_3 = y[i0 + 3];

@@ -1,0 +1,68 @@
+"""States of the machine that a search meets: times taken in one say little about another.
+
+A virtual machine's cores move between sockets and caches while it runs. Memory then delivers half or twice as much, for some
+tens of seconds, and which of two programs is the faster may change with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import log
+from typing import TypeVar
+
+Program = TypeVar("Program")
+
+EARLIER = -1  # the state of times that another session took
+
+_SAME = 0.12  # in times as far apart as this, the control has met the same state
+
+
+class MachineStates:
+    """Tells states apart by the time of one program, the control, that is timed again and again."""
+
+    def __init__(self) -> None:
+        self._control_ns: dict[int, float] = {}  # of each state that can be recognised
+        self._n_states = 1
+        self.current = 0
+
+    def anchor(self, control_ns: float) -> None:
+        """Another program is the control from now on, and takes so long in the current state; others will not be known again."""
+        self._control_ns = {self.current: control_ns}
+
+    def meet(self, control_ns: float) -> float | None:
+        """The machine is in the state in which the control takes so long, a known one or a new one.
+
+        Where that is another state than before: how many times as long the control takes now, else None.
+        """
+        before = self.current
+        before_ns = self._control_ns[before]
+        nearest = min(
+            self._control_ns, key=lambda state: _distance(self._control_ns[state], control_ns)
+        )
+        if _distance(self._control_ns[nearest], control_ns) <= log(1 + _SAME):
+            self.current = nearest
+        else:
+            self.current, self._n_states = self._n_states, self._n_states + 1
+            self._control_ns[self.current] = control_ns
+        return None if self.current == before else control_ns / before_ns
+
+
+def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: float) -> list[Program]:
+    """At most n of (state, ns, program), the fastest first: the best of every state before the second best of any. Those that
+    take more than `near` times as long as the best of their state are left out.
+    """
+    by_state: dict[int, list[tuple[float, Program]]] = {}
+    for state, ns, program in sorted(timed, key=lambda entry: entry[1]):
+        by_state.setdefault(state, []).append((ns, program))
+    ranked = [
+        (rank, ns, program)
+        for programs in by_state.values()
+        for rank, (ns, program) in enumerate(programs)
+        if ns <= near * programs[0][0]
+    ]
+    chosen = sorted(ranked, key=lambda entry: entry[:2])[:n]
+    return [program for _, _, program in sorted(chosen, key=lambda entry: entry[1])]
+
+
+def _distance(a_ns: float, b_ns: float) -> float:
+    return abs(log(a_ns / b_ns))
