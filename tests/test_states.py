@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernelscape.cli.log import TextLog, to_fields
 from kernelscape.experiments.cases import library_cases
 from kernelscape.explorer.evaluation import Evaluator
+from kernelscape.explorer.stages import MachineChanged
 from kernelscape.explorer.states import MachineStates, best_of_each
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.journal import MemoryJournal
@@ -115,3 +117,11 @@ def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states() -> N
     assert worker.cuts[16] == 1000.0
     # The control is no evaluation of the search: it is in no journal.
     assert len(list(journal.records())) == sum(map(len, batches))
+
+
+def test_the_log_says_that_the_machine_changed() -> None:
+    lines: list[str] = []
+    TextLog(lines.append, version="1")(MachineChanged(1.6))
+    assert len(lines) == 1
+    assert "one program takes 1.60 times as long as before" in lines[0]
+    assert to_fields(MachineChanged(1.6)) == {"event": "machine_changed", "ratio": 1.6}
