@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..kernels import ir
 from ..kernels.ir import DType
@@ -24,6 +25,13 @@ class Value:
     x: c.CExpr
     dtype: DType
     lanes: int = 0
+
+
+class LineAhead(NamedTuple):
+    """The line that is so many elements further on, for cache 1 or 2."""
+
+    elements: int
+    cache: int
 
 
 @dataclass
@@ -100,12 +108,12 @@ class Writer:
         dtype: DType,
         lanes: int,
         lane_stride: int,
-        ahead: int = 0,
+        ahead: LineAhead | None = None,
         hint: str = "",
     ) -> Value:
         """One element, or `lanes` of them, `lane_stride` apart; each only once in a scope.
 
-        Where `ahead` is not 0, memory is asked for the element so far on. `hint`: a value of LOAD_CACHE other than the default.
+        Where `ahead` is given, memory is asked for that line first. `hint`: a value of LOAD_CACHE other than the default.
         """
         if lane_stride == 0:
             lanes = 0
@@ -117,10 +125,10 @@ class Writer:
         known = self.block.known.get(key)
         if known is not None:
             return known
-        if ahead:
-            place = c.Un("&", c.Index(base, c.add(index, c.number(ahead))))
-            # Into the second cache: the first has too few sets for rows that lie a power of two apart.
-            self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), c.Num("2")))))
+        if ahead is not None:
+            place = c.Un("&", c.Index(base, c.add(index, c.number(ahead.elements))))
+            locality = c.Num("3" if ahead.cache == 1 else "2")
+            self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), locality))))
         if lanes == 0:
             x = self.element(base, index, hint)
         elif lane_stride == 1:

@@ -165,8 +165,9 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     tasks, where = plan.tasks, candidate.space.variables.mem_space
     words = _WHERE_ON_GPU if candidate.space.target.is_gpu else _WHERE
     for t in tasks:
-        if t.prefetch_iterations:
-            yield f"{t.task.name} asks for its inputs {t.prefetch_iterations} iterations ahead"
+        for iterations, cache in sorted({(a.iterations, a.cache) for a in t.prefetches}):
+            into = ", into the first cache" if cache == 1 else ""
+            yield f"{t.task.name} asks for its inputs {iterations} iterations ahead{into}"
         for array, hint in t.load_hints.items():
             yield f"{t.task.name} reads {array} {_HINTS[hint]}"
         if t.shift is not None:

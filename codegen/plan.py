@@ -5,6 +5,7 @@ Nothing is chosen here and no code is shaped yet; codegen/nest.py turns the fore
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -55,6 +56,15 @@ class LoopPlan:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """A read whose lines are asked for so many iterations of the loop between them ahead, into cache 1 or 2."""
+
+    prefetch: Prefetch
+    iterations: int
+    cache: int
+
+
+@dataclass(frozen=True)
 class TaskPlan:
     index: int
     task: Task
@@ -65,8 +75,7 @@ class TaskPlan:
     registers: tuple[Flow, ...]  # flows out of this task through registers
     shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
-    prefetches: tuple[Prefetch, ...] = ()  # reads that are asked for ahead
-    prefetch_iterations: int = 0  # how far ahead; 0: not at all
+    prefetches: tuple[Ahead, ...] = ()
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
     layouts: dict[str, str] = field(default_factory=dict)  # of copies, by array
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
@@ -149,6 +158,19 @@ def read_plan(candidate: Candidate) -> Plan:
     return Plan(space.problem, tasks, tuple(space.variables.mem_space), _launches(candidate, tasks))
 
 
+def _prefetches(candidate: Candidate, t: int, loops: Sequence[LoopPlan]) -> tuple[Ahead, ...]:
+    space = candidate.space
+    how = candidate.value(space.variables.prefetch[t]) if t in space.variables.prefetch else None
+    if how in (None, ch.NO_PREFETCH):
+        return ()
+    tiles = {p.loop.name: p.inner for p in loops}
+    return tuple(
+        Ahead(p, tiles[p.ahead], 1) if how == ch.NEXT else Ahead(p, ch.PREFETCH_ITERATIONS[how], 2)
+        for p in space.backbone.prefetches
+        if p.task == t
+    )
+
+
 def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
     space = candidate.space
     backbone, v = space.backbone, space.variables
@@ -158,10 +180,11 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         found = (f for f, var in v.mem_space.items() if candidate.value(var) == space_value)
         return tuple(f for f in found if f.producer == t)
 
+    loops = tuple(_loop_plan(candidate, t, loop) for loop in task.loops)
     return TaskPlan(
         index=t,
         task=task,
-        loops=tuple(_loop_plan(candidate, t, loop) for loop in task.loops),
+        loops=loops,
         is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
         is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
         copies=tuple(
@@ -172,10 +195,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         registers=out(ch.REGISTER),
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
         kept=tuple(f for f in out(ch.SHARED) if f.is_read),
-        prefetches=tuple(p for p in backbone.prefetches if p.task == t),
-        prefetch_iterations=(
-            ch.PREFETCH_ITERATIONS[candidate.value(v.prefetch[t])] if t in v.prefetch else 0
-        ),
+        prefetches=_prefetches(candidate, t, loops),
         stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
         layouts={
             o.access.array: ch.LAYOUT[candidate.value(var)]

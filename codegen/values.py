@@ -11,7 +11,7 @@ from ..kernels.tasks import Access, ArrayInfo
 from ..space.backbone import MID, OUTER, Flow, Operand
 from ..space.target import LINE_BYTES
 from . import csyntax as c
-from .block import Value
+from .block import LineAhead, Value
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
@@ -135,7 +135,7 @@ class Values:
             array.dtype,
             lanes,
             stride,
-            self.distance(task, access, point),
+            self.line_ahead(task, access, point),
             task.load_hints.get(array.name, ""),
         )
         return self.keep(task, access, value, point, ctx)
@@ -153,14 +153,16 @@ class Values:
                 self.scene.w.store(buffer.name, place, index, value, value.dtype, stream=False)
         return value
 
-    def distance(self, task: TaskPlan, access: Access, point: Point) -> int:
-        """How many elements ahead of a load its line is asked for; 0: not at all, or the vector before it did so."""
-        for p in task.prefetches if point.lanes() else ():
+    def line_ahead(self, task: TaskPlan, access: Access, point: Point) -> LineAhead | None:
+        """The line to ask for before a load; None: none, or the vector before it did so."""
+        for ahead in task.prefetches if point.lanes() else ():
+            p = ahead.prefetch
             if p.access == access and p.along == point.vector_loop:
                 size = self.scene.plan.problem.array(access.array).dtype.size_bytes
                 starts_line = point.index[p.along].offset * size % LINE_BYTES == 0
-                return task.prefetch_iterations * p.stride if starts_line else 0
-        return 0
+                found = LineAhead(ahead.iterations * p.stride, ahead.cache)
+                return found if starts_line else None
+        return None
 
     def read_register(self, flow: Flow, array: ArrayInfo, point: Point) -> Value:
         tile = self.scene.tiles[flow.producer, "value"]

@@ -73,7 +73,7 @@ def _task_features(t: TaskPlan) -> set[str]:
         "mid tiles": any(p.mid > 1 for p in t.loops),
         "kept and written": bool(t.shared) and t.is_stored,
         "input kept": bool(t.kept),
-        "PREFETCH": t.prefetch_iterations > 0 and t.vector is not None,
+        "PREFETCH": bool(t.prefetches) and t.vector is not None,
         "tiles in turn": any(p.is_cyclic for p in t.loops),
         "one iteration late": t.shift is not None,
         "ELIDED": not t.is_stored,

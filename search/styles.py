@@ -86,6 +86,13 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     for rows, vectors in ((2, 4), (8, 2), (8, 1), (4, 1), (1, 4), (1, 2)):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):
+        # The rows after these are on their way into the first cache while these are worked on.
+        next_rows = replace(greedy, prefetch=ch.NEXT, stream=False)
+        for rows, vectors in ((2, 2), (1, 4)):
+            yield (
+                f"rows{rows}_vectors{vectors}_next",
+                replace(next_rows, rows=rows, vectors=vectors),
+            )
         yield "late", replace(greedy, late=True)
         yield "columns", replace(greedy, columns=True)
         # Each thread takes panels of its own from the first task to the last; a thread's copy of a panel is contiguous, so

@@ -107,13 +107,14 @@ LOAD_CACHE = (
     "STREAM",  # the first to leave the caches
 )
 
-NO_PREFETCH, NEAR, FAR = range(3)
+NO_PREFETCH, NEXT, NEAR, FAR = range(4)
 PREFETCH = (
     "NONE",  # the hardware finds out by itself
-    "NEAR",  # lines are asked for PREFETCH_ITERATIONS[NEAR] iterations of the loop between lines ahead
+    "NEXT",  # the first cache is asked for lines of the next register tile of the loop between lines
+    "NEAR",  # the second cache is asked for lines PREFETCH_ITERATIONS[NEAR] iterations of that loop ahead
     "FAR",
 )
-PREFETCH_ITERATIONS = (0, 12, 24)
+PREFETCH_ITERATIONS = {NEAR: 12, FAR: 24}
 
 IN_STEP, LATE = range(2)
 SHIFT = (

@@ -29,6 +29,7 @@ PROGRAMS = {
         {"m": 512, "n": 512},
         Style(columns=True, panel=128, vectors=2, prefetch=ch.NEAR),
     ),
+    "atax_next": ("atax", {"m": 512, "n": 512}, Style(rows=2, vectors=2, prefetch=ch.NEXT)),
     "gemver_late": (
         "gemver",
         {"m": 120, "n": 96},
@@ -65,6 +66,16 @@ def test_compiles_alone_without_a_warning(program, flags, tmp_path):
     command = ["gcc", *strict, *flags, "-fopenmp", "-c", "-o", str(tmp_path / "p.o"), str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_next_rows_are_asked_for_into_the_first_cache():
+    """ATAX uses two rows twice; the line in the same place of the two after them is asked for at each load of theirs."""
+    text = checking.source_of(candidate_of(*PROGRAMS["atax_next"])).text
+    lines = text.splitlines()
+    asked = [x.split("__builtin_prefetch(&a[")[1] for x in lines if "prefetch(" in x]
+    loaded = [x.split("(&a[")[1].split("]")[0] for x in lines if "load_f32x16(&a[" in x]
+    assert loaded
+    assert asked == [f"{x} + {2 * 512}], 0, 3);" for x in loaded]
 
 
 def test_equal_candidates_give_equal_texts():
