@@ -243,6 +243,8 @@ def test_errors_are_one_sentence(explore, arguments, code: int, sentence: str) -
         ("def g(): ...\n", "f", "has no function 'f'"),
         ("def f(x): ...\n", "f", "has no function 'make_arguments'"),
         (USER_FILE, "bth", "did you mean both?"),
+        (USER_FILE, "", "name the function: mine.py:NAME; there are both, make_arguments"),
+        (USER_FILE.replace("return rng", "return 1; rng"), "both", "gives int: it must give a tuple"),
         (USER_FILE, "both", "needs the size n: give --size n=..."),
         (USER_FILE.replace("scale(x, y, f)", "scale(x, q, f)"), "both", "NameError in line"),
         (USER_FILE.replace("y[i] = f", "while 1: y[i] = f"), "both", "mine.py:8"),

@@ -182,6 +182,20 @@ def does_nothing(x, y, alpha):
     pass
 
 
+def asks_numpy(x, y, alpha):
+    axpy(x, np.empty_like(x), alpha)
+
+
+def asks_for_a_sum(x, y, alpha):
+    if x.sum() > alpha:
+        axpy(x, y, alpha)
+
+
+def compares(x, y, alpha):
+    if x > 0:
+        axpy(x, y, alpha)
+
+
 @pytest.mark.parametrize(
     ("seq", "alpha", "message"),
     [
@@ -191,6 +205,9 @@ def does_nothing(x, y, alpha):
         (reads, 0.5, "elements of the array x outside a kernel"),
         (adds, 0.5, "elements of the array x outside a kernel"),
         (captures, 0.5, "no argument of the sequence"),
+        (asks_numpy, 0.5, "elements of the array x.*make temporaries with ks.ndarray"),
+        (asks_for_a_sum, 0.5, r"used `.sum` of the array x: .*write a kernel"),
+        (compares, 0.5, "elements of the array x outside a kernel"),
         (does_nothing, 0.5, "the sequence does_nothing calls no kernel"),
     ],
 )
