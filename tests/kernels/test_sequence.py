@@ -233,6 +233,28 @@ def test_arguments_of_a_sequence():
         record_sequence(lambda x, y: ndarray(ks.f32, "ab"), (x, y))
 
 
+def test_a_kernel_alone_is_blamed_where_it_is_written():
+    @ks.kernel
+    def plane(x: ks.types.ndarray(ndim=2)):
+        for i in range(x.shape[0]):
+            x[i, 0] = 1.0
+
+    with pytest.raises(LanguageError, match="annotated with 2 dimensions") as caught:
+        record_sequence(plane, (vectors()[0],))
+    assert "test_sequence.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize(("k", "dtype"), [(2**70, "i64"), (-(2**63) - 1, "i64")])
+def test_a_whole_number_that_no_type_holds(k, dtype):
+    def seq(y, k):
+        exact(y, 0.5, k)
+
+    with pytest.raises(LanguageError, match=f"is {k}, which {dtype} cannot hold"):
+        record_sequence(seq, (vectors()[1], k))
+    with pytest.raises(LanguageError, match=f"is {k}, which {dtype} cannot hold"), ks.interpret():
+        exact(vectors()[1], 0.5, k)
+
+
 def test_reference_in_higher_precision():
     def seq(x, y, alpha):
         t = ndarray(ks.f32, x.shape)
