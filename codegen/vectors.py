@@ -188,7 +188,8 @@ def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
         if dtype.is_float:
             return f"static inline {c} {name}({c} a, {c} b) {{ return ({c})floor(a / b); }}"
         quotient = "a / b - (a % b != 0 && (a < 0) != (b < 0))"
-        return _guarded_division(name, c, f"({c})(0 - (u{c})a)", quotient)
+        least = {DType.i32: "INT32_MIN", DType.i64: "INT64_MIN"}[dtype]
+        return _guarded_division(name, c, f"(a == {least} ? a : -a)", quotient)
     if operation == "mod":
         if dtype.is_float:
             return f"static inline {c} {name}({c} a, {c} b) {{ return a - b * ({c})floor(a / b); }}"
