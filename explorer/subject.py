@@ -37,16 +37,16 @@ class Options:
         if self.strategy not in STRATEGIES:
             known = ", ".join(STRATEGIES)
             raise ValueError(f"there is no strategy {self.strategy!r}; there are {known}")
-        for name, value, unit in (
-            ("time_limit", self.time_limit_s, " of seconds"),
-            ("gap", self.gap, ""),
-            ("max_evals", self.max_evals, ""),
-            ("seed", self.seed, ""),
-        ):
-            wanted = Integral if name in ("max_evals", "seed") else Real
-            if value is not None and not isinstance(value, wanted):
-                kind = "whole number" if wanted is Integral else "number"
-                raise ValueError(f"{name} must be a {kind}{unit}, not {value!r}")
+        # They come from programs and from files that people edit: their types are not sure.
+        numbers: tuple[tuple[str, object, type, str], ...] = (
+            ("time_limit", self.time_limit_s, Real, "number of seconds"),
+            ("gap", self.gap, Real, "number"),
+            ("max_evals", self.max_evals, Integral, "whole number"),
+            ("seed", self.seed, Integral, "whole number"),
+        )
+        for name, given, kind, words in numbers:
+            if given is not None and not isinstance(given, kind):
+                raise ValueError(f"{name} must be a {words}, not {given!r}")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
         if not 0 <= self.gap < 1:

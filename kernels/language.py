@@ -266,8 +266,8 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
         )
     if isinstance(value, (int, np.integer)):
         held = annotation if isinstance(annotation, DType) and annotation.is_integer else i64
-        limits = np.iinfo(held.numpy)
-        if not limits.min <= value <= limits.max:
+        limit = 1 << (8 * held.size_bytes - 1)
+        if not -limit <= int(value) < limit:
             raise LanguageError(f"{label} is {value}, which {held.name} cannot hold", where)
     if annotation is inspect.Parameter.empty or annotation is None:
         return given
