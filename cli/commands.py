@@ -33,7 +33,16 @@ _COMMANDS = (
 
 
 class _Group(click.Group):
-    """Says which command was meant."""
+    """Says which command was meant, and ends quietly when nobody reads on."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader has gone (`| head`): nothing is left to be said, not even at exit. click itself would
+            # exit with 1, which is for bugs.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(Exit.OK)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -313,10 +322,6 @@ def _run(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         _say("stopped")
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone (`| head`): nothing is left to be said, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return Exit.OK
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else Exit.INTERNAL
     except Exception as e:

@@ -29,7 +29,9 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
         outer = click.get_current_context().find_root().params
         config = config or outer.get("config")
         verbosity = 0 if quiet or outer.get("quiet") else 1 + verbose + outer.get("verbose", 0)
-        return function(talk=Talk(verbosity, is_json, config), **rest)
+        talk = Talk(verbosity, is_json, config)
+        settings_of(talk)  # every command says what is wrong with them, also where none is used
+        return function(talk=talk, **rest)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.__dict__.update(function.__dict__)

@@ -59,6 +59,11 @@ def _file_subject(
         raise SubjectError(f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=...") from e
     except Exception as e:
         raise SubjectError(f"make_arguments of {path} failed: {_where(e, path)}") from e
+    if not isinstance(args, (tuple, list)):
+        raise SubjectError(
+            f"make_arguments of {path} gives {type(args).__name__}: it must give a tuple of the"
+            f" arguments of {name}"
+        )
     reference = getattr(module, "reference", None) if compare else None
     try:
         return make_subject(
@@ -99,8 +104,11 @@ def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
     found = getattr(module, name, None) if name else None
     if not callable(found):
         public = [n for n, x in vars(module).items() if callable(x) and not n.startswith("_")]
-        what = f"no function {name!r}" if name else "a function to name: FILE.py:function"
-        raise SubjectError(f"{path} has {what}{_nearest(name, public)}")
+        if not name:
+            raise SubjectError(
+                f"name the function: {path}:NAME; there are {', '.join(sorted(public))}"
+            )
+        raise SubjectError(f"{path} has no function {name!r}{_nearest(name, public)}")
     function: Callable[..., Any] = found
     return function
 

@@ -187,14 +187,27 @@ def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
     if operation == "floordiv":
         if dtype.is_float:
             return f"static inline {c} {name}({c} a, {c} b) {{ return ({c})floor(a / b); }}"
-        return f"static inline {c} {name}({c} a, {c} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+        quotient = "a / b - (a % b != 0 && (a < 0) != (b < 0))"
+        least = {DType.i32: "INT32_MIN", DType.i64: "INT64_MIN"}[dtype]
+        return _guarded_division(name, c, f"(a == {least} ? a : -a)", quotient)
     if operation == "mod":
         if dtype.is_float:
             return f"static inline {c} {name}({c} a, {c} b) {{ return a - b * ({c})floor(a / b); }}"
-        return f"static inline {c} {name}({c} a, {c} b) {{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }}"
+        rest = "a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0)"
+        return _guarded_division(name, c, "0", rest)
     if operation == "abs" and not dtype.is_float:
         return f"static inline {c} {name}({c} x) {{ return x < 0 ? -x : x; }}"
     raise AssertionError(operation)
+
+
+def _guarded_division(name: str, c: str, by_minus_one: str, result: str) -> str:
+    """A division of integers that is defined for all of them, as NumPy defines it: by zero it gives 0, and the least integer
+    divided by -1 wraps. The instruction itself ends the process in both cases.
+    """
+    return (
+        f"static inline {c} {name}({c} a, {c} b) {{\n"
+        f"    return b == 0 ? 0 : b == -1 ? {by_minus_one} : {result};\n}}"
+    )
 
 
 def math_function(operation: str, dtype: DType) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from ..kernels.normalise import normalise
@@ -36,6 +37,16 @@ class Options:
         if self.strategy not in STRATEGIES:
             known = ", ".join(STRATEGIES)
             raise ValueError(f"there is no strategy {self.strategy!r}; there are {known}")
+        # They come from programs and from files that people edit: their types are not sure.
+        numbers: tuple[tuple[str, object, type, str], ...] = (
+            ("time_limit", self.time_limit_s, Real, "number of seconds"),
+            ("gap", self.gap, Real, "number"),
+            ("max_evals", self.max_evals, Integral, "whole number"),
+            ("seed", self.seed, Integral, "whole number"),
+        )
+        for name, given, kind, words in numbers:
+            if given is not None and not isinstance(given, kind):
+                raise ValueError(f"{name} must be a {words}, not {given!r}")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
         if not 0 <= self.gap < 1:

@@ -129,7 +129,10 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         frame = sys._getframe(1)
-        where = Location(frame.f_code.co_filename, frame.f_lineno)
+        self.call_from(Location(frame.f_code.co_filename, frame.f_lineno), args, kwargs)
+
+    def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call for which the line `where` answers."""
         values = self._bind(args, kwargs, where)
         ir = self._instance(values, where)
         arrays = {p.name: values[p.name] for p in ir.arrays}
@@ -261,6 +264,11 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
             f"constants",
             where,
         )
+    if isinstance(value, (int, np.integer)):
+        held = annotation if isinstance(annotation, DType) and annotation.is_integer else i64
+        limit = 1 << (8 * held.size_bytes - 1)
+        if not -limit <= int(value) < limit:
+            raise LanguageError(f"{label} is {value}, which {held.name} cannot hold", where)
     if annotation is inspect.Parameter.empty or annotation is None:
         return given
     wanted = {float: None, int: DType.i64}.get(annotation, annotation)

@@ -16,7 +16,7 @@ from .calling import AbstractHolder, held_by, holder
 from .errors import LanguageError
 from .intrinsics import TemplateAnnotation, as_dtype
 from .ir import ArrayParam, DType, Expr, KernelIR, Location, Param
-from .language import array_argument, resolve_annotation, scalar_dtype
+from .language import Kernel, array_argument, resolve_annotation, scalar_dtype
 from .parse import location_of
 from .simplify import cast, const
 from .symbols import SymbolicArray, SymbolicScalar
@@ -222,7 +222,10 @@ def record_sequence(
                 recorder, parameter.name, annotation, value, float_dtype, where
             )
     with held_by(recorder):
-        fn(*bound.args, **bound.kwargs)
+        if isinstance(fn, Kernel):
+            fn.call_from(fn.where, bound.args, bound.kwargs)  # no line of the user's calls it
+        else:
+            fn(*bound.args, **bound.kwargs)
     if not recorder.calls:
         raise LanguageError(f"the sequence {label} calls no kernel", where)
     return recorder.recording(label)

@@ -41,14 +41,26 @@ class SymbolicArray:
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise LanguageError(
             f"a sequence used the elements of the array {self.name} outside a kernel: "
-            "a sequence only passes arrays to kernels, write a kernel for this",
+            "a sequence only passes arrays to kernels, write a kernel for this (and make temporaries "
+            "with ks.ndarray(dtype, shape))",
+            self.where,
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)  # protocols that libraries ask for
+        raise LanguageError(
+            f"a sequence used `.{name}` of the array {self.name}: arrays of a sequence have .shape, "
+            ".ndim, .size and .dtype; write a kernel for this",
             self.where,
         )
 
     __getitem__ = __setitem__ = __iter__ = __array__ = __bool__ = _refuse
     __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = _refuse
     __mul__ = __rmul__ = __imul__ = __truediv__ = __rtruediv__ = __itruediv__ = _refuse
-    __matmul__ = __rmatmul__ = __neg__ = __pow__ = _refuse
+    __matmul__ = __rmatmul__ = __neg__ = __pow__ = __abs__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = _refuse
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,3 +57,27 @@ def test_the_sheet_decides_what_is_compiled_for():
 def test_what_cannot_be_reported_gets_a_sentence(arguments, sentence):
     ended = run(*arguments, "--max-evals", "1")
     assert sentence in str(ended.exception)
+
+
+DIVISIONS = """
+import numpy as np
+import kernelscape as ks
+
+@ks.kernel
+def divide(a: ks.types.ndarray(), b: ks.types.ndarray(), c: ks.types.ndarray()):
+    for i in range(a.shape[0]):
+        c[i] = a[i] // b[i] + a[i] % b[i]
+
+def make_arguments(sizes, dtype, rng):
+    return tuple(np.ones(64, INTEGER) for _ in range(3))
+"""
+
+
+@nvrtc
+@pytest.mark.parametrize("integer", ["np.int32", "np.int64"])
+def test_divisions_of_integers_are_taken(integer, tmp_path):
+    file = tmp_path / "divisions.py"
+    file.write_text(DIVISIONS.replace("INTEGER", integer))
+    given = ["run", f"{file}:divide", "--build-only", "--target", "cuda", "--max-evals", "2"]
+    ended = CliRunner().invoke(explore, [*given, "--json"])
+    assert [json.loads(line)["status"] for line in ended.output.splitlines()] == ["ok", "ok"]

@@ -222,6 +222,7 @@ def test_a_users_own_file(explore, tmp_path: Path) -> None:
         (["run", "axpydot", "--size", "n=9", "--compiler", "nocc"], 3, "no C compiler with OpenMP"),
         (["run", "no.py:f"], 2, "there is no file no.py"),
         (["--config", "no.toml", "run", "axpydot"], 2, "no.toml cannot be read"),
+        (["list", "--config", "no.toml"], 2, "no.toml cannot be read"),
         (["resume", "nowhere"], 2, "run.json cannot be read"),
         (["replay", "nowhere"], 2, "nowhere cannot be read"),
         (["codegen", "nowhere"], 2, "nowhere cannot be read"),
@@ -243,6 +244,12 @@ def test_errors_are_one_sentence(explore, arguments, code: int, sentence: str) -
         ("def g(): ...\n", "f", "has no function 'f'"),
         ("def f(x): ...\n", "f", "has no function 'make_arguments'"),
         (USER_FILE, "bth", "did you mean both?"),
+        (USER_FILE, "", "name the function: mine.py:NAME; there are both, make_arguments"),
+        (
+            USER_FILE.replace("return rng", "return 1; rng"),
+            "both",
+            "gives int: it must give a tuple",
+        ),
         (USER_FILE, "both", "needs the size n: give --size n=..."),
         (USER_FILE.replace("scale(x, y, f)", "scale(x, q, f)"), "both", "NameError in line"),
         (USER_FILE.replace("y[i] = f", "while 1: y[i] = f"), "both", "mine.py:8"),
@@ -255,6 +262,16 @@ def test_errors_in_a_users_file(explore, text: str, name: str, sentence: str) ->
     assert code == 2
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_a_reader_that_goes_is_no_error() -> None:
+    running = start("list")
+    assert running.stdout is not None
+    running.stdout.close()  # long before the first line
+    assert running.wait() == 0
+    assert running.stderr is not None
+    assert running.stderr.read() == ""
+    running.stderr.close()
 
 
 def test_settings_come_from_the_environment(explore, monkeypatch: pytest.MonkeyPatch) -> None:

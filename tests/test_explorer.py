@@ -204,6 +204,10 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
         ({"gap": 5.0}, "a gap is a share from 0 to less than 1, not 5"),
         ({"max_evals": 0}, "max_evals must be at least 1, not 0"),
         ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"time_limit_s": "20s"}, "time_limit must be a number of seconds, not '20s'"),
+        ({"gap": "5%"}, "gap must be a number, not '5%'"),
+        ({"max_evals": 2.5}, "max_evals must be a whole number, not 2.5"),
+        ({"seed": "one"}, "seed must be a whole number, not 'one'"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(tmp_path: Path, option, sentence: str) -> None:

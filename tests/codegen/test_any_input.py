@@ -177,3 +177,26 @@ def test_types_of_different_widths_in_one_loop(n, cores, tmp_path):
     assert inputs
     for built in built_candidates(problem, tmp_path, n=12, cores=cores, seed=n):
         assert checking.check(built, inputs) == "", built.source.text
+
+
+@kernel
+def divide(a: nd, b: nd, quotient: nd, rest: nd):
+    for i in range(a.shape[0]):
+        quotient[i] = a[i] // b[i]
+        rest[i] = a[i] % b[i]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_division_of_integers_never_ends_the_process(dtype, tmp_path):
+    """By zero it gives 0, and the least integer divided by -1 wraps, as in NumPy."""
+    least = np.iinfo(dtype).min
+    a, b = np.meshgrid(np.array([least, -7, -1, 0, 5, 8]), np.array([-4, -1, 0, 1, 3, least]))
+    a, b = a.reshape(-1).astype(dtype), b.reshape(-1).astype(dtype)
+    args = (a, b, np.zeros_like(a), np.zeros_like(a))
+    recording = record_sequence(divide, args, "divide")
+    with np.errstate(all="ignore"):
+        want = {"quotient": a // b, "rest": a % b}
+    arrays = dict(zip((p.name for p in recording.arrays), args, strict=True))
+    for built in built_candidates(normalise(recording), tmp_path, n=6):
+        said = checking.in_child(lambda c=built: same_bits(c, arrays, want), seconds=20)
+        assert said == "", built.source.text

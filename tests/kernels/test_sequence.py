@@ -182,6 +182,20 @@ def does_nothing(x, y, alpha):
     pass
 
 
+def asks_numpy(x, y, alpha):
+    axpy(x, np.empty_like(x), alpha)
+
+
+def asks_for_a_sum(x, y, alpha):
+    if x.sum() > alpha:
+        axpy(x, y, alpha)
+
+
+def compares(x, y, alpha):
+    if x > 0:
+        axpy(x, y, alpha)
+
+
 @pytest.mark.parametrize(
     ("seq", "alpha", "message"),
     [
@@ -191,6 +205,9 @@ def does_nothing(x, y, alpha):
         (reads, 0.5, "elements of the array x outside a kernel"),
         (adds, 0.5, "elements of the array x outside a kernel"),
         (captures, 0.5, "no argument of the sequence"),
+        (asks_numpy, 0.5, "elements of the array x.*make temporaries with ks.ndarray"),
+        (asks_for_a_sum, 0.5, r"used `.sum` of the array x: .*write a kernel"),
+        (compares, 0.5, "elements of the array x outside a kernel"),
         (does_nothing, 0.5, "the sequence does_nothing calls no kernel"),
     ],
 )
@@ -214,6 +231,28 @@ def test_arguments_of_a_sequence():
         record_sequence(seq, (x[::2], y))
     with pytest.raises(LanguageError, match="takes an element type and a shape"):
         record_sequence(lambda x, y: ndarray(ks.f32, "ab"), (x, y))
+
+
+def test_a_kernel_alone_is_blamed_where_it_is_written():
+    @ks.kernel
+    def plane(x: ks.types.ndarray(ndim=2)):
+        for i in range(x.shape[0]):
+            x[i, 0] = 1.0
+
+    with pytest.raises(LanguageError, match="annotated with 2 dimensions") as caught:
+        record_sequence(plane, (vectors()[0],))
+    assert "test_sequence.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize(("k", "dtype"), [(2**70, "i64"), (-(2**63) - 1, "i64")])
+def test_a_whole_number_that_no_type_holds(k, dtype):
+    def seq(y, k):
+        exact(y, 0.5, k)
+
+    with pytest.raises(LanguageError, match=f"is {k}, which {dtype} cannot hold"):
+        record_sequence(seq, (vectors()[1], k))
+    with pytest.raises(LanguageError, match=f"is {k}, which {dtype} cannot hold"), ks.interpret():
+        exact(vectors()[1], 0.5, k)
 
 
 def test_reference_in_higher_precision():
