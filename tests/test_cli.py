@@ -126,8 +126,9 @@ def test_run_replay_codegen(explore, tmp_path: Path) -> None:
     code, out, _ = explore("codegen", f"{result['run_dir']}/best.json", "-o", tmp_path / "c")
     text = (tmp_path / "c" / "kernel.c").read_text()
     assert text == Path(result["run_dir"], "kernel.c").read_text()
-    command = [w for w in out.split() if w != "-w"]
-    done = subprocess.run([*command, "-Wall", "-Wextra", "-Werror"], capture_output=True, text=True)
+    assert "-w" not in out.split()
+    command = [*out.split(), "-Wall", "-Wextra", "-Werror"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -28,7 +28,7 @@ _COMMON: tuple[str, ...] = (
     "-ffp-contract=fast",
     "-fno-math-errno",
 )
-_COMMON += ("-fno-trapping-math", "-w")
+_COMMON += ("-fno-trapping-math", "-Wno-psabi")
 _LIBRARY = ("-shared", "-fPIC")
 _LOG_CHARACTERS = 6000
 
