@@ -164,8 +164,9 @@ class LaunchWriter:
             p = last_loop_plan(node, self.scene.plan.tasks, m)
             if p is None or p.reach == 1:
                 continue
-            status[m.task, m.loop] = p.divides
-            if not p.divides:
+            is_whole = p.divides or self.scene.is_padded(self.scene.plan.tasks[m.task], p)
+            status[m.task, m.loop] = is_whole
+            if not is_whole:
                 partial.append((m.task, m.loop))
                 span = p.reach
         full = replace(ctx, status={**status, **dict.fromkeys(partial, True)})

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
+from ..kernels.accesses import access_of
 from ..kernels.ir import DType
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
@@ -193,6 +194,24 @@ class Scene:
         """Whether the register tile of a loop is written with full copies at this place."""
         return p.reach == 1 or ctx.status.get(
             (task.index, p.loop.name), not ctx.is_slow or p.divides
+        )
+
+    def is_padded(self, task: TaskPlan, p: LoopPlan) -> bool:
+        """Whether register tiles may be computed whole where a loop ends inside one.
+
+        So they are where all that the loop indexes is in packed blocks and memory accumulators of the thread, which have room for
+        whole tiles: what is computed of the elements that nobody packed is never stored. Floating-point numbers only: dividing
+        integers by what happens to be there would be a fault.
+        """
+        acc = self.launch.accumulators.get(task.index)
+        if acc is None or acc.owner != "thread" or acc.levels.get(p.loop.name) != MID:
+            return False
+        assert task.task.value is not None
+        read = [(x.array, access_of(x)) for x in loads(task.task.value)]
+        held = [array for array, access in read if p.loop.name in index_loops(access)]
+        return task.task.dtype.is_float and all(
+            (task.index, array) in self.copies and self.plan.problem.array(array).dtype.is_float
+            for array in held
         )
 
     def is_named(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:

@@ -38,16 +38,23 @@ class Sampler:
 
 
 class Series:
-    """The samples of one candidate, taken one at a time so that several can be interleaved."""
+    """The samples of one candidate, taken one at a time so that several can be interleaved.
 
-    def __init__(self, sampler: Sampler, protocol: Protocol) -> None:
+    Where it `is_alone`, the call that showed that one call is a sample is the first sample: calls that long are what a search
+    spends its time on.
+    """
+
+    def __init__(self, sampler: Sampler, protocol: Protocol, *, is_alone: bool = True) -> None:
         self._sampler = sampler
         self._protocol = protocol
         self._times: list[float] = []  # nanoseconds a call
         self._disturbed: list[tuple[float, float]] = []  # share spent waiting, nanoseconds a call
         self._spent_ns = 0.0
         self._stopped_early = False
+        self._last_try = (0.0, 0.0)  # nanoseconds, and how many of them its threads waited
         self._n_calls = self._choose_calls()
+        if is_alone and self._n_calls == 1:
+            self._take(*self._last_try)
 
     @property
     def is_finished(self) -> bool:
@@ -71,7 +78,9 @@ class Series:
 
     def step(self) -> None:
         """Take one sample; a disturbed one is set aside."""
-        elapsed_ns, waited_ns = self._sample(self._n_calls)
+        self._take(*self._sample(self._n_calls))
+
+    def _take(self, elapsed_ns: float, waited_ns: float) -> None:
         self._spent_ns += elapsed_ns
         call_ns = elapsed_ns / self._n_calls
         # Waiting adds over threads, so what is left without it is less than an undisturbed sample.
@@ -150,9 +159,10 @@ class Series:
         """About the time of n calls; what other work added is taken off, as far as it is known."""
         times = []
         for _ in range(3):
-            elapsed_ns, waited_ns = self._sample(n_calls)
+            elapsed_ns, waited_ns = self._last_try = self._sample(n_calls)
             times.append(max(elapsed_ns - waited_ns, 0.05 * elapsed_ns))
-            if waited_ns <= _DISTURBED * elapsed_ns:
+            is_long = elapsed_ns - waited_ns >= self._protocol.sample_ns
+            if is_long or waited_ns <= _DISTURBED * elapsed_ns:
                 break
         return min(times)
 
@@ -174,13 +184,14 @@ def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurem
     The order rotates from round to round; all take part until every one is finished or has the
     most samples. Before each sample its candidate is called once.
     """
-    series = [Series(s, protocol) for s in samplers]
+    is_alone = len(samplers) == 1
+    series = [Series(s, protocol, is_alone=is_alone) for s in samplers]
     for turn in range(protocol.max_samples + protocol.max_disturbed):
         if all(s.is_finished for s in series):
             break
         k = turn % max(1, len(series))
         for s in series[k:] + series[:k]:
-            if len(series) > 1:
+            if not is_alone:
                 s.warm()
             s.step()
     return [s.result() for s in series]

@@ -60,10 +60,12 @@ class Protocol:
     )
 
     def is_hopeless(self, first_run_ns: float) -> bool:
-        """Whether a first run, with all that only a first run pays for (pages, waking threads), is so
-        long that no later one can be near the time to beat.
+        """Whether a first run, with all that only a first run pays for (pages, waking threads) but without what its threads
+        waited for a core, is so long that the first sample would be given up.
         """
-        return self.cut_ns is not None and first_run_ns > 10 * self.cut_ns + FIRST_RUN_NS
+        if self.cut_ns is None:
+            return False
+        return first_run_ns > self.first_factor * self.cut_ns + FIRST_RUN_NS
 
     def with_cut(self, cut_ns: float | None) -> Protocol:
         """The same protocol with another time to beat."""

@@ -168,6 +168,14 @@ class _Wanted:
         is_panel = self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
         if d.level == OUTER and is_panel:
             loop = -1 if self.roles.parallel.get(d.task) != d.loop.name else loop
+        if d.level == MID and self.style.tile and self.roles.vector.get(d.task) == d.loop.name:
+            loop = -1  # the rows of a tile pass by each panel
+        if (
+            d.level == OUTER
+            and self.style.copy_all
+            and self.roles.vector.get(d.task) == d.loop.name
+        ):
+            loop = len(self.roles.rank)
         return d.level, loop
 
     def kinds_and_sizes(self) -> None:
@@ -193,12 +201,21 @@ class _Wanted:
         if self.space.target.is_gpu:
             self.threads(d, var)
             return
-        n = self.style.block
+        n = self.tile_size(d) if self.style.tile else self.style.block
         if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
             n = self.style.panel
         n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
         self.size(d, n // self.inner_size(d))
+
+    def tile_size(self, d: Dim) -> int:
+        """Iterations of a loop in a mid tile."""
+        rows, columns, depth = self.style.tile
+        if self.roles.vector.get(d.task) == d.loop.name:
+            return columns
+        if self.roles.rows.get(d.task) == d.loop.name:
+            return rows
+        return depth if d.loop.is_reduction else 1
 
     def threads(self, d: Dim, var: int) -> None:
         """Of a GPU: threads along two loops of each task; what a product sums up is staged by blocks."""
@@ -292,7 +309,8 @@ class _Wanted:
 
     def pays(self, o: Operand) -> bool:
         """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either."""
-        return self.space.target.is_gpu or self.roles.vector.get(o.task) in o.loops
+        is_shared = self.space.target.is_gpu or self.style.copy_all
+        return is_shared or self.roles.vector.get(o.task) in o.loops
 
 
 def _inverse(values: Iterable[int]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..space import choices as ch
 from ..space.candidate import Space
+from .product_tiles import product_tile
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 BLOCK_THREADS = 256  # of a GPU, where nothing is known better
@@ -18,6 +19,9 @@ class Style:
 
     `vectors` vector registers along the contiguous loop by `rows` copies of a second one make the
     register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
+    `tile`, where it is not empty, are iterations of the loops of rows, of vectors and of what is summed
+    in a mid tile, and the rows of the tile pass by each panel of vectors. `copy` packs what is read in
+    vectors, `copy_all` every operand, outside of the loop of vectors, so that each is packed once.
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
     lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
     those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
@@ -32,8 +36,10 @@ class Style:
     rows: int = 1
     panel: int = 1
     block: int = 1
+    tile: tuple[int, ...] = ()
     stream: bool = False
     copy: bool = False
+    copy_all: bool = False
     stages: int = 1
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
@@ -80,6 +86,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         replace(greedy, stream=not greedy.stream),
     )
     if any(len(task.loops) >= 3 for task in space.problem.tasks):
+        yield from _product_panels(space, greedy)
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
         yield "product_tile", replace(greedy, vectors=2, rows=12)
@@ -120,6 +127,16 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     yield "one_launch", replace(greedy, merge=False)
     yield "apart", replace(greedy, fuse=False, merge=False)
     yield "one_thread", replace(greedy, parallel=not greedy.parallel)
+
+
+def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
+    """Products in tiles that fit the caches; the second one for operands whose elements are far apart where they are."""
+    found = product_tile(space)
+    if found is not None:
+        tile = (found.row_block, found.column_block, found.depth)
+        panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=tile, copy=True)
+        yield "product_panels", panels
+        yield "product_panels_all", replace(panels, copy_all=True)
 
 
 def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:

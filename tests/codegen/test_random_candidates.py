@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.normalise import normalise
+from kernelscape.search.first import Style, complete_style
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
@@ -123,3 +125,44 @@ def test_an_array_read_in_the_finish_too_is_not_packed():
         given = {recording.calls[1].arrays[k]: name for k, name in ((0, "a"), (2, "b"))}
         operands = build_backbone(normalise(recording)).operands
         assert {given[o.access.array] for o in operands} == packed
+
+
+@pytest.mark.parametrize(
+    ("dtype", "copies", "partial"),
+    [
+        ("float32", (), {"i", "j"}),
+        (
+            "float32",
+            (1,),
+            {"i"},
+        ),  # rows of the first operand are read where they are: not beyond the last
+        (
+            "float32",
+            (0, 1),
+            {"j"},
+        ),  # sums of all columns are kept: there is no room beyond the last
+        ("float64", (1,), {"i"}),
+        ("int32", (1,), {"i", "j"}),
+    ],
+)
+def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, partial):
+    """29 rows by 37 columns in register tiles of 4 by 8: what is computed beyond the ends is not stored."""
+    rng = np.random.default_rng(1)
+    shapes = {"a": (29, 21), "b": (21, 37), "c": (29, 37)}
+    arrays = {name: rng.uniform(-8, 8, shape).astype(dtype) for name, shape in shapes.items()}
+    example = record_example([(multiply, ("a", "b", "c"), False)], arrays, {}, np.dtype(dtype))
+    problem = normalise(example.recording)
+    root = build_space(problem, checking.target(2, 16 if dtype != "float64" else 32)).root()
+    assert isinstance(root, Candidate)
+    style = Style(vectors=2, rows=4, tile=(8, 16, 8), copy=bool(copies), copy_all=0 in copies)
+    made = complete_style(root, style)
+    assert made is not None
+    source = checking.source_of(made)
+    assert tuple(k for k in (0, 1) if f"given{k}_packed" in source.text) == copies
+    ends = {"i": "<= 29", "j": "<= 37"}
+    assert {loop for loop, end in ends.items() if end in source.text} == partial
+    (built,) = checking.build_all([source], folder, "padded")
+    assert built.library is not None, built.log
+    inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
+    for way in (Way(), Way(repeats=2, thread_limit=1)):
+        assert not checking.check(built, inputs, way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import cycle
 
+import pytest
 from kernelscape.runtime.measure import Sampler, interleave, measure, waited_ns
 from kernelscape.runtime.outcome import Protocol
 
@@ -123,6 +124,38 @@ def test_what_another_candidate_left_in_the_caches_is_not_measured():
 
     measured = interleave([candidate("a"), candidate("b")], Protocol(min_samples=4))
     assert [m.time_ns for m in measured] == [5e6, 5e6]
+
+
+def test_the_call_that_fills_a_sample_is_one():
+    clock = Clock(2e8)
+    m = measure(clock.sampler(), Protocol(min_samples=5, budget_ns=1.5e8))
+    assert (m.n_calls, m.n_samples, clock.n_runs) == (1, 3, 3)
+    clock = Clock(2e8)
+    assert measure(clock.sampler(), Protocol(cut_ns=1e7)).stopped_early
+    assert clock.n_runs == 1
+    pair = [Clock(2e8), Clock(2e8)]
+    interleave([c.sampler() for c in pair], Protocol(min_samples=5, budget_ns=1e9))
+    assert pair[0].n_runs > 5  # of several, each sample is the second of two calls
+
+
+def test_a_disturbed_call_that_is_surely_long_is_not_tried_again():
+    clock = Clock(2e8, waits=(10**8,))
+    m = measure(clock.sampler(), Protocol(budget_ns=1e8))
+    assert (clock.n_runs, m.disturbed, m.n_samples) == (3, 3, 3)  # the least disturbed count
+
+
+@pytest.mark.parametrize(
+    ("cut_ns", "run_ns", "is_hopeless"),
+    [
+        (None, 1e12, False),
+        (1e5, 1.9e7, False),
+        (1e5, 2.1e7, True),
+        (5e7, 1.6e8, False),
+        (5e7, 1.8e8, True),
+    ],
+)
+def test_a_first_run_tells_what_is_hopeless(cut_ns, run_ns, is_hopeless):
+    assert Protocol(cut_ns=cut_ns).is_hopeless(run_ns) == is_hopeless
 
 
 def test_waiting_never_shrinks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,10 +18,14 @@ from kernelscape.search.first import (
     greedy_preference,
 )
 from kernelscape.search.loop_roles import find_roles
+from kernelscape.search.product_tiles import product_tile
+from kernelscape.search.styles import styles
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.tests.search.machines import library_space, root_of
+from kernelscape.space.constraints import build_space
+from kernelscape.space.target import CacheLevel
+from kernelscape.tests.search.machines import library_space, root_of, round_target
 
 
 @cache
@@ -73,6 +78,66 @@ def test_products_get_register_tiles_and_packed_blocks() -> None:
     sizes = {d.name.split(".", 1)[1]: v.universe[d][packed.value(x)] for d, x in v.size.items()}
     assert (sizes["i.inner"], sizes["j.inner"], sizes["k.inner"]) == (6, 32, 1)
     assert sorted(packed.value(x) for x in v.staged.values()) == [ch.DIRECT, ch.COPY]
+
+
+def tile_sizes(space: Space, made: Candidate) -> dict[str, int]:
+    v = space.variables
+    return {d.name.split(".", 1)[1]: v.universe[d][made.value(x)] for d, x in v.size.items()}
+
+
+def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
+    capacities = {"L1": 96 << 10, "L2": 2 << 20, "L3": 32 << 20}
+    levels = (
+        CacheLevel(name=name, capacity_bytes=n, read_bytes_per_ns=100.0)
+        for name, n in capacities.items()
+    )
+    machine = round_target(levels=tuple(levels))
+    space = library_space("matmul", machine, m=2048, n=2048, k=2048)
+    tags = dict(first_candidates(space))
+    target, v = space.target, space.variables
+    for tag, n_copies in (("product_panels", 1), ("product_panels_all", 2)):
+        made = tags[tag]
+        size = tile_sizes(space, made)
+        rows = size["i.mid"] * size["i.inner"]
+        columns = size["j.mid"] * size["j.inner"]
+        own_cache = target.own_cache_bytes
+        assert 4 * size["j.inner"] * size["k.mid"] < target.levels[0].capacity_bytes / target.cores
+        assert 0.3 * own_cache < 4 * columns * (size["k.mid"] + rows) < own_cache
+        assert sum(made.value(x) == ch.COPY for x in v.staged.values()) == n_copies
+        dims = {d.name.split(".", 1)[1]: d.order_id for d in space.backbone.dims}
+        around = space.model.order(dims["j.mid"], dims["i.mid"])
+        assert made.value(around) == ch.OUTSIDE
+        once = made.value(space.model.order(dims["k.outer"], dims["j.outer"])) == ch.OUTSIDE
+        assert once == (tag == "product_panels_all")
+
+
+@pytest.mark.parametrize("rows", [1000, 2048, 3000, 5000])
+def test_blocks_of_rows_are_shared_out_evenly(rows: int) -> None:
+    space = library_space("matmul", m=rows, n=512, k=512)
+    tile = product_tile(space)
+    assert tile is not None
+    cores = space.target.cores
+    n_blocks = -(-rows // tile.row_block)
+    assert -(-n_blocks // cores) * tile.row_block < 1.1 * rows / cores
+
+
+def test_registers_hold_the_tile_of_a_product() -> None:
+    space = library_space("matmul", m=512, n=512, k=512)
+    few = replace(space.target, vector_registers=16, vector_bytes=32)
+    tile = product_tile(build_space(space.problem, few))
+    assert tile is not None
+    assert (tile.rows, tile.vectors) == (6, 2)
+    assert tile.depth * tile.vectors * few.vector_bytes < few.levels[0].capacity_bytes / few.cores
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("vadd", {"n": 4096}), ("gemver", {"n": 512}), ("matmul", {"m": 256, "n": 128, "k": 16})],
+)
+def test_what_fits_the_first_cache_has_no_panels(name: str, sizes: dict[str, int]) -> None:
+    space = library_space(name, **sizes)
+    assert product_tile(space) is None
+    assert not any(tag.startswith("product_panels") for tag, _ in styles(space))
 
 
 def test_streams_depend_on_the_footprint() -> None:
