@@ -121,7 +121,7 @@ class GpuSpaceBuilder(SpaceBuilder):
             b.table3("merged kinds", outer, v.kind[a[MID]], v.kind[c[MID]], rule, share=rule)
 
     def parallel_dims(self) -> None:
-        """Blocks are around everything else, as many as a grid may have; one reduction a task is shared out to them."""
+        """Blocks are around everything else, as many as a grid may have; what they sum up, they combine in one way."""
         b, v = self.b, self.v
         for t, task in enumerate(self.problem.tasks):
             ordered = self.ordered_dims(t)
@@ -137,15 +137,31 @@ class GpuSpaceBuilder(SpaceBuilder):
             if len(outer) > MAX_BLOCK_DIMS:
                 terms = [Term(None, v.kind[d], is_block) for d in outer]
                 b.sum_at_most(f"dims of the grid of {task.name}", terms, MAX_BLOCK_DIMS)
-            reduced = [d for d in outer if d.loop.is_reduction]
-            for d, e in combinations(reduced, 2):
-                b.table2(
-                    "one reduction over blocks",
-                    v.kind[d],
-                    v.kind[e],
-                    gpu_truths.one_block_reduction,
-                )
+            self.block_reductions(t)
             self.results_outside(t)
+
+    def block_reductions(self, t: int) -> None:
+        """Blocks along several reduced loops combine in one way, and leave no more partial results than there is room for."""
+        b, v = self.b, self.v
+        outer = [d for d in self.backbone.dims_of(t) if d.level == OUTER and d in v.reduction]
+        for d, e in combinations(outer, 2):
+            rule = gpu_truths.combined_alike
+            b.table2("one way over blocks", v.reduction[d], v.reduction[e], rule, share=rule)
+        if len(outer) > 1:
+            # A counter cannot divide by both sizes of a tile: it takes inner dims for absent, and errs on the side of memory.
+            terms = []
+            for d in outer:
+                mid = self.levels(t, d.loop.name)[1]
+                tiles = tuple(-(-d.loop.extent // n) for n in v.universe[mid])
+                terms.append(Term((v.reduction[d], bits(ch.PARTIALS)), v.size[mid], tiles))
+            name = self.problem.tasks[t].name
+            b.product_at_most(f"all partial results of {name}", terms, self.most_partials(t))
+
+    def most_partials(self, t: int) -> int:
+        """Partial results that blocks may leave of each result of a task."""
+        task = self.problem.tasks[t]
+        results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+        return max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
 
     def grid_of(self, d: Dim) -> None:
         v, task = self.v, self.problem.tasks[d.task]
@@ -156,9 +172,7 @@ class GpuSpaceBuilder(SpaceBuilder):
         fits = gpu_truths.GridFits(*tiles, limit, ch.BLOCK)
         self.b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
         if d.loop.is_reduction:
-            results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
-            most = max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
-            fits = gpu_truths.GridFits(*tiles, most, ch.PARTIALS)
+            fits = gpu_truths.GridFits(*tiles, self.most_partials(d.task), ch.PARTIALS)
             self.b.table3("partial results", v.reduction[d], *sizes, fits, share=fits)
 
     def results_outside(self, t: int) -> None:

@@ -13,7 +13,10 @@ from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.cases import library_cases
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.accesses import task_reads
+from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space import cpsat
 from kernelscape.space.backbone import MID, OUTER, written_arrays
@@ -424,3 +427,45 @@ def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
     assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
     decide(forbidden)
     assert not cpsat.has_solution(space, domains)
+
+
+@kernel
+def whole_sum(a: types.ndarray(), out: types.ndarray()):
+    acc = a[0, 0] - a[0, 0]
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            acc += a[i, j]
+    out[0] = acc
+
+
+def sum_of(*shape):
+    """The sum of a matrix, and the name of the task that reduces."""
+    arrays = [np.zeros(shape, np.float32), np.zeros(1, np.float32)]
+    problem = normalise(record_sequence(lambda a, out: whole_sum(a, out), arrays, "sum"))
+    return problem, next(t.name for t in problem.tasks if t.is_reduction)
+
+
+@pytest.mark.parametrize(
+    ("ways", "is_there"),
+    [
+        (("PARTIALS", "PARTIALS"), True),
+        (("ATOMIC", "ATOMIC"), True),
+        (("PARTIALS", "SEQUENTIAL"), True),
+        (("PARTIALS", "ATOMIC"), False),
+    ],
+)
+def test_blocks_along_two_loops_combine_in_one_way(ways, is_there):
+    problem, name = sum_of(64, 48)
+    decisions = {f"reduction({name}.{x}.outer)": way for x, way in zip("ij", ways, strict=True)}
+    made = restore(build_space(problem, GPU), decisions.items())
+    assert isinstance(made, Candidate) == is_there
+    assert not is_there or isinstance(made.complete(), Candidate)
+
+
+def test_partial_results_of_two_loops_fit_together():
+    problem, name = sum_of(16384, 16384)
+    tiles = {f"reduction({name}.{x}.outer)": "PARTIALS" for x in "ij"}
+    tiles |= {f"size({name}.{x}.inner)": "1" for x in "ij"}
+    for size, is_there in (("1", False), ("4", True)):
+        wanted = tiles | {f"size({name}.{x}.mid)": size for x in "ij"}
+        assert isinstance(restore(build_space(problem, GPU), wanted.items()), Candidate) == is_there
