@@ -229,6 +229,29 @@ def test_a_target_that_gives_more_shared_memory_has_larger_copies():
     assert isinstance(some, Candidate)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "rows", "columns", "is_there"),
+    [
+        (None, "COPY", 96, 128, True),  # 8 KiB of the 14 that there are: more than half
+        ("COPY", "COPY", 64, 128, True),  # 4 KiB and 8 KiB
+        ("COPY", "COPY", 96, 128, False),  # 6 KiB and 8 KiB, and what it takes to align them
+        (None, "TWO_STAGES", 96, 128, False),
+        ("COPY", "TWO_STAGES", 64, 64, True),
+        ("THREE_STAGES", "COPY", 64, 32, False),
+    ],
+)
+def test_copies_share_what_shared_memory_there_is(a, b, rows, columns, is_there):
+    """It is counted together, and not divided beforehand between all that might be copied."""
+    wanted = {"size(multiply0.k.mid)": "8", "size(multiply0.k.inner)": "1"}
+    wanted |= {"size(multiply0.i.mid)": "32", "size(multiply0.i.inner)": str(rows // 32)}
+    wanted |= {"size(multiply0.j.mid)": str(columns), "size(multiply0.j.inner)": "1"}
+    wanted |= {f"layout(multiply0.{x})": "PLAIN" for x in "ab"}
+    wanted |= {f"staged(multiply0.{x})": s or "DIRECT" for x, s in (("a", a), ("b", b))}
+    made = restore(build_space(problem_of("matmul", LARGE), GPU), wanted.items())
+    assert isinstance(made, Candidate) == is_there, made
+    assert not is_there or isinstance(made.complete(), Candidate)
+
+
 def test_copies_in_stages_go_from_tile_to_tile(plans):
     seen = Counter()
     for _, plan in plans:
