@@ -165,9 +165,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
         is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
         copies=tuple(
-            o
-            for o in backbone.operands
-            if o.task == t and candidate.value(v.staged[o]) != ch.DIRECT
+            o for o, var in v.staged.items() if o.task == t and candidate.value(var) != ch.DIRECT
         ),
         registers=out(ch.REGISTER),
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),

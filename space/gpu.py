@@ -81,6 +81,10 @@ class GpuSpaceBuilder(SpaceBuilder):
         atomic = {ch.ATOMIC} if d.level == OUTER and op in ATOMIC_OPERATIONS else set()
         return super().reductions_of(d) | bits(*atomic)
 
+    def may_stage(self, o: Operand) -> bool:
+        """Threads along the loop that a vector does not go along read the same of it: one of them can for all."""
+        return True
+
     def stagings(self) -> int:
         return bits(*range(len(ch.GPU_STAGED) if self.target.copies_asynchronously else 2))
 
@@ -459,6 +463,9 @@ class GpuSpaceBuilder(SpaceBuilder):
         b, v = self.b, self.v
         rule = gpu_truths.layout_of_copy
         b.table2("layout of a copy", staged, v.layout[o], rule, share=rule)
+        if len(o.loops) == 1:
+            b.restrict(v.layout[o], bits(ch.PLAIN))
+            return
         row = row_order(o, self.array(o.access.array))[-1]
         _, mid, inner = self.levels(o.task, row)
         fits = gpu_truths.LayoutFits(v.universe[mid], v.universe[inner])

@@ -148,6 +148,27 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
         assert report.launches[0].blocks_per_core >= 1
 
 
+@pytest.mark.parametrize("stages", ["COPY", *STAGES])
+def test_a_vector_is_copied_for_all_rows_of_a_block(stages, tmp_path):
+    wanted = {
+        "staged(gemv0.x)": stages,
+        "dim_kind(gemv0.i.mid)": "THREAD",
+        "size(gemv0.i.mid)": "16",
+    }
+    wanted |= {"dim_kind(gemv0.j.outer)": "LOOP", "size(gemv0.j.mid)": "8"}
+    wanted |= {"dim_kind(gemv0.j.mid)": "LOOP", "size(gemv0.j.inner)": "1"}
+    case = case_of("sgemv", 6)
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert f"x_tile[{8 * STAGES.get(stages, 1)}]" in source.text
+    kernel = source.text[source.text.index("launch_0(") :]
+    assert re.search(r"= x_tile\[", kernel)
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    without = BARRIER.sub("", source.text)
+    assert gpu.check(replace(source, text=without), inputs_of(case), tmp_path) != ""
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == "", source.text
+
+
 @pytest.mark.parametrize("name", ["matmul", "matmul_strided", "standardise", "heat", "gesummv"])
 def test_shared_memory_of_random_candidates_is_there(name):
     """Declared arrays and what launches ask for; little memory, so that many random candidates would not fit."""

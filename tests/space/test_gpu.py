@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import islice, permutations
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space import cpsat
-from kernelscape.space.backbone import MID, OUTER, written_arrays
+from kernelscape.space.backbone import MID, OUTER, index_loops, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
@@ -492,3 +492,40 @@ def test_partial_results_of_two_loops_fit_together():
     for size, is_there in (("1", False), ("4", True)):
         wanted = tiles | {f"size({name}.{x}.mid)": size for x in "ij"}
         assert isinstance(restore(build_space(problem, GPU), wanted.items()), Candidate) == is_there
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_a_sequence_can_use_is_drawn(name):
+    """Each way to reduce, stage, load and hint, for every task of the library that has any use for it."""
+    space = build_space(problem_of(name, LARGE), replace(GPU, shared_bytes_per_block=64 << 10))
+    root = space.root()
+    assert isinstance(root, Candidate)
+    v, rng = space.variables, np.random.default_rng(4)
+    seen = Counter()
+    for _ in range(80):
+        made = random_candidate(root, rng)
+        for t in read_plan(made).tasks if isinstance(made, Candidate) else ():
+            seen["TREE"] += t.has_tree
+            seen["PARTIALS"] += t.partials
+            seen["ATOMIC"] += t.is_atomic
+            seen.update(t.stages[o.access.array] for o in t.copies)
+            seen.update(t.load_hints.values())
+            lanes = GPU.lanes(t.task.dtype.size_bytes)
+            seen.update(f"vectors of {gcd(p.inner, lanes)}" for p in t.loops if p.is_vector)
+    written = {array for t in space.problem.tasks for array in written_arrays(t)}
+    wanted = ["CG", "STREAM", "vectors of 2"] if v.load_cache else []
+    wanted += ["READ_ONLY"] if any(array not in written for _, array in v.load_cache) else []
+    tasks = [t for t in space.problem.tasks if t.opaque is None]
+    if any(t.is_reduction and t.fast_math for t in tasks):
+        wanted += ["TREE", "PARTIALS", "ATOMIC"]
+    if any(t.dtype.size_bytes == 4 for t in tasks):
+        wanted.append("vectors of 4")
+    reused = any(
+        len(index_loops(access)) in range(1, len(t.loops))
+        for t in tasks
+        for access, in_finish in task_reads(t)
+        if not in_finish and t.is_reduction and access.array not in written_arrays(t)
+    )
+    assert not reused or v.staged
+    wanted += [1, 2, 3] if v.staged else []
+    assert not [x for x in wanted if not seen[x]], seen
