@@ -135,6 +135,8 @@ def run(
     subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed)
     if profile is not None and not build_only:
         raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
+    if build_only and output is not None:
+        raise click.UsageError("--output is of what runs: with --build-only nothing is saved")
     if build_only:
         from ..explorer.building import PROFILE
         from ..explorer.building import build_only as build

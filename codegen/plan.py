@@ -173,8 +173,7 @@ def _prefetches(candidate: Candidate, t: int, loops: Sequence[LoopPlan]) -> tupl
 
 def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
     space = candidate.space
-    backbone, v = space.backbone, space.variables
-    task = space.problem.tasks[t]
+    v, task = space.variables, space.problem.tasks[t]
 
     def out(space_value: int) -> tuple[Flow, ...]:
         found = (f for f, var in v.mem_space.items() if candidate.value(var) == space_value)
@@ -188,9 +187,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
         is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
         copies=tuple(
-            o
-            for o in backbone.operands
-            if o.task == t and candidate.value(v.staged[o]) != ch.DIRECT
+            o for o, var in v.staged.items() if o.task == t and candidate.value(var) != ch.DIRECT
         ),
         registers=out(ch.REGISTER),
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),

@@ -308,9 +308,13 @@ class _Wanted:
         return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
 
     def pays(self, o: Operand) -> bool:
-        """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either."""
-        is_shared = self.space.target.is_gpu or self.style.copy_all
-        return is_shared or self.roles.vector.get(o.task) in o.loops
+        """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either.
+
+        A vector is in the cache of a multiprocessor as it is: whether a copy is better is for the search to find out.
+        """
+        if self.space.target.is_gpu:
+            return len(o.loops) > 1
+        return self.style.copy_all or self.roles.vector.get(o.task) in o.loops
 
 
 def _inverse(values: Iterable[int]) -> tuple[int, ...]:

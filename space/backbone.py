@@ -269,7 +269,7 @@ def _operands(k: int, task: Task) -> list[Operand]:
         single = not in_finish and sum(a.array == access.array for a, _ in reads) == 1
         terms = [loop for axis in access.axes if axis is not None for loop, _ in axis.terms]
         # One loop per axis and one access per array: the copy is a box, indexed by the loops themselves.
-        if single and len(loops) >= 2 and len(loops) < len(task.loops) and len(terms) == len(loops):
+        if single and 0 < len(loops) < len(task.loops) and len(terms) == len(loops):
             name = f"{task.name}.{access.array}"
             operands[access.array] = Operand(k, access, loops, name)
     return [o for a, o in operands.items() if a not in written_arrays(task)]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from .candidate import Space
-from .declarations import Clause, Counter, Table, Term
+from .declarations import Budget, Clause, Counter, Group, Table, Term
 from .model import Model
 from .order import INVERSE, triples
 
@@ -41,6 +41,8 @@ class _Encoding:
                 self._add_table(declaration)
             elif isinstance(declaration, Clause):
                 self._add_clause(declaration)
+            elif isinstance(declaration, Budget):
+                self._add_budget(declaration)
             else:
                 self._add_counter(declaration)
 
@@ -135,6 +137,37 @@ class _Encoding:
         ]
         self._add_rows((condition, term.var), pairs, contribution)
         return contribution
+
+    def _add_budget(self, budget: Budget) -> None:
+        self.cp.add(sum(self._counted(g, budget.limit) for g in budget.groups) <= budget.limit)
+
+    def _counted(self, group: Group, limit: int) -> Any:
+        """What a group counts. Whether it is nothing comes first: then every prefix of the product respects the limit as well."""
+        counts = self.cp.new_bool_var("counts")
+        literals = [
+            self._literal(self._canonical(var), self._stored(var, value))
+            for var, mask in group.any_of
+            for value in self._values(var)
+            if mask >> value & 1
+        ]
+        self.cp.add_max_equality(counts, [*literals, 0])
+        are_there, weights = [counts], []
+        for term in group.terms:
+            is_there = self.cp.new_bool_var("there")
+            weight = self.cp.new_int_var(1, limit + 1, "weight")
+            rows = [
+                (value, int(n > 0), max(1, min(n, limit + 1)))
+                for value, n in ((v, term.weights[v]) for v in self._values(term.var))
+            ]
+            self._add_rows((term.var,), rows, is_there, weight)
+            are_there.append(is_there)
+            weights.append(weight)
+        so_far: Any = 1
+        for factor in (*are_there, *weights):
+            prefix = self.cp.new_int_var(0, max(1, limit), "prefix")
+            self.cp.add_multiplication_equality(prefix, [so_far, factor])
+            so_far = prefix
+        return so_far
 
     def weighed(self, weights: Mapping[tuple[int, int], float]) -> Any:
         """The sum of the weights of the (position, value) pairs that are chosen."""

@@ -94,4 +94,32 @@ class Counter:
         return (prod(counted) if self.is_product else sum(counted)) <= self.limit
 
 
-Declaration = Table | Clause | Counter
+class Group(NamedTuple):
+    """Counts the product of the weights of its terms if any of its literals is true, else nothing. Terms have no condition."""
+
+    any_of: tuple[Literal, ...]
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The sum of what the groups count is at most `limit`."""
+
+    name: str
+    groups: tuple[Group, ...]
+    limit: int
+
+    @property
+    def vars(self) -> tuple[int, ...]:
+        literals = (literal.var for group in self.groups for literal in group.any_of)
+        return (*literals, *(term.var for group in self.groups for term in group.terms))
+
+    def holds(self, values: Sequence[int]) -> bool:
+        total = 0
+        for any_of, terms in self.groups:
+            if any(mask >> values[var] & 1 for var, mask in any_of):
+                total += prod(term.weights[values[term.var]] for term in terms)
+        return total <= self.limit
+
+
+Declaration = Table | Clause | Counter | Budget

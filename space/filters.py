@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .jit import jit_flat
-from .model import PRODUCT, Arrays, Model
+from .model import LITERAL, PRODUCT, Arrays, Model
 from .order import ANY_ORDER
 
 # Positions in Scratch.state.
@@ -300,3 +300,77 @@ def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: Int, hea
             keep |= np.int64(1) << value
         value += 1
     return narrow(arrays, scratch, domains, var, keep)
+
+
+@jit_flat
+def _first_term(arrays: Arrays, entry: Int) -> Int:
+    """The first term of the group that begins at an entry: it has literals, then terms, at least one of each."""
+    while arrays.scope_weights[entry] == LITERAL:
+        entry += 1
+    return entry
+
+
+@jit_flat
+def _end_of_terms(arrays: Arrays, entry: Int, stop: Int) -> Int:
+    while entry < stop and arrays.scope_weights[entry] != LITERAL:
+        entry += 1
+    return entry
+
+
+@jit_flat
+def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
+    """Whether one of the literals is true already."""
+    for k in range(first, end):
+        domain = domains[arrays.scope[k]]
+        if domain & arrays.scope_mask[k] == domain:
+            return True
+    return False
+
+
+@jit_flat
+def _least_product(
+    arrays: Arrays, domains: Mask, first: Int, end: Int, but: Int, limit: Int
+) -> Int:
+    """The least product of the terms, without the one at `but`; limit + 1 for all that is more."""
+    least = np.int64(1)
+    for k in range(first, end):
+        if k != but:
+            least = min(least * np.int64(_lightest(arrays, domains, k)), np.int64(limit + 1))
+    return least
+
+
+@jit_flat
+def filter_budget(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+    """Forbid what would exceed the limit even if every other group is as small as it can be."""
+    start, stop = arrays.start[constraint], arrays.start[constraint + 1]
+    limit = arrays.limit[constraint]
+    total = np.int64(0)
+    k = np.int64(start)
+    while k < stop:
+        first = _first_term(arrays, k)
+        end = _end_of_terms(arrays, first, stop)
+        if _surely_counts(arrays, domains, k, first):
+            total += _least_product(arrays, domains, first, end, -1, limit)
+            if total > limit:
+                scratch.state[CULPRIT] = arrays.scope[first]
+                return False
+        k = np.int64(end)
+    k = np.int64(start)
+    while k < stop:
+        first = _first_term(arrays, k)
+        end = _end_of_terms(arrays, first, stop)
+        least = _least_product(arrays, domains, first, end, -1, limit)
+        if not _surely_counts(arrays, domains, k, first):
+            for entry in range(k, first) if total + least > limit else range(0):
+                var = np.int64(arrays.scope[entry])
+                if not narrow(arrays, scratch, domains, var, ~np.int64(arrays.scope_mask[entry])):
+                    return False
+        else:
+            # What got heavier during this pass makes this too much, which only removes less.
+            left = limit - max(total - least, np.int64(0))
+            for entry in range(first, end):
+                others = _least_product(arrays, domains, first, end, entry, limit)
+                if others > 0 and not _drop_heavy(arrays, scratch, domains, entry, left // others):
+                    return False
+        k = np.int64(end)
+    return True

@@ -20,12 +20,14 @@ from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
 from .constraints import SpaceBuilder
 from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of, tree_bytes
-from .model import Term
+from .model import Group, Literal, Term
 from .offers import bits
 
 MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
 MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
+SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
+VECTOR_BYTES = 16  # between padded rows
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
@@ -79,6 +81,10 @@ class GpuSpaceBuilder(SpaceBuilder):
         atomic = {ch.ATOMIC} if d.level == OUTER and op in ATOMIC_OPERATIONS else set()
         return super().reductions_of(d) | bits(*atomic)
 
+    def may_stage(self, o: Operand) -> bool:
+        """Threads along the loop that a vector does not go along read the same of it: one of them can for all."""
+        return True
+
     def stagings(self) -> int:
         return bits(*range(len(ch.GPU_STAGED) if self.target.copies_asynchronously else 2))
 
@@ -121,7 +127,7 @@ class GpuSpaceBuilder(SpaceBuilder):
             b.table3("merged kinds", outer, v.kind[a[MID]], v.kind[c[MID]], rule, share=rule)
 
     def parallel_dims(self) -> None:
-        """Blocks are around everything else, as many as a grid may have; one reduction a task is shared out to them."""
+        """Blocks are around everything else, as many as a grid may have; what they sum up, they combine in one way."""
         b, v = self.b, self.v
         for t, task in enumerate(self.problem.tasks):
             ordered = self.ordered_dims(t)
@@ -137,15 +143,31 @@ class GpuSpaceBuilder(SpaceBuilder):
             if len(outer) > MAX_BLOCK_DIMS:
                 terms = [Term(None, v.kind[d], is_block) for d in outer]
                 b.sum_at_most(f"dims of the grid of {task.name}", terms, MAX_BLOCK_DIMS)
-            reduced = [d for d in outer if d.loop.is_reduction]
-            for d, e in combinations(reduced, 2):
-                b.table2(
-                    "one reduction over blocks",
-                    v.kind[d],
-                    v.kind[e],
-                    gpu_truths.one_block_reduction,
-                )
+            self.block_reductions(t)
             self.results_outside(t)
+
+    def block_reductions(self, t: int) -> None:
+        """Blocks along several reduced loops combine in one way, and leave no more partial results than there is room for."""
+        b, v = self.b, self.v
+        outer = [d for d in self.backbone.dims_of(t) if d.level == OUTER and d in v.reduction]
+        for d, e in combinations(outer, 2):
+            rule = gpu_truths.combined_alike
+            b.table2("one way over blocks", v.reduction[d], v.reduction[e], rule, share=rule)
+        if len(outer) > 1:
+            # A counter cannot divide by both sizes of a tile: it takes inner dims for absent, and errs on the side of memory.
+            terms = []
+            for d in outer:
+                mid = self.levels(t, d.loop.name)[1]
+                tiles = tuple(-(-d.loop.extent // n) for n in v.universe[mid])
+                terms.append(Term((v.reduction[d], bits(ch.PARTIALS)), v.size[mid], tiles))
+            name = self.problem.tasks[t].name
+            b.product_at_most(f"all partial results of {name}", terms, self.most_partials(t))
+
+    def most_partials(self, t: int) -> int:
+        """Partial results that blocks may leave of each result of a task."""
+        task = self.problem.tasks[t]
+        results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+        return max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
 
     def grid_of(self, d: Dim) -> None:
         v, task = self.v, self.problem.tasks[d.task]
@@ -156,9 +178,7 @@ class GpuSpaceBuilder(SpaceBuilder):
         fits = gpu_truths.GridFits(*tiles, limit, ch.BLOCK)
         self.b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
         if d.loop.is_reduction:
-            results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
-            most = max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
-            fits = gpu_truths.GridFits(*tiles, most, ch.PARTIALS)
+            fits = gpu_truths.GridFits(*tiles, self.most_partials(d.task), ch.PARTIALS)
             self.b.table3("partial results", v.reduction[d], *sizes, fits, share=fits)
 
     def results_outside(self, t: int) -> None:
@@ -279,15 +299,91 @@ class GpuSpaceBuilder(SpaceBuilder):
             if here is not None and there is not None:
                 yield here, there, turned_here != turned_there
 
-    def share_bytes(self) -> int:
-        """Shared memory for each value or copy that may be there."""
-        users = {
-            f.producer for f, var in self.v.mem_space.items() if self.spaces_of(f) >> ch.SHARED & 1
-        }
-        n_users = max(1, len(users) + len(self.backbone.operands))
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, without that in which its warps meet."""
         target = self.target
         most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
-        return (most - tree_bytes(target.max_threads_per_block)) // n_users
+        return most - tree_bytes(target.max_threads_per_block)
+
+    def shared_memory(self) -> None:
+        """What the tasks of a launch keep and copy in shared memory fits there together."""
+        users = list(self.shared_arrays())
+        for t in dict.fromkeys(sorted(u for u, _ in users)):
+            # The first task of a launch counts for all that follow.
+            groups = [self.if_fused(t, u, group) for u, group in users if u >= t]
+            name = f"what {self.problem.tasks[t].name} and tasks with it have in shared memory"
+            self.b.groups_at_most(name, groups, max(0, self.shared_bytes))
+
+    def if_fused(self, t: int, u: int, group: Group) -> Group:
+        if t == u:
+            return group
+        same = Term(None, self.v.fused[t, u], (1, 0))  # SAME_LAUNCH, SEPARATE
+        return group._replace(terms=(same, *group.terms))
+
+    def shared_arrays(self) -> Iterator[tuple[int, Group]]:
+        """Bytes that tasks may have in shared memory, each with its task."""
+        kept: dict[int, list[Flow]] = {}
+        for f in self.v.mem_space:
+            if self.spaces_of(f) >> ch.SHARED & 1 and self.problem.tasks[f.producer].opaque is None:
+                kept.setdefault(f.producer, []).append(f)
+        for t, flows in kept.items():
+            yield from ((t, group) for group in self.bytes_of_value(t, flows))
+        for o in self.v.staged:
+            yield from ((o.task, group) for group in self.bytes_of_copy(o))
+
+    def bytes_of_value(self, t: int, flows: list[Flow]) -> Iterator[Group]:
+        """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop."""
+        b, target = self.b, self.problem.tasks[t].target
+        array, written = self.array(target.array), sorted(index_loops(target))
+        any_of = tuple(Literal(self.v.mem_space[f], bits(ch.SHARED)) for f in flows)
+        constant = Term(None, any_of[0].var, (1,) * len(ch.MEM_SPACE))
+        yield Group(any_of, (weighed(constant, SLACK_BYTES),))
+        tile = [
+            Term(None, self.v.size[d], self.v.universe[d])
+            for p in written
+            for d in self.levels(t, p)[1:]
+        ]
+        sizes = (weighed(constant, array.dtype.size_bytes), *tile)
+        if not self.is_small(t):
+            yield Group(any_of, sizes)
+            return
+        for f, literal in zip(flows, any_of, strict=True):
+            partner = dict(f.pairs)
+            if len(written) != 1 or written[0] not in partner:
+                yield Group((literal,), (weighed(constant, array.size_bytes),))
+                continue
+            outer = (
+                self.levels(t, written[0])[OUTER],
+                self.levels(f.consumer, partner[written[0]])[OUTER],
+            )
+            order = b.order(outer[0].order_id, outer[1].order_id)
+            is_tile = tuple(int(value == ch.MERGED) for value in range(len(ch.ORDER)))
+            is_whole = tuple(1 - n for n in is_tile)
+            yield Group((literal,), (Term(None, order, is_tile), *sizes))
+            yield Group((literal,), (weighed(Term(None, order, is_whole), array.size_bytes),))
+
+    def bytes_of_copy(self, o: Operand) -> Iterator[Group]:
+        """Each stage has a block, and what its layout leaves free between rows."""
+        v, array = self.v, self.array(o.access.array)
+        any_of = (Literal(v.staged[o], bits(*range(1, len(ch.GPU_STAGED)))),)
+        stages = Term(None, v.staged[o], tuple(range(len(ch.GPU_STAGED))))
+        row = row_order(o, array)[-1]
+        sizes = {
+            name: [Term(None, v.size[d], v.universe[d]) for d in self.levels(o.task, name)[1:]]
+            for name in o.loops
+        }
+        rows = [term for name, terms in sizes.items() if name != row for term in terms]
+        between = Term(None, v.layout[o], (0, array.dtype.size_bytes, VECTOR_BYTES, 0))
+        yield Group(any_of, (weighed(stages, array.dtype.size_bytes), *rows, *sizes[row]))
+        yield Group(any_of, (stages, between, *rows))
+        yield Group(any_of, (weighed(stages, SLACK_BYTES),))
+
+    def is_small(self, t: int) -> bool:
+        """Whether what a task computes fits into shared memory as a whole: a vector, or one value."""
+        target = self.problem.tasks[t].target
+        along = [axis for axis in target.axes if axis is not None and axis.terms]
+        return len(along) <= 1 and self.array(target.array).size_bytes <= self.shared_bytes
 
     def on_chip_flow(self, f: Flow, var: int) -> None:
         """What a block keeps in shared memory is the value of one tile, or small as a whole."""
@@ -295,28 +391,21 @@ class GpuSpaceBuilder(SpaceBuilder):
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
         rule = truths.on_chip_same_launch
         b.table2("flow on chip", var, fused, rule, share=rule)
-        task, array = self.problem.tasks[f.producer], self.problem.array(f.array)
-        if task.opaque is not None:
+        task = self.problem.tasks[f.producer]
+        if task.opaque is not None or self.is_small(f.producer):
             return
-        capacity = self.share_bytes() // array.dtype.size_bytes
         direct = (var, _ANY_SPACE & ~bits(ch.SHARED))
         written = sorted(index_loops(task.target))
         partner = dict(f.pairs)
         along = [axis for axis in task.target.axes if axis is not None and axis.terms]
         is_plain = all(len(a.terms) == 1 and a.terms[0][1] == 1 for a in along)
-        is_small = len(along) <= 1 and array.size_bytes // array.dtype.size_bytes <= capacity
-        if not is_small and not (is_plain and set(written) <= set(partner)):
+        if not (is_plain and set(written) <= set(partner)):
             b.clause("tile in shared memory", [direct])
             return
         for p in written:
-            if not is_small:
-                a, e = self.levels(f.producer, p)[OUTER], self.levels(f.consumer, partner[p])[OUTER]
-                order = b.order(a.order_id, e.order_id)
-                b.clause("tile in shared memory", [direct, (order, bits(ch.MERGED))])
-        sizes = [d for p in written for d in self.levels(f.producer, p)[1:]]
-        terms = [Term((var, bits(ch.SHARED)), v.size[d], v.universe[d]) for d in sizes]
-        if terms:
-            b.product_at_most(f"{f.name} in shared memory", terms, max(1, capacity))
+            a, e = self.levels(f.producer, p)[OUTER], self.levels(f.consumer, partner[p])[OUTER]
+            order = b.order(a.order_id, e.order_id)
+            b.clause("tile in shared memory", [direct, (order, bits(ch.MERGED))])
 
     def streams(self, t: int, var: int) -> None:
         """A GPU has a streaming store of every type."""
@@ -366,25 +455,23 @@ class GpuSpaceBuilder(SpaceBuilder):
                     b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
                     rule = truths.copy_of_memory
                     b.table2("copy from memory", var, space, rule, share=rule)
-            element = self.array(o.access.array).dtype.size_bytes
-            copied = bits(*range(1, len(ch.GPU_STAGED)))
-            terms = [Term(None, var, (1, *range(1, len(ch.GPU_STAGED))))]  # a block a stage
-            terms.append(Term(None, v.layout[o], (2, 3, 3, 2)))  # rows of 8 may become rows of 12
             self.layout_of(o, var)
-            terms += [
-                Term((var, copied), v.size[x[level]], v.universe[x[level]])
-                for x in loops
-                for level in (MID, INNER)
-            ]
-            capacity = self.share_bytes() // element
-            b.product_at_most(f"copy of {o.name} in shared memory", terms, max(2, 2 * capacity))
+        self.shared_memory()
 
     def layout_of(self, o: Operand, staged: int) -> None:
         """Only rows of a copy, and only whole vectors in them, can be moved apart."""
         b, v = self.b, self.v
         rule = gpu_truths.layout_of_copy
         b.table2("layout of a copy", staged, v.layout[o], rule, share=rule)
+        if len(o.loops) == 1:
+            b.restrict(v.layout[o], bits(ch.PLAIN))
+            return
         row = row_order(o, self.array(o.access.array))[-1]
         _, mid, inner = self.levels(o.task, row)
         fits = gpu_truths.LayoutFits(v.universe[mid], v.universe[inner])
         b.table3("rows of a copy", v.layout[o], v.size[mid], v.size[inner], fits, share=fits)
+
+
+def weighed(term: Term, factor: int) -> Term:
+    """The term, counted `factor` times."""
+    return term._replace(weights=tuple(factor * n for n in term.weights))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import choices as ch
-from .truths import WITHOUT_LOOP
+from .truths import SPLIT, WITHOUT_LOOP
 
 
 def blocks_outermost(outer: int, other: int, order: int) -> bool:
@@ -18,8 +18,9 @@ def results_outside(free: int, reduced: int, order: int) -> bool:
     return not (free == reduced == ch.LOOP) or order != ch.INSIDE
 
 
-def one_block_reduction(a: int, b: int) -> bool:
-    return not a == b == ch.BLOCK
+def combined_alike(a: int, b: int) -> bool:
+    """`a` and `b` say how two loops of one task are reduced over blocks, where they are."""
+    return a == b or a not in SPLIT or b not in SPLIT
 
 
 def tree_of_threads(kind: int, reduction: int) -> bool:

@@ -18,7 +18,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .declarations import Choice, Clause, Counter, Declaration, Literal, Table, Term
+from .declarations import (
+    Budget,
+    Choice,
+    Clause,
+    Counter,
+    Declaration,
+    Group,
+    Literal,
+    Table,
+    Term,
+)
 from .order import (
     AFTER,
     ANY_ORDER,
@@ -32,12 +42,12 @@ from .order import (
     inverse_table,
 )
 
-TABLE2, TABLE3, CLAUSE, SUM, PRODUCT = range(
-    5
-)  # kinds of constraint, the rungs of the filter ladder
+# Kinds of constraint, the rungs of the filter ladder.
+TABLE2, TABLE3, CLAUSE, SUM, PRODUCT, BUDGET = range(6)
+LITERAL = -1  # where the weights of a term would begin: an entry of a budget that says whether its group counts
 MAX_VALUES = 32
 
-__all__ = ["Arrays", "Choice", "Literal", "Model", "ModelBuilder", "Term"]
+__all__ = ["Arrays", "Choice", "Group", "Literal", "Model", "ModelBuilder", "Term"]
 
 
 class Arrays(NamedTuple):
@@ -59,7 +69,7 @@ class Arrays(NamedTuple):
     scope: npt.NDArray[np.int32]  # [n_scope] variable: of a table, a literal, the weight of a term
     scope_mask: npt.NDArray[np.uint32]  # [n_scope] of a literal, or of the condition of a term
     scope_condition: npt.NDArray[np.int32]  # [n_scope] variable of a term's condition, -1 for none
-    scope_weights: npt.NDArray[np.int32]  # [n_scope] where the weights of a term begin
+    scope_weights: npt.NDArray[np.int32]  # [n_scope] where the weights of a term begin, or LITERAL
     rows: npt.NDArray[np.uint32]  # values (a) or (a, b) -> mask of the last variable
     weights: npt.NDArray[np.int64]
     watch_start: npt.NDArray[np.int32]  # [n_vars + 1]; mirrors have no watches of their own
@@ -261,6 +271,18 @@ class ModelBuilder:
         """Require that the product of the terms is at most `limit`; weights are positive."""
         self._add_counter(Counter(name, tuple(terms), limit, is_product=True))
 
+    def groups_at_most(self, name: str, groups: Iterable[Group], limit: int) -> None:
+        """Require that the sum of what the groups count is at most `limit`; weights are not negative."""
+        budget = Budget(name, tuple(groups), limit)
+        # Weights and products are clipped to limit + 1, so that no intermediate of the filter leaves int64.
+        assert 0 <= limit < 1 << 31, name
+        for any_of, terms in budget.groups:
+            assert any_of and terms, name
+            for term in terms:
+                assert term.condition is None and len(term.weights) == self.n_values(term.var), name
+                assert min(term.weights) >= 0, name
+        self._declarations.append(budget)
+
     def _add_counter(self, counter: Counter) -> None:
         neutral = 1 if counter.is_product else 0
         # Weights are clipped to limit + 1, so that no intermediate of the filter leaves int64.
@@ -371,6 +393,13 @@ class _Flat:
             kind = CLAUSE
             for var, mask in declaration.literals:
                 self._entry(var, mask)
+        elif isinstance(declaration, Budget):
+            kind, limit = BUDGET, declaration.limit
+            for any_of, terms in declaration.groups:
+                for var, mask in any_of:
+                    self._entry(var, mask, weights=LITERAL)
+                for term in terms:
+                    self._entry(term.var, weights=self._weights(term, limit))
         else:
             kind, limit = (PRODUCT if declaration.is_product else SUM), declaration.limit
             for term in declaration.terms:

@@ -104,6 +104,8 @@ class ChoiceBuilder:
                 either = bits(ch.SHARED, ch.GLOBAL)
                 v.mem_space[f] = b.add("mem_space", (f.name,), ch.MEM_SPACE, either)
         for o in self.backbone.operands:
+            if not self.may_stage(o):
+                continue
             v.staged[o] = b.add("staged", (o.name,), self.staged, self.stagings())
             if self.has_layouts:
                 v.layout[o] = b.add("layout", (o.name,), ch.LAYOUT)
@@ -181,6 +183,10 @@ class ChoiceBuilder:
     def reductions_of(self, d: Dim) -> int:
         """How a dim may be reduced where the order of the sum is free."""
         return bits(ch.SEQUENTIAL, self.shared_reductions[d.level])
+
+    def may_stage(self, o: Operand) -> bool:
+        """Whether a copy of an operand can pay: on a CPU a vector is contiguous and cached as it is."""
+        return len(o.loops) > 1
 
     def stagings(self) -> int:
         """How operands may be copied."""

@@ -34,6 +34,7 @@ from .filters import (
     Mask,
     Scratch,
     clear,
+    filter_budget,
     filter_clause,
     filter_counter,
     filter_order,
@@ -46,7 +47,7 @@ from .filters import (
     undo,
 )
 from .jit import jit_flat
-from .model import CLAUSE, SUM, TABLE2, TABLE3, Arrays, Model
+from .model import BUDGET, CLAUSE, SUM, TABLE2, TABLE3, Arrays, Model
 
 FIXPOINT = -1
 ORDER_ALGEBRA = -2
@@ -93,6 +94,8 @@ def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) ->
         return filter_table2(arrays, scratch, domains, constraint)
     if kind == CLAUSE:
         return filter_clause(arrays, scratch, domains, constraint)
+    if kind == BUDGET:
+        return filter_budget(arrays, scratch, domains, constraint)
     return filter_counter(arrays, scratch, domains, constraint)
 
 

@@ -52,11 +52,12 @@ def test_the_sheet_decides_what_is_compiled_for():
     [
         (("--target", "cpu"), "does not report"),
         (("--target", "cuda", "--profile", "b52"), "no data sheet 'b52'"),
+        (("--target", "cuda", "-o", "nowhere"), "nothing is saved"),
     ],
 )
 def test_what_cannot_be_reported_gets_a_sentence(arguments, sentence):
     ended = run(*arguments, "--max-evals", "1")
-    assert sentence in str(ended.exception)
+    assert sentence in f"{ended.exception} {ended.output}"
 
 
 DIVISIONS = """

@@ -7,6 +7,7 @@ have to meet. Loops over blocks are kept as nodes that bind an index instead of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ...kernels.dependence import task_reads
 from ...space.backbone import OUTER, Operand, written_arrays
@@ -23,7 +24,7 @@ from ..nest import (
     loop_of,
     paths,
 )
-from ..plan import Plan, PlannedNode, TaskPlan
+from ..plan import LoopPlan, Plan, PlannedNode, TaskPlan
 
 COPIER = -1  # as the task of what a block copies into shared memory
 
@@ -53,13 +54,15 @@ def build_grid(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
     return launch
 
 
+def blocks_along(p: LoopPlan) -> int:
+    """How many blocks share out a loop."""
+    return -(-p.loop.extent // p.tile)
+
+
 def partial_blocks(task: TaskPlan) -> int:
     """How many partial results the blocks leave of each element."""
-    n = 1
-    for p in task.loops if task.partials else ():
-        if p.is_parallel and p.loop.is_reduction:
-            n *= -(-p.loop.extent // p.tile)
-    return n
+    reduced = [p for p in task.loops if p.is_parallel and p.loop.is_reduction]
+    return prod(map(blocks_along, reduced)) if task.partials else 1
 
 
 class _GridBuilder(TreeBuilder):

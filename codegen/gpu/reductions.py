@@ -16,7 +16,7 @@ from ..scene import neutral
 from ..scopes import Context
 from ..storage import Tile
 from ..vectors import type_name
-from .nest import partial_blocks
+from .nest import blocks_along, partial_blocks
 from .scene import WARP, GpuScene
 
 FINISHING_THREADS = 256  # of a block that combines partial results
@@ -151,11 +151,12 @@ class GpuReductions(Reductions):
             self.scene.w.write(c.Evaluate(c.Call(add, (c.Un("&", place), x))))
 
     def block_number(self, task: TaskPlan) -> c.CExpr:
-        return next(
-            self.scene.blocks[task.index, p.loop.name]
-            for p in task.loops
-            if p.is_parallel and p.loop.is_reduction
-        )
+        """Which of the blocks with the same results this one is."""
+        terms, n_blocks = [], 1
+        for p in reversed([p for p in task.loops if p.is_parallel and p.loop.is_reduction]):
+            terms.append((self.scene.blocks[task.index, p.loop.name], n_blocks))
+            n_blocks *= blocks_along(p)
+        return c.linear(tuple(reversed(terms)), 0) if len(terms) > 1 else terms[0][0]
 
     # --- the launch that combines partial results ---
 

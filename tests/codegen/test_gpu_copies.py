@@ -6,7 +6,16 @@ import re
 from dataclasses import replace
 
 import pytest
-from gpu_cases import MATMUL, NEEDS_COMPILER, case_of, decided, gpu, inputs_of, nvrtc_is_there
+from gpu_cases import (
+    MATMUL,
+    NEEDS_COMPILER,
+    case_of,
+    decided,
+    drawn,
+    gpu,
+    inputs_of,
+    nvrtc_is_there,
+)
 from kernelscape.codegen.cprint import expression
 from kernelscape.codegen.csyntax import Id
 from kernelscape.codegen.gpu.scene import BlockLayout
@@ -15,9 +24,12 @@ from kernelscape.codegen.plan import read_plan
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.outcome import Failure
 from kernelscape.space.choices import LAYOUT
+from kernelscape.space.constraints import build_space
 
 pytestmark = NEEDS_COMPILER
 BARRIER = re.compile(r"^ *__syncthreads\(\);\n", re.MULTILINE)
+DECLARED = re.compile(r"__shared__ __align__\(16\) ([a-z ]+) \w+\[(\d+)\]")
+SIZE_BYTES = {"float": 4, "double": 8, "int": 4, "long long": 8}
 STAGES = {"TWO_STAGES": 2, "THREE_STAGES": 3}
 
 
@@ -134,6 +146,45 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
         assert not isinstance(report, Failure)
         assert report.launches[0].shared_bytes == launch.shared_bytes
         assert report.launches[0].blocks_per_core >= 1
+
+
+@pytest.mark.parametrize("stages", ["COPY", *STAGES])
+def test_a_vector_is_copied_for_all_rows_of_a_block(stages, tmp_path):
+    wanted = {
+        "staged(gemv0.x)": stages,
+        "dim_kind(gemv0.i.mid)": "THREAD",
+        "size(gemv0.i.mid)": "16",
+    }
+    wanted |= {"dim_kind(gemv0.j.outer)": "LOOP", "size(gemv0.j.mid)": "8"}
+    wanted |= {"dim_kind(gemv0.j.mid)": "LOOP", "size(gemv0.j.inner)": "1"}
+    case = case_of("sgemv", 6)
+    source = gpu.source_of(decided(case.problem, wanted))
+    assert f"x_tile[{8 * STAGES.get(stages, 1)}]" in source.text
+    kernel = source.text[source.text.index("launch_0(") :]
+    assert re.search(r"= x_tile\[", kernel)
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+    without = BARRIER.sub("", source.text)
+    assert gpu.check(replace(source, text=without), inputs_of(case), tmp_path) != ""
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == "", source.text
+
+
+@pytest.mark.parametrize("name", ["matmul", "matmul_strided", "standardise", "heat", "gesummv"])
+def test_shared_memory_of_random_candidates_is_there(name):
+    """Declared arrays and what launches ask for; little memory, so that many random candidates would not fit."""
+    most = 6 << 10
+    little = replace(gpu.target(), max_threads_per_block=256)
+    little = replace(little, shared_bytes_per_block=most, shared_bytes_per_block_most=most)
+    root = build_space(case_of(name, 6).problem, little).root()
+    used = []
+    for candidate in drawn(root, 7, 25):
+        source = gpu.source_of(candidate)
+        assert all(x.shared_bytes <= most for x in source.launches)
+        for kernel in source.text.split("__global__")[1:]:
+            arrays = DECLARED.findall(kernel)
+            used.append(sum(-(-int(n) * SIZE_BYTES[kind] // 16) * 16 for kind, n in arrays))
+            assert used[-1] <= most, kernel
+    assert max(used) > 256
 
 
 def test_waiting_for_too_few_copies_is_found(tmp_path):

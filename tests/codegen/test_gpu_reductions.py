@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -105,6 +106,40 @@ def test_blocks_add_to_what_a_result_held_before(tmp_path):
     given = dict(zip(("a", "out"), arrays, strict=True))
     inputs = checking.make_inputs(recording, problem, given, {})
     assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+@kernel
+def plane_sums(a: types.ndarray(), out: types.ndarray()):
+    for i in range(a.shape[0]):
+        acc = a[i, 0, 0] - a[i, 0, 0]
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                acc += a[i, j, k]
+        out[i] = acc
+
+
+@pytest.mark.parametrize("way", ["PARTIALS", "ATOMIC"])
+@pytest.mark.parametrize("inner", ["1", "2"])
+@pytest.mark.parametrize("shape", [(3, 70, 33), (1, 37, 65)], ids=str)
+def test_two_reduced_loops_are_shared_out_to_blocks(way, inner, shape, tmp_path):
+    """Each block leaves what it sums up in a place of its own, or adds it; one that were counted twice or not would show."""
+    arrays = [np.random.default_rng(3).uniform(-1, 1, shape).astype(np.float32)]
+    arrays.append(np.zeros(shape[0], np.float32))
+    recording = record_sequence(lambda a, out: plane_sums(a, out), arrays, "planes")
+    problem = normalise(recording)
+    name = next(t.name for t in problem.tasks if len(t.loops) > 1 and t.is_reduction)
+    wanted = {f"reduction({name}.{x}.outer)": way for x in "jk"}
+    wanted |= {f"size({name}.j.mid)": "16", f"size({name}.k.mid)": "8"}
+    wanted |= {f"size({name}.j.inner)": "1", f"size({name}.k.inner)": inner}
+    source = gpu.source_of(decided(problem, wanted))
+    n_blocks = -(-shape[1] // 16) * -(-shape[2] // (8 * int(inner)))
+    summed = max(source.launches, key=lambda x: prod(x.grid))
+    assert prod(summed.grid) % n_blocks == 0
+    given = dict(zip(("a", "out"), arrays, strict=True))
+    inputs = checking.make_inputs(recording, problem, given, {})
+    assert gpu.check(source, inputs, tmp_path) == "", source.text
+    if nvrtc_is_there():
+        assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
 def test_what_a_sum_is_added_to_is_set_first(tmp_path):

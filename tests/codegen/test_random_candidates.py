@@ -124,7 +124,7 @@ def test_an_array_read_in_the_finish_too_is_not_packed():
         recording = drawn(calls, shapes).recording
         given = {recording.calls[1].arrays[k]: name for k, name in ((0, "a"), (2, "b"))}
         operands = build_backbone(normalise(recording)).operands
-        assert {given[o.access.array] for o in operands} == packed
+        assert {given[o.access.array] for o in operands if len(o.loops) > 1} == packed
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ class SimulatedGpu:
         self.slots = [np.zeros(SCHEDULERS) for _ in range(t.cores)]
         chain, apart = 0.0, 0.0
         for task in tasks:
-            chain = max(chain, self.chain(task, max(x.n_threads for x in tasks)))
+            n_threads = max(x.n_threads for x in tasks)
+            chain = max(chain, self.chain(task, self.resident(tasks, n_threads)))
             apart += self.task(task)
         worst = {name: max(core[name] for core in self.cores) for name in ("L1", "shared memory")}
         worst["operations"] = max(p.max() for p in self.pipes) + apart
@@ -68,7 +69,20 @@ class SimulatedGpu:
             self.busy[name] += ns
         return max(worst.values())
 
-    def chain(self, task: TaskPlan, n_threads: int) -> float:
+    def resident(self, tasks: list[TaskPlan], n_threads: int) -> int:
+        """Blocks that a multiprocessor has room for, by threads and by what they copy."""
+        t = self.target
+        most = min(t.max_blocks_per_core, t.max_threads_per_core // max(WARP, n_threads))
+        n_bytes = 0
+        for task in tasks:
+            for operand in task.copies:
+                array = operand.access.array
+                tile = prod(task.loop(name).tile for name in operand.loops)
+                size = self.plan.problem.array(array).dtype.size_bytes
+                n_bytes += tile * task.stages[array] * size
+        return max(1, min(most, t.shared_bytes_per_core // n_bytes) if n_bytes else most)
+
+    def chain(self, task: TaskPlan, resident: int) -> float:
         """ns of the waves of blocks, each with one load and its chain of additions."""
         t, steps = self.target, 1
         for p in task.loops:
@@ -76,8 +90,7 @@ class SimulatedGpu:
                 tiles = 1 if p.is_parallel else ceil(p.loop.extent / p.tile)
                 steps *= tiles * (1 if p.is_thread else p.mid)
         blocks = prod(ceil(p.loop.extent / p.tile) for p in task.loops if p.is_parallel)
-        resident = min(t.max_blocks_per_core, t.max_threads_per_core // max(WARP, n_threads))
-        waves = ceil(blocks / (t.cores * max(1, resident)))
+        waves = ceil(blocks / (t.cores * resident))
         is_sum = task.task.is_reduction and task.task.dtype.is_float
         one = t.load_latency_ns + (steps * t.add_latency_ns if is_sum else 0.0)
         for operand in task.copies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import islice, permutations
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import pytest
@@ -13,10 +13,13 @@ from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.cases import library_cases
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.accesses import task_reads
+from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space import cpsat
-from kernelscape.space.backbone import MID, OUTER, written_arrays
+from kernelscape.space.backbone import MID, OUTER, index_loops, written_arrays
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
@@ -226,6 +229,29 @@ def test_a_target_that_gives_more_shared_memory_has_larger_copies():
     assert isinstance(some, Candidate)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "rows", "columns", "is_there"),
+    [
+        (None, "COPY", 96, 128, True),  # 8 KiB of the 14 that there are: more than half
+        ("COPY", "COPY", 64, 128, True),  # 4 KiB and 8 KiB
+        ("COPY", "COPY", 96, 128, False),  # 6 KiB and 8 KiB, and what it takes to align them
+        (None, "TWO_STAGES", 96, 128, False),
+        ("COPY", "TWO_STAGES", 64, 64, True),
+        ("THREE_STAGES", "COPY", 64, 32, False),
+    ],
+)
+def test_copies_share_what_shared_memory_there_is(a, b, rows, columns, is_there):
+    """It is counted together, and not divided beforehand between all that might be copied."""
+    wanted = {"size(multiply0.k.mid)": "8", "size(multiply0.k.inner)": "1"}
+    wanted |= {"size(multiply0.i.mid)": "32", "size(multiply0.i.inner)": str(rows // 32)}
+    wanted |= {"size(multiply0.j.mid)": str(columns), "size(multiply0.j.inner)": "1"}
+    wanted |= {f"layout(multiply0.{x})": "PLAIN" for x in "ab"}
+    wanted |= {f"staged(multiply0.{x})": s or "DIRECT" for x, s in (("a", a), ("b", b))}
+    made = restore(build_space(problem_of("matmul", LARGE), GPU), wanted.items())
+    assert isinstance(made, Candidate) == is_there, made
+    assert not is_there or isinstance(made.complete(), Candidate)
+
+
 def test_copies_in_stages_go_from_tile_to_tile(plans):
     seen = Counter()
     for _, plan in plans:
@@ -424,3 +450,82 @@ def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
     assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
     decide(forbidden)
     assert not cpsat.has_solution(space, domains)
+
+
+@kernel
+def whole_sum(a: types.ndarray(), out: types.ndarray()):
+    acc = a[0, 0] - a[0, 0]
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            acc += a[i, j]
+    out[0] = acc
+
+
+def sum_of(*shape):
+    """The sum of a matrix, and the name of the task that reduces."""
+    arrays = [np.zeros(shape, np.float32), np.zeros(1, np.float32)]
+    problem = normalise(record_sequence(lambda a, out: whole_sum(a, out), arrays, "sum"))
+    return problem, next(t.name for t in problem.tasks if t.is_reduction)
+
+
+@pytest.mark.parametrize(
+    ("ways", "is_there"),
+    [
+        (("PARTIALS", "PARTIALS"), True),
+        (("ATOMIC", "ATOMIC"), True),
+        (("PARTIALS", "SEQUENTIAL"), True),
+        (("PARTIALS", "ATOMIC"), False),
+    ],
+)
+def test_blocks_along_two_loops_combine_in_one_way(ways, is_there):
+    problem, name = sum_of(64, 48)
+    decisions = {f"reduction({name}.{x}.outer)": way for x, way in zip("ij", ways, strict=True)}
+    made = restore(build_space(problem, GPU), decisions.items())
+    assert isinstance(made, Candidate) == is_there
+    assert not is_there or isinstance(made.complete(), Candidate)
+
+
+def test_partial_results_of_two_loops_fit_together():
+    problem, name = sum_of(16384, 16384)
+    tiles = {f"reduction({name}.{x}.outer)": "PARTIALS" for x in "ij"}
+    tiles |= {f"size({name}.{x}.inner)": "1" for x in "ij"}
+    for size, is_there in (("1", False), ("4", True)):
+        wanted = tiles | {f"size({name}.{x}.mid)": size for x in "ij"}
+        assert isinstance(restore(build_space(problem, GPU), wanted.items()), Candidate) == is_there
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_a_sequence_can_use_is_drawn(name):
+    """Each way to reduce, stage, load and hint, for every task of the library that has any use for it."""
+    space = build_space(problem_of(name, LARGE), replace(GPU, shared_bytes_per_block=64 << 10))
+    root = space.root()
+    assert isinstance(root, Candidate)
+    v, rng = space.variables, np.random.default_rng(4)
+    seen = Counter()
+    for _ in range(80):
+        made = random_candidate(root, rng)
+        for t in read_plan(made).tasks if isinstance(made, Candidate) else ():
+            seen["TREE"] += t.has_tree
+            seen["PARTIALS"] += t.partials
+            seen["ATOMIC"] += t.is_atomic
+            seen.update(t.stages[o.access.array] for o in t.copies)
+            seen.update(t.load_hints.values())
+            lanes = GPU.lanes(t.task.dtype.size_bytes)
+            seen.update(f"vectors of {gcd(p.inner, lanes)}" for p in t.loops if p.is_vector)
+    written = {array for t in space.problem.tasks for array in written_arrays(t)}
+    wanted = ["CG", "STREAM", "vectors of 2"] if v.load_cache else []
+    wanted += ["READ_ONLY"] if any(array not in written for _, array in v.load_cache) else []
+    tasks = [t for t in space.problem.tasks if t.opaque is None]
+    if any(t.is_reduction and t.fast_math for t in tasks):
+        wanted += ["TREE", "PARTIALS", "ATOMIC"]
+    if any(t.dtype.size_bytes == 4 for t in tasks):
+        wanted.append("vectors of 4")
+    reused = any(
+        len(index_loops(access)) in range(1, len(t.loops))
+        for t in tasks
+        for access, in_finish in task_reads(t)
+        if not in_finish and t.is_reduction and access.array not in written_arrays(t)
+    )
+    assert not reused or v.staged
+    wanted += [1, 2, 3] if v.staged else []
+    assert not [x for x in wanted if not seen[x]], seen

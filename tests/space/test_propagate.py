@@ -1,6 +1,7 @@
 """Filters against brute force, CP-SAT and the truths; the fixpoint against every shuffle."""
 
 import random
+from math import prod
 from time import perf_counter
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.space import cpsat
 from kernelscape.space.candidate import Candidate, DeadEnd, Space
-from kernelscape.space.model import ModelBuilder, Term
+from kernelscape.space.model import Group, Literal, ModelBuilder, Term
 from kernelscape.space.propagate import (
     EXCLUDED,
     FIXPOINT,
@@ -40,7 +41,7 @@ def recipes(draw):
 
     constraints = []
     for _ in range(draw(st.integers(0, 5))):
-        kind = draw(st.sampled_from(["table2", "table3", "clause", "sum", "product"]))
+        kind = draw(st.sampled_from(["table2", "table3", "clause", "sum", "product", "budget"]))
         if kind.startswith("table"):
             scope = tuple(draw(var) for _ in range(int(kind[-1])))
             # A cheap arbitrary predicate; its density decides how much it filters.
@@ -49,6 +50,14 @@ def recipes(draw):
         elif kind == "clause":
             scope = draw(st.lists(var, min_size=1, max_size=3))
             constraints.append((kind, [(v, mask(v)) for v in scope]))
+        elif kind == "budget":
+            groups = []
+            for _ in range(draw(st.integers(0, 3))):
+                asked = [(v, mask(v)) for v in draw(st.lists(var, min_size=1, max_size=2))]
+                counted = draw(st.lists(var, min_size=1, max_size=3))
+                weights = [tuple(draw(st.integers(0, 9)) for _ in range(sizes[v])) for v in counted]
+                groups.append((asked, list(zip(counted, weights, strict=True))))
+            constraints.append((kind, groups, draw(st.integers(0, 40))))
         else:
             low = 0 if kind == "sum" else 1
             terms = []
@@ -72,6 +81,16 @@ def truth(constraint):
     if kind == "clause":
         return lambda values: any(mask >> values[v] & 1 for v, mask in scope)
 
+    if kind == "budget":
+        return lambda values: (
+            rest[0]
+            >= sum(
+                prod(weights[values[v]] for v, weights in terms)
+                for asked, terms in scope
+                if any(mask >> values[v] & 1 for v, mask in asked)
+            )
+        )
+
     def counted(values):
         total = 0 if kind == "sum" else 1
         for condition, v, weights in scope:
@@ -92,6 +111,12 @@ def declare(builder, number, constraint):
         builder.table3(name, *scope, predicate(*rest), share=tuple(rest))
     elif kind == "clause":
         builder.clause(name, scope)
+    elif kind == "budget":
+        groups = [
+            Group(tuple(Literal(*x) for x in asked), tuple(Term(None, *x) for x in terms))
+            for asked, terms in scope
+        ]
+        builder.groups_at_most(name, groups, *rest)
     else:
         terms = [Term(*term) for term in scope]
         (builder.sum_at_most if kind == "sum" else builder.product_at_most)(name, terms, *rest)
