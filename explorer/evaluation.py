@@ -25,7 +25,7 @@ from ..space.candidate import Candidate, DeadEnd
 from .states import EARLIER, MachineStates, best_of_each
 
 _KEPT_SOURCES = 512
-_CONTROL = Protocol(min_samples=3, max_samples=3, max_disturbed=3, budget_ns=1e7)
+_CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
 _JOBS = 2  # compilers at once, before and never while times are taken
 _DETAIL_CHARACTERS = 2000

@@ -14,7 +14,7 @@ Program = TypeVar("Program")
 
 EARLIER = -1  # the state of times that another session took
 
-_SAME = 0.12  # in times as far apart as this, the control has met the same state
+_SAME = 0.25  # in times as far apart as this, the control has met the same state: less is noise on a shared machine
 
 
 class MachineStates:
@@ -34,8 +34,9 @@ class MachineStates:
 
         Where that is another state than before: how many times as long the control takes now, else None.
         """
-        before = self.current
-        before_ns = self._control_ns[before]
+        before_ns = self._control_ns[self.current]
+        if _distance(before_ns, control_ns) <= log(1 + _SAME):
+            return None
         nearest = min(
             self._control_ns, key=lambda state: _distance(self._control_ns[state], control_ns)
         )
@@ -44,7 +45,7 @@ class MachineStates:
         else:
             self.current, self._n_states = self._n_states, self._n_states + 1
             self._control_ns[self.current] = control_ns
-        return None if self.current == before else control_ns / before_ns
+        return control_ns / before_ns
 
 
 def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: float) -> list[Program]:
