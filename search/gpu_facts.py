@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..space import choices as ch
+from ..space.gpu import MAX_REGISTERS
 from ..space.jit import jit
 from .bound_tables import Floats, Ints
 from .bound_terms import Mask
@@ -20,7 +21,6 @@ SCHEDULERS = (
     4  # of a multiprocessor, each with a quarter of its arithmetic; since compute capability 5.0
 )
 KEPT_STEPS = 256  # no compiler unrolls so many: the sums of a loop of so many steps are in registers all the time
-MOST_REGISTERS = 255  # of a thread
 
 # Of a loop: sizes as they may still be; 0, 1 or 2 where something cannot, may or surely is.
 MID_LEAST, MID_MOST, INNER_LEAST, INNER_MOST, IS_BLOCK, IS_THREAD, IS_VECTOR, IS_LOOP = range(8)
@@ -140,7 +140,7 @@ def _resident(
     threads = max(threads, WARP)
     most = min(gpu.blocks_per_core, np.floor(gpu.threads_per_core / threads))
     # With more sums than there are registers for, the compiler keeps some in memory, and the block still fits.
-    registers = min(kept, MOST_REGISTERS, np.floor(gpu.registers_per_core / threads))
+    registers = min(kept, MAX_REGISTERS, np.floor(gpu.registers_per_core / threads))
     if registers > 0:
         most = min(most, np.floor(gpu.registers_per_core / (registers * threads)))
     shared = 0.0

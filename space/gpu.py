@@ -7,7 +7,7 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 from typing import ClassVar
@@ -28,6 +28,8 @@ MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
 MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
 VECTOR_BYTES = 16  # between padded rows
+REGISTER_BYTES = 4
+MAX_REGISTERS = 255  # of a thread
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
@@ -200,7 +202,7 @@ class GpuSpaceBuilder(SpaceBuilder):
             if terms:
                 limit = self.target.max_threads_per_block
                 self.b.product_at_most(f"threads of {task.name}", terms, limit)
-
+            self.registers(t, terms)
         for (d, e), var in v.thread_level.items():
             rule = gpu_truths.levels_of_threads
             self.b.table3("levels of threads", v.kind[d], v.kind[e], var, rule, share=rule)
@@ -208,6 +210,28 @@ class GpuSpaceBuilder(SpaceBuilder):
                 levels = (var, v.thread_level[e, f], v.thread_level[d, f])
                 order = gpu_truths.order_of_threads
                 self.b.table3("order of threads", *levels, order, share=order)
+
+    def registers(self, t: int, threads: Sequence[Term]) -> None:
+        """The sums of a thread leave registers for other values, and those of a block are in one multiprocessor.
+
+        This is an estimate: what a compiler needs besides is known when it has compiled, and its counts then say whether a launch
+        fits (`runtime/cuda/resources.py`).
+        """
+        v, task = self.v, self.problem.tasks[t]
+        if not task.is_reduction or not self.target.registers_per_core:
+            return
+        words = -(-task.dtype.size_bytes // REGISTER_BYTES)
+        inner = [d for d in self.backbone.dims_of(t) if d.level == INNER]
+        sums = [
+            Term((v.reduction[d], bits(ch.LANES)) if d in v.reduction else None, v.size[d], sizes)
+            for d in inner
+            for sizes in [v.universe[d]]
+        ]
+        if sums:
+            most = MAX_REGISTERS // words
+            self.b.product_at_most(f"sums of a thread of {task.name}", sums, most)
+            limit = self.target.registers_per_core // words - 1
+            self.b.product_at_most(f"sums of a block of {task.name}", [*sums, *threads], limit)
 
     def narrowest(self, lanes: int) -> int:
         return min(2, lanes)

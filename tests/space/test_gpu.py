@@ -14,7 +14,7 @@ from kernelscape.experiments.cases import library_cases
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.accesses import task_reads
 from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.library import names
+from kernelscape.kernels.library import load, names
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
@@ -250,6 +250,37 @@ def test_copies_share_what_shared_memory_there_is(a, b, rows, columns, is_there)
     made = restore(build_space(problem_of("matmul", LARGE), GPU), wanted.items())
     assert isinstance(made, Candidate) == is_there, made
     assert not is_there or isinstance(made.complete(), Candidate)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns", "threads", "why"),
+    [
+        (np.float32, 8, 16, 32, None),
+        (np.float32, 16, 16, 32, "sums of a thread"),  # 256 sums, and 255 registers
+        (np.float64, 8, 16, 32, "sums of a thread"),  # of two registers each
+        (np.float32, 8, 16, 16, None),
+        (np.float32, 8, 16, 64, "sums of a block"),  # 8 * 16 * 8 * 64 = 2^16: nothing is left
+        (np.float32, 8, 12, 64, None),
+    ],
+)
+def test_sums_fit_registers(dtype, rows, columns, threads, why):
+    wanted = {f"size(multiply0.{x}.inner)": str(n) for x, n in (("i", rows), ("j", columns))}
+    wanted |= {f"size(multiply0.{x}.mid)": str(n) for x, n in (("i", 8), ("j", threads))}
+    wanted |= {f"dim_kind(multiply0.{x}.mid)": "THREAD" for x in "ij"}
+    target = replace(GPU, max_threads_per_block=1024)
+    entry = load("matmul")
+    args = entry.make_arguments(
+        {"m": 512, "n": 2048, "k": 64}, np.dtype(dtype), np.random.default_rng(0)
+    )
+    problem = normalise(record_sequence(entry.sequence, args, "matmul"))
+    made = restore(build_space(problem, target), wanted.items())
+    if why is None:
+        assert isinstance(made, Candidate), made
+    else:
+        assert isinstance(made, DeadEnd)
+        assert why in made.why
+    free = restore(build_space(problem, replace(target, registers_per_core=0)), wanted.items())
+    assert isinstance(free, Candidate), free
 
 
 def test_copies_in_stages_go_from_tile_to_tile(plans):
