@@ -88,6 +88,7 @@ def list_command(talk: Talk) -> None:
     default=200,
     help="Random descents for the estimate; 0: none.",
 )
+@click.option("--profile", help="The GPU, where there is none: h200, a100, rtx4090.")
 @talks
 def show(
     talk: Talk,
@@ -96,16 +97,18 @@ def show(
     dtype: str | None,
     target: str | None,
     descents: int,
+    profile: str | None,
 ) -> None:
     """Tasks, state-flow graph, objects and choices of a SEQUENCE, and how large its space is."""
-    from .views import show_fields, show_lines
+    from .views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)
     subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
+    space = space_of(subject, settings.target, profile)
     if talk.is_json:
-        _data(show_fields(subject, settings.target, settings.seed, descents))
+        _data(show_fields(space, settings.seed, descents))
         return
-    for line in show_lines(subject, settings.target, settings.seed, descents, talk.verbosity):
+    for line in show_lines(space, settings.seed, descents, talk.verbosity):
         click.echo(line)
 
 
@@ -116,7 +119,7 @@ def show(
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--build-only", is_flag=True, help="Compile and report; run nothing (GPUs).")
-@click.option("--profile", help="With it: the GPU, where there is none (h200).")
+@click.option("--profile", help="With it: the GPU, where there is none: h200, a100, rtx4090.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @talks
 def run(

@@ -14,7 +14,7 @@ from ..kernels.library import load, names
 from ..kernels.show_tasks import show_tasks
 from ..kernels.stateflow import build_graph, show_graph
 from ..runtime.calibration import Calibration
-from ..runtime.device import DeviceOptions, backends, open_device
+from ..runtime.device import DeviceError, DeviceOptions, backends, open_device
 from ..runtime.outcome import Failure
 from ..search.bound import Bounder
 from ..search.estimate import SpaceEstimate, estimate_knuth
@@ -54,11 +54,22 @@ def list_lines() -> Iterator[str]:
 # --- explore show --------------------------------------------------------------------------------
 
 
-def show_lines(
-    subject: Subject, target: str, seed: int, n_descents: int, verbosity: int
-) -> Iterator[str]:
-    """Tasks, state-flow graph, objects, choices and size of the space of a subject."""
-    problem, space = subject.problem, _space_of(subject, target)
+def space_of(subject: Subject, target: str, profile: str | None) -> Space:
+    """The space of a subject on a target; `profile` names the data sheet of a GPU that is not here. Raises DeviceError."""
+    device = open_device(
+        target, DeviceOptions() if profile is None else DeviceOptions(profile=profile)
+    )
+    facts = device.facts()
+    if profile is not None and not facts.is_gpu:
+        raise DeviceError(
+            f"--profile names a GPU, and the target {target} is none: use --target cuda"
+        )
+    return build_space(subject.problem, facts)
+
+
+def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iterator[str]:
+    """Tasks, state-flow graph, objects, choices and size of a space."""
+    problem = space.problem
     yield f"{problem.name}: {problem.formula}".rstrip(": ")
     yield from ("", "Tasks")
     yield from _indented(show_tasks(problem))
@@ -86,9 +97,9 @@ def show_lines(
         yield f"  {estimate_text(estimate(space, root, seed, n_descents))}"
 
 
-def show_fields(subject: Subject, target: str, seed: int, n_descents: int) -> dict[str, Any]:
+def show_fields(space: Space, seed: int, n_descents: int) -> dict[str, Any]:
     """The same as one JSON object."""
-    problem, space = subject.problem, _space_of(subject, target)
+    problem = space.problem
     root = space.root()
     by_kind, n_choices, n_open = count_choices(space)
     fields: dict[str, Any] = {
@@ -129,11 +140,6 @@ def estimate_text(e: SpaceEstimate) -> str:
         f" of random descents end dead ({dead.low:.1%} to {dead.high:.1%}),"
         f" {e.mean_depth:.0f} decisions a descent; {e.n_descents} descents"
     )
-
-
-def _space_of(subject: Subject, target: str) -> Space:
-    device = open_device(target, DeviceOptions())
-    return build_space(subject.problem, device.facts())
 
 
 def _indented(text: str) -> Iterator[str]:

@@ -47,6 +47,17 @@ def test_the_sheet_decides_what_is_compiled_for():
     assert len(bounds) == 2
 
 
+def test_the_sheet_decides_what_is_shown():
+    given = ["show", "matmul", "--size", "n=512", "--target", "cuda", "--descents", "0"]
+    bounds = set()
+    for profile in ("h200", "rtx4090"):
+        shown = CliRunner().invoke(explore, [*given, "--profile", profile, "--json"])
+        bounds.add(json.loads(shown.output)["bound_ns"])
+    assert len(bounds) == 2
+    ended = CliRunner().invoke(explore, ["show", "axpydot", "--profile", "h200"])
+    assert "the target cpu is none" in f"{ended.exception} {ended.output}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
