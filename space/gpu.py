@@ -222,11 +222,8 @@ class GpuSpaceBuilder(SpaceBuilder):
             return
         words = -(-task.dtype.size_bytes // REGISTER_BYTES)
         inner = [d for d in self.backbone.dims_of(t) if d.level == INNER]
-        sums = [
-            Term((v.reduction[d], bits(ch.LANES)) if d in v.reduction else None, v.size[d], sizes)
-            for d in inner
-            for sizes in [v.universe[d]]
-        ]
+        has_own = {d: (v.reduction[d], bits(ch.LANES)) for d in inner if d in v.reduction}
+        sums = [Term(has_own.get(d), v.size[d], v.universe[d]) for d in inner]
         if sums:
             most = MAX_REGISTERS // words
             self.b.product_at_most(f"sums of a thread of {task.name}", sums, most)

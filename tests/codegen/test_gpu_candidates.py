@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, permutations
 
@@ -28,6 +31,7 @@ from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
+from kernelscape.runtime.cuda.compiler import nvcc_command
 from templates import any_sequence
 
 pytestmark = NEEDS_COMPILER
@@ -89,6 +93,19 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
             sources, pool.map(lambda s: gpu.compiler_says(s, tmp_path), sources), strict=True
         ):
             assert said == "", source.text
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no CUDA toolkit")
+@pytest.mark.parametrize("name", names())
+def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
+    (candidate,) = drawn(root_of(case_of(name).problem), 11, 1)
+    source = gpu.source_of(candidate)
+    file = tmp_path / f"kernel{source.suffix}"
+    file.write_text(source.text)
+    command = [*shlex.split(nvcc_command(source, file, "sm_90")), "-Werror", "all-warnings"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout + done.stderr) == (0, ""), source.text
+    assert file.with_suffix(".cubin").read_bytes()[:4] == b"\x7fELF"
 
 
 def test_two_products_with_one_matrix_share_a_launch(tmp_path):
