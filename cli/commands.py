@@ -236,12 +236,13 @@ def codegen(talk: Talk, path: Path, output: Path) -> None:
 @talks
 def calibrate(talk: Talk, target: str | None) -> None:
     """Measure the machine facts that the bound uses, and keep them for this machine."""
-    from .views import calibrate_machine, calibration_fields, calibration_lines
+    from .views import calibration_fields, calibration_lines, measurable
 
     settings = settings_of(talk, target=target)
+    device = measurable(settings.target, settings.compiler)
     if talk.verbosity:
         click.echo("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
-    found = calibrate_machine(settings.target, settings.compiler)
+    found = device.calibrate()
     if talk.is_json:
         _data(calibration_fields(found))
         return

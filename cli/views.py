@@ -14,7 +14,7 @@ from ..kernels.library import load, names
 from ..kernels.show_tasks import show_tasks
 from ..kernels.stateflow import build_graph, show_graph
 from ..runtime.calibration import Calibration
-from ..runtime.device import DeviceError, DeviceOptions, backends, open_device
+from ..runtime.device import AbstractDevice, DeviceError, DeviceOptions, backends, open_device
 from ..runtime.outcome import Failure
 from ..search.bound import Bounder
 from ..search.estimate import SpaceEstimate, estimate_knuth
@@ -195,9 +195,11 @@ def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 # --- explore calibrate ---------------------------------------------------------------------------
 
 
-def calibrate_machine(target: str, compiler: str | None) -> Calibration:
-    """Measure this machine, or its GPU. Raises DeviceError and WorkerError."""
-    return open_device(target, DeviceOptions(compiler=compiler)).calibrate()
+def measurable(target: str, compiler: str | None) -> AbstractDevice:
+    """This machine, or its GPU, where code can be run on it. Raises DeviceError."""
+    device = open_device(target, DeviceOptions(compiler=compiler))
+    device.check()
+    return device
 
 
 def calibration_fields(found: Calibration) -> dict[str, Any]:

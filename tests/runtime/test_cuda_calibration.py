@@ -245,12 +245,15 @@ def test_a_chain_that_takes_no_time_is_no_fact(stand_in):
 
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
 @pytest.mark.parametrize(
-    ("target", "said"), [("cuda", "driver"), ("emulator", "no facts that could be measured")]
+    ("arguments", "said"),
+    [(("cuda",), "driver"), (("emulator", "-q"), "no facts that could be measured")],
 )
-def test_without_a_gpu_calibration_ends_with_a_sentence(target, said, capfd, monkeypatch, tmp_path):
+def test_without_a_gpu_calibration_ends_with_a_sentence(
+    arguments, said, capfd, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
-        cli.main(["calibrate", "--target", target, "-q"])
+        cli.main(["calibrate", "--target", *arguments])
     out, err = capfd.readouterr()
     assert (caught.value.code, out) == (cli.Exit.ENVIRONMENT, "")
     assert said in err
