@@ -205,7 +205,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
     from .views import replay_fields, replay_lines
 
     settings = settings_of(talk, tolerance=tolerance)
-    again = replay_again(path, n_sets=settings.input_sets)
+    again = replay_again(path, settings.input_sets, settings.tolerance)
     code = exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
     if talk.is_json:
         _data(replay_fields(again) | {"exit": int(code)})

@@ -267,10 +267,13 @@ def replay_lines(again: Again, tolerance: float) -> Iterator[str]:
     unit = Unit(again.file.time_ns)
     slower = again.slower_by or 0.0
     verdict = "slower than the tolerance" if slower > tolerance else "within the tolerance"
+    machine = ""
+    if again.machine > 1:
+        machine = f"; the default takes {again.machine:.2f} times as long as then, so"
     yield (
         f"source {key} ok | {len(again.file.decisions)} decisions applied | verified on"
         f" {again.n_input_sets} input sets | {unit.text(again.outcome.time_ns)}"
-        f" (saved {unit.number(again.file.time_ns)}, {slower:+.1%}: {verdict} of {100 * tolerance:.3g}%)"
+        f" (saved {unit.number(again.file.time_ns)}{machine or ','} {slower:+.1%}: {verdict} of {100 * tolerance:.3g}%)"
     )
 
 
@@ -286,6 +289,7 @@ def replay_fields(again: Again) -> dict[str, Any]:
         "verified": not is_failure,
         "time_ns": None if isinstance(outcome, Failure) else outcome.time_ns,
         "saved_ns": again.file.time_ns,
+        "machine": again.machine,
         "slower_by": again.slower_by,
         "notes": list(again.notes),
     }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..codegen.lower import lower, print_source
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
 from ..runtime.folder import BEST, HEADER, SOURCE
-from ..runtime.outcome import Failure, Measurement
+from ..runtime.outcome import FINAL, Failure, Measurement
 from ..runtime.records import BestFile, RecordError, load_best, write_record
-from ..runtime.replay import Tuned, check_again, dialect_of, open_tuned, rebuild
+from ..runtime.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
+from ..runtime.worker import AbstractWorker
+from ..search.first import first_candidates
 from .machine import open_worker
 
 
@@ -81,29 +85,58 @@ def replay(path: str | Path) -> Tuned:
 
 @dataclass(frozen=True)
 class Again:
-    """A replay: the stored implementation, what became of it, and notes on what has changed."""
+    """A replay: the stored implementation, what became of it, and notes on what has changed.
+
+    `machine` is how many times as long the default takes as when the implementation was stored, where that was looked at: then the
+    machine itself is slower.
+    """
 
     file: BestFile
     outcome: Measurement | Failure
     n_input_sets: int
     notes: tuple[str, ...]
+    machine: float = 1.0
 
     @property
     def slower_by(self) -> float | None:
-        """Share by which it is slower than it was stored; negative when it is faster."""
+        """Share by which it is slower than it was stored, on the machine as it is now; negative when it is faster."""
         if isinstance(self.outcome, Failure):
             return None
-        return self.outcome.time_ns / self.file.time_ns - 1
+        return self.outcome.time_ns / (self.file.time_ns * self.machine) - 1
 
 
-def replay_again(path: str | Path, n_sets: int = 3) -> Again:
-    """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError."""
+def replay_again(path: str | Path, n_sets: int = 3, tolerance: float = math.inf) -> Again:
+    """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError.
+
+    Where it is slower by more than `tolerance` (a share), the default is timed beside it.
+    """
     best = load(path)
     device = best.device
     rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
     with open_worker(device) as worker:
         outcome, n_verified = check_again(best.file, rebuilt, device, worker, n_sets)
-    return Again(best.file, outcome, n_verified, rebuilt.notes)
+        again = Again(best.file, outcome, n_verified, rebuilt.notes)
+        if again.slower_by is not None and again.slower_by > tolerance:
+            again = _beside_default(again, rebuilt, device, worker)
+    return again
+
+
+def _beside_default(
+    again: Again, rebuilt: Rebuilt, device: AbstractDevice, worker: AbstractWorker
+) -> Again:
+    """The same, timed in turn with the default: that one tells whether it is the machine that is slower."""
+    firsts = first_candidates(rebuilt.space, limit=1)
+    if again.file.baseline_ns is None or not firsts:
+        return again
+    default = print_source(lower(firsts[0][1]), dialect_of(device))
+    built = [device.build(source) for source in (rebuilt.source, default)]
+    artifacts = [a for a in built if not isinstance(a, Failure)]
+    if default.key == rebuilt.source.key or len(artifacts) < len(built):
+        return again
+    best, beside = worker.interleave(artifacts, FINAL)
+    if isinstance(best, Failure) or isinstance(beside, Failure):
+        return again
+    return replace(again, outcome=best, machine=max(1.0, beside.time_ns / again.file.baseline_ns))
 
 
 def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
