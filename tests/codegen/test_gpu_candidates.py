@@ -31,7 +31,7 @@ from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import names
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
-from kernelscape.runtime.cuda.compiler import nvcc_command
+from kernelscape.runtime.device import open_device
 from templates import any_sequence
 
 pytestmark = NEEDS_COMPILER
@@ -102,7 +102,8 @@ def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
     source = gpu.source_of(candidate)
     file = tmp_path / f"kernel{source.suffix}"
     file.write_text(source.text)
-    command = [*shlex.split(nvcc_command(source, file, "sm_90")), "-Werror", "all-warnings"]
+    printed = open_device("cuda").command_line(source, file, "")
+    command = [*shlex.split(printed), "-Werror", "all-warnings"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout + done.stderr) == (0, ""), source.text
     assert file.with_suffix(".cubin").read_bytes()[:4] == b"\x7fELF"
