@@ -16,7 +16,6 @@ from . import csyntax as c
 from .nest import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
 from .opaque import OpaqueWriter
 from .plan import Plan, TaskPlan
-from .program import identifiers
 from .reductions import Reductions
 from .scene import Scene
 from .scopes import COMBINE_ALONE, Context
@@ -148,12 +147,8 @@ class LaunchWriter:
         with self.scene.w.scope() as body:
             self.children(node.children, inside)
         self.scene.w.used.discard(name)
-        statements = tuple(body.statements)
-        # Where all that is read is in arrays of the thread, nothing is indexed by the iteration before.
-        if name in identifiers(statements)[0]:
-            before = c.Bin("-", now, self.stride(shared))
-            statements = (c.Declare("long", name, before, constant=True), *statements)
-        self.scene.w.write(c.If(c.Bin(">", now, first), statements))
+        before = c.Declare("long", name, c.Bin("-", now, self.stride(shared)), constant=True)
+        self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
     def tiles_begin(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
         """The body of a loop: twice, where register tiles start here that may be partial."""

@@ -19,6 +19,7 @@ from .program import (
     parameters,
     place_temporaries,
     sentence,
+    without_unused,
 )
 from .source import Source
 from .storage import Workspace
@@ -41,7 +42,7 @@ def lower(candidate: Candidate) -> Program:
     for k, roots in enumerate(plan.launches):
         launch = build_launch(plan, roots)
         writer = LaunchWriter(plan, launch, target, workspace, prelude, names)
-        body = writer.write()
+        body = without_unused(writer.write())
         name = f"launch_{k}"
         named = parameters(plan.problem, body, names)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..kernels.ir import DType
 from ..kernels.show_tasks import show_expr
@@ -124,6 +124,33 @@ def identifiers(body: tuple[c.CStmt, ...]) -> tuple[set[str], set[str]]:
 
     visit(body)
     return seen, stored
+
+
+def without_unused(body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
+    """The body without constants that nothing uses: what stays in registers is indexed by nothing, and compilers warn.
+
+    Constants that call something stay: a call may do more than give a value.
+    """
+    kept: list[c.CStmt] = []
+    used: set[str] = set()
+    for statement in reversed(body):
+        match statement:
+            case c.Declare(_, name, init, None, True) if name not in used and not _calls(init):
+                continue
+            case c.For() | c.Scope():
+                statement = replace(statement, body=without_unused(statement.body))
+            case c.If():
+                then, orelse = map(without_unused, (statement.then, statement.orelse))
+                statement = replace(statement, then=then, orelse=orelse)
+        used |= identifiers((statement,))[0]
+        kept.append(statement)
+    return tuple(reversed(kept))
+
+
+def _calls(x: object) -> bool:
+    if isinstance(x, tuple):
+        return any(map(_calls, x))
+    return isinstance(x, c.Call) or (isinstance(x, _NODES) and any(map(_calls, vars(x).values())))
 
 
 _NODES = (

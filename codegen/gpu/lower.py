@@ -15,6 +15,7 @@ from ..program import (
     parameters,
     place_temporaries,
     sentence,
+    without_unused,
 )
 from ..source import KernelLaunch
 from ..storage import Workspace
@@ -90,7 +91,8 @@ class _Lowering:
     def add(self, kernel: Kernel, comment: str) -> None:
         """Takes a kernel in, its temporaries declared at their places in the workspace."""
         name = f"launch_{len(self.functions)}"
-        seen, stored = identifiers(kernel.body)
+        body = without_unused(kernel.body)
+        seen, stored = identifiers(body)
         opening = []
         for a in self.plan.problem.arrays:
             own = self.names[a.name]
@@ -100,7 +102,7 @@ class _Lowering:
                 const = "" if own in stored else "const "
                 start = c.CastTo(f"{kind} *", place)
                 opening.append(c.Declare(f"{const}{kind} *__restrict__ ", own, start))
-        body = (*opening, *kernel.body)
+        body = (*opening, *body)
         temporary = {self.names[name] for name in self.offsets}
         named = tuple(
             p

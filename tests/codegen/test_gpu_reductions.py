@@ -8,11 +8,20 @@ from math import prod
 
 import numpy as np
 import pytest
-from gpu_cases import NEEDS_COMPILER, case_of, decided, gpu, inputs_of, nvrtc_is_there
+from gpu_cases import (
+    NEEDS_COMPILER,
+    case_of,
+    decided,
+    drawn,
+    gpu,
+    inputs_of,
+    nvrtc_is_there,
+    root_of,
+)
 from kernelscape.experiments import checking
 from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.sequence import ndarray, record_sequence
 
 pytestmark = NEEDS_COMPILER
 
@@ -165,3 +174,24 @@ def test_warps_meet_to_reduce(tmp_path):
     assert source.launches[0].block == (512, 1, 1)
     assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
+
+
+@kernel
+def total(a: types.ndarray(), out: types.ndarray()):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[0] += a[i, j]
+
+
+def test_every_index_that_is_declared_is_used():
+    """What stays in registers from a constant to its sum is indexed by nothing, and NVRTC warns of what is not used."""
+    recording = record_sequence(
+        lambda out: total(ndarray(np.float32, (13, 13)), out), [np.zeros(1, np.float32)], "of_zeros"
+    )
+    n_in_registers = 0
+    for candidate in drawn(root_of(normalise(recording)), 1, 400):
+        text = gpu.source_of(candidate).text
+        n_in_registers += "stays on chip" in text and "_value" in text
+        for name in re.findall(r"const int (\w+) =", text):
+            assert len(re.findall(rf"\b{name}\b", text)) > 1, text
+    assert n_in_registers > 5
