@@ -25,6 +25,7 @@ from ..space.candidate import Candidate, DeadEnd
 from .states import EARLIER, MachineStates, best_of_each
 
 _KEPT_SOURCES = 512
+_KEPT_TIMES = 512
 _CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
 _JOBS = 2  # compilers at once, before and never while times are taken
@@ -101,8 +102,13 @@ class Evaluator:
     def _note(self, candidate: Candidate, outcome: Outcome, state: int) -> None:
         if outcome.time_ns is not None:
             self._timed[outcome.key] = Timed((outcome, candidate), outcome.time_ns, state)
-            if len(self._timed) > _KEPT_SOURCES:
-                del self._timed[max(self._timed, key=lambda key: self._timed[key].time_ns)]
+            if len(self._timed) > _KEPT_TIMES:
+                del self._timed[max(self._timed, key=self._over_best)]
+
+    def _over_best(self, key: str) -> float:
+        """Time over that of the best of the same state of the machine: 1.0 of the best itself."""
+        timed = self._timed[key]
+        return timed.time_ns / min(map(_time_ns, self._timed_in(timed.state)))
 
     def source(self, candidate: Candidate) -> Source | Failure:
         """The candidate's text; a candidate that cannot be lowered is a failure like any other."""
@@ -184,28 +190,30 @@ class Evaluator:
 
     def _look_at_machine(self) -> None:
         """Time one program again, to see whether the machine is still in the state in which the last candidates were timed."""
-        control = best = min(self._timed_in(self._states.current), key=_time_ns, default=None)
-        if self._control is not None and (
-            best is None or self._control.time_ns <= _SLOW_CONTROL * best.time_ns
-        ):
-            control = self._control
-        if control is None:
+        best = min(self._timed_in(self._states.current), key=_time_ns, default=None)
+        is_slow = best is not None and self._states.control_ns > _SLOW_CONTROL * best.time_ns
+        if best is not None and (self._control is None or is_slow):
+            self._control = best
+            self._states.anchor(best.time_ns)
+        if self._control is None:
             return
-        if control is not self._control:
-            self._control = control
-            self._states.anchor(control.time_ns)
-        artifact = self.artifact(control.entry[1])
+        artifact = self.artifact(self._control.entry[1])
         if isinstance(artifact, Failure):
             return
         found = self._worker.evaluate(artifact, _CONTROL, verify=False)
-        ratio = self._states.meet(found.time_ns) if isinstance(found, Measurement) else None
+        # What other work disturbed says nothing about the machine.
+        if isinstance(found, Failure) or found.disturbed > found.n_samples:
+            return
+        ratio = self._states.meet(found.time_ns)
         if ratio is not None:
             self._on_change(ratio)
 
     def _cut_ns(self) -> float | None:
-        """The time to beat in this state of the machine; before anything was timed in it, None or what an earlier session says."""
-        now = self._timed_in(self._states.current) or self._timed_in(EARLIER)
-        return min(map(_time_ns, now), default=None)
+        """The time to beat in this state of the machine: that of the control, of the best, or what an earlier session says."""
+        times = [t.time_ns for t in self._timed_in(self._states.current)]
+        if self._states.control_ns:
+            times.append(self._states.control_ns)
+        return min(times or map(_time_ns, self._timed_in(EARLIER)), default=None)
 
     def _timed_in(self, state: int) -> list[Timed]:
         return [t for t in self._timed.values() if t.state == state]

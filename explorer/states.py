@@ -25,6 +25,11 @@ class MachineStates:
         self._n_states = 1
         self.current = 0
 
+    @property
+    def control_ns(self) -> float:
+        """How long the control takes in the current state; 0.0 before there is one."""
+        return self._control_ns.get(self.current, 0.0)
+
     def anchor(self, control_ns: float) -> None:
         """Another program is the control from now on, and takes so long in the current state; others will not be known again."""
         self._control_ns = {self.current: control_ns}

@@ -264,7 +264,8 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
             f"constants",
             where,
         )
-    if isinstance(value, (int, np.integer)):
+    takes_float = annotation is float or (isinstance(annotation, DType) and annotation.is_float)
+    if isinstance(value, (int, np.integer)) and not takes_float:
         held = annotation if isinstance(annotation, DType) and annotation.is_integer else i64
         limit = 1 << (8 * held.size_bytes - 1)
         if not -limit <= int(value) < limit:

@@ -47,7 +47,7 @@ class SymbolicArray:
         )
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)  # protocols that libraries ask for
         raise LanguageError(
             f"a sequence used `.{name}` of the array {self.name}: arrays of a sequence have .shape, "

@@ -33,7 +33,8 @@ class ProductTile:
 def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     """The tile for the largest product of three loops or more, all of different roles.
 
-    None where there is none, or where the operand that is read in vectors fits into a core's first cache as it is.
+    None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
+    into a core's first cache as it is.
     """
     roles = find_roles(space, merge=True)
     tasks = space.problem.tasks
@@ -41,6 +42,8 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     if not able:
         return None
     target = space.target
+    if not target.own_cache_bytes:
+        return None
     t = max(able, key=lambda t: prod(loop.extent for loop in tasks[t].loops))
     extents = {loop.name: loop.extent for loop in tasks[t].loops}
     size_bytes = tasks[t].dtype.size_bytes

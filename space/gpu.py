@@ -360,6 +360,12 @@ class GpuSpaceBuilder(SpaceBuilder):
         any_of = tuple(Literal(self.v.mem_space[f], bits(ch.SHARED)) for f in flows)
         constant = Term(None, any_of[0].var, (1,) * len(ch.MEM_SPACE))
         yield Group(any_of, (weighed(constant, SLACK_BYTES),))
+        is_plain = all(
+            axis is not None and [step for _, step in axis.terms] == [1] for axis in target.axes
+        )
+        if not is_plain:  # the layout of a tile then has room for whole axes
+            yield Group(any_of, (weighed(constant, array.size_bytes),))
+            return
         tile = [
             Term(None, self.v.size[d], self.v.universe[d])
             for p in written
