@@ -11,8 +11,9 @@ from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.candidate import Candidate
 from .gpu.nest import build_grid
-from .nest import AccumulatorPlan, LoopNode, Meet, TreeNode, build_launch
+from .nest import build_launch
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
+from .tree import AccumulatorPlan, LoopNode, Meet, TreeNode
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
@@ -165,9 +166,8 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     tasks, where = plan.tasks, candidate.space.variables.mem_space
     words = _WHERE_ON_GPU if candidate.space.target.is_gpu else _WHERE
     for t in tasks:
-        for iterations, cache in sorted({(a.iterations, a.cache) for a in t.prefetches}):
-            into = ", into the first cache" if cache == 1 else ""
-            yield f"{t.task.name} asks for its inputs {iterations} iterations ahead{into}"
+        for words in dict.fromkeys(ahead.words for ahead in t.prefetches):
+            yield f"{t.task.name} asks for its inputs {words}"
         for array, hint in t.load_hints.items():
             yield f"{t.task.name} reads {array} {_HINTS[hint]}"
         if t.shift is not None:

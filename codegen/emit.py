@@ -13,13 +13,13 @@ from dataclasses import replace
 from ..space.backbone import OUTER
 from ..space.target import Target
 from . import csyntax as c
-from .nest import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
 from .opaque import OpaqueWriter
 from .plan import Plan, TaskPlan
 from .reductions import Reductions
 from .scene import Scene
 from .scopes import COMBINE_ALONE, Context
 from .storage import Workspace
+from .tree import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
 from .values import Values
 from .vectors import Prelude
 

@@ -63,6 +63,10 @@ class Ahead:
     iterations: int
     cache: int
 
+    @property
+    def words(self) -> str:
+        return f"{self.iterations} iterations ahead" + ", into the first cache" * (self.cache == 1)
+
 
 @dataclass(frozen=True)
 class TaskPlan:

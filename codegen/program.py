@@ -184,9 +184,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
         extras = [f"packs {o.access.array}{_in_stages(t, o)}" for o in t.copies]
-        for iterations, cache in sorted({(a.iterations, a.cache) for a in t.prefetches}):
-            into = ", into the first cache" if cache == 1 else ""
-            extras.append(f"prefetches {iterations} iterations ahead{into}")
+        extras += dict.fromkeys(f"prefetches {ahead.words}" for ahead in t.prefetches)
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic

@@ -14,7 +14,6 @@ from ..space.target import Target
 from ..space.truths import vector_width
 from . import csyntax as c
 from .block import Value, Writer, constant
-from .nest import Launch, LoopNode, TreeNode
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
@@ -27,6 +26,7 @@ from .storage import (
     Workspace,
     merged_levels,
 )
+from .tree import Launch, LoopNode, TreeNode
 from .vectors import Prelude, type_name
 
 NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}

@@ -9,8 +9,8 @@ from ..kernels.ir import DType
 from ..kernels.tasks import Affine, ArrayInfo
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from . import csyntax as c
-from .nest import AccumulatorPlan
 from .plan import Plan, TaskPlan
+from .tree import AccumulatorPlan
 
 ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
 

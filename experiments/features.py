@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..codegen.nest import Launch, LoopNode, TreeNode, build_launch
+from ..codegen.nest import build_launch
 from ..codegen.plan import TaskPlan, read_plan
 from ..codegen.source import Source
+from ..codegen.tree import Launch, LoopNode, TreeNode
 from ..space.candidate import Candidate
 
 FEATURES = (

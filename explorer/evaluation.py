@@ -26,11 +26,11 @@ from .states import EARLIER, MachineStates, best_of_each
 
 _KEPT_SOURCES = 512
 _KEPT_TIMES = 512
+# Of the program that is timed again before every batch: a few samples tell states apart that differ by a quarter.
 _CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
 _JOBS = 2  # compilers at once, before and never while times are taken
 _DETAIL_CHARACTERS = 2000
-
 
 Entry = tuple[Outcome, Candidate]
 
@@ -103,12 +103,16 @@ class Evaluator:
         if outcome.time_ns is not None:
             self._timed[outcome.key] = Timed((outcome, candidate), outcome.time_ns, state)
             if len(self._timed) > _KEPT_TIMES:
-                del self._timed[max(self._timed, key=self._over_best)]
+                self._forget_slowest()
 
-    def _over_best(self, key: str) -> float:
-        """Time over that of the best of the same state of the machine: 1.0 of the best itself."""
-        timed = self._timed[key]
-        return timed.time_ns / min(map(_time_ns, self._timed_in(timed.state)))
+    def _forget_slowest(self) -> None:
+        """Drop what is the slowest beside the best of its own state of the machine, which so is never dropped itself."""
+        best: dict[int, float] = {}
+        for t in self._timed.values():
+            best[t.state] = min(t.time_ns, best.get(t.state, t.time_ns))
+        del self._timed[
+            max(self._timed, key=lambda k: _time_ns(self._timed[k]) / best[self._timed[k].state])
+        ]
 
     def source(self, candidate: Candidate) -> Source | Failure:
         """The candidate's text; a candidate that cannot be lowered is a failure like any other."""

@@ -17,7 +17,7 @@ _DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedAgain:
     """A candidate with its new time; `searched_ns` is the one that the search measured."""
 
     outcome: ev.Outcome
@@ -27,15 +27,15 @@ class Timed:
 
 def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
     """The finalists, and the default to compare with."""
-    is_known = any(outcome.key == default[0].key for outcome, _ in finalists) if default else True
-    if default is None or is_known or default[0].time_ns is None:
+    keys = {outcome.key for outcome, _ in finalists}
+    if default is None or default[0].time_ns is None or default[0].key in keys:
         return list(finalists)
     return [*finalists, default]
 
 
 def time_again(
     entries: Sequence[Entry], evaluator: Evaluator, worker: AbstractWorker, limit_s: float
-) -> list[Timed]:
+) -> list[TimedAgain]:
     """Times in turn, sample by sample, best first; what no longer builds or runs is left out."""
     budget_ns = 0.5e9 * limit_s / len(entries)  # verifying takes its share
     sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
@@ -47,11 +47,11 @@ def time_again(
     for (outcome, candidate, _), again in zip(ready, found, strict=True):
         if isinstance(again, Measurement):
             new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
-            timed.append(Timed(new, candidate, outcome.time_ns or 0.0))
+            timed.append(TimedAgain(new, candidate, outcome.time_ns or 0.0))
     return sorted(timed, key=lambda t: t.outcome.time_ns or 0.0)
 
 
-def comparison(timed: Sequence[Timed]) -> st.Remeasured:
+def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
     """How many cannot be told apart from the first, and whether the machine was too restless to tell anything."""
     entries = tuple(
         st.Again(t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns)

@@ -13,11 +13,11 @@ from ...space.backbone import MID, OUTER
 from ...space.target import Target
 from .. import csyntax as c
 from ..emit import LaunchWriter
-from ..nest import Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
 from ..opaque import OpaqueWriter
 from ..plan import Plan, TaskPlan
 from ..scopes import Context
 from ..storage import Workspace
+from ..tree import Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
 from ..vectors import Prelude
 from .nest import Transfer
 from .reductions import GpuReductions

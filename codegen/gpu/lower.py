@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...space.candidate import Candidate
 from .. import csyntax as c
 from ..names import RESERVED_CUDA, c_names
-from ..nest import Launch
 from ..plan import Plan, read_plan
 from ..program import (
     Program,
@@ -19,6 +18,7 @@ from ..program import (
 )
 from ..source import KernelLaunch
 from ..storage import Workspace
+from ..tree import Launch
 from ..vectors import type_name
 from .emit import Kernel, KernelWriter
 from .nest import build_grid

@@ -11,20 +11,10 @@ from math import prod
 
 from ...kernels.dependence import task_reads
 from ...space.backbone import OUTER, Operand, written_arrays
-from ..nest import (
-    AccumulatorPlan,
-    BarrierPlacer,
-    Launch,
-    LoopNode,
-    Meet,
-    Phase,
-    Touches,
-    TreeBuilder,
-    TreeNode,
-    loop_of,
-    paths,
-)
+from ..barriers import BarrierPlacer, Touches
+from ..nest import TreeBuilder
 from ..plan import LoopPlan, Plan, PlannedNode, TaskPlan
+from ..tree import AccumulatorPlan, Launch, LoopNode, Meet, Phase, TreeNode, loop_of, paths
 
 COPIER = -1  # as the task of what a block copies into shared memory
 

@@ -15,11 +15,11 @@ from .. import csyntax as c
 from ..block import Value, Writer
 from ..cprint import expression
 from ..names import RESERVED_CUDA
-from ..nest import Launch
 from ..plan import LoopPlan, Plan, TaskPlan
 from ..point import affine_offset, row_strides
 from ..scene import Scene
 from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
+from ..tree import Launch
 from ..vectors import Prelude, type_name
 from .nest import partial_blocks
 from .vectors import HINTED_LOADS, STREAMING_STORE

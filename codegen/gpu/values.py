@@ -10,10 +10,10 @@ from ...kernels.ir import DType
 from ...space.backbone import OUTER, Operand
 from .. import csyntax as c
 from ..block import Value
-from ..nest import LoopNode, loop_of
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..scopes import Context
+from ..tree import LoopNode, loop_of
 from ..values import Values
 from .nest import Transfer
 from .preamble import COPY_ASYNC
