@@ -166,8 +166,8 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     tasks, where = plan.tasks, candidate.space.variables.mem_space
     words = _WHERE_ON_GPU if candidate.space.target.is_gpu else _WHERE
     for t in tasks:
-        for words in dict.fromkeys(ahead.words for ahead in t.prefetches):
-            yield f"{t.task.name} asks for its inputs {words}"
+        for when in dict.fromkeys(ahead.words for ahead in t.prefetches):
+            yield f"{t.task.name} asks for its inputs {when}"
         for array, hint in t.load_hints.items():
             yield f"{t.task.name} reads {array} {_HINTS[hint]}"
         if t.shift is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..space import choices as ch
-from ..space.gpu import MAX_REGISTERS
+from ..space.gpu_resources import MAX_REGISTERS
 from ..space.jit import jit
 from .bound_tables import Floats, Ints
 from .bound_terms import Mask

@@ -7,7 +7,7 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import prod
 from typing import ClassVar
@@ -18,18 +18,14 @@ from ..kernels.tasks import Task
 from . import choices as ch
 from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
-from .constraints import SpaceBuilder
-from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of, tree_bytes
-from .model import Group, Literal, Term
+from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of
+from .gpu_resources import BlockResources
+from .model import Term
 from .offers import bits
 
 MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
 MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
-SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
-VECTOR_BYTES = 16  # between padded rows
-REGISTER_BYTES = 4
-MAX_REGISTERS = 255  # of a thread
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
@@ -37,7 +33,7 @@ _ANY_HINT = (1 << len(ch.LOAD_CACHE)) - 1
 _ANY_REDUCTION = (1 << len(ch.GPU_REDUCTION)) - 1
 
 
-class GpuSpaceBuilder(SpaceBuilder):
+class GpuSpaceBuilder(BlockResources):
     """Declares the space of a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.GPU_DIM_KIND
@@ -211,25 +207,6 @@ class GpuSpaceBuilder(SpaceBuilder):
                 order = gpu_truths.order_of_threads
                 self.b.table3("order of threads", *levels, order, share=order)
 
-    def registers(self, t: int, threads: Sequence[Term]) -> None:
-        """The sums of a thread leave registers for other values, and those of a block are in one multiprocessor.
-
-        This is an estimate: what a compiler needs besides is known when it has compiled, and its counts then say whether a launch
-        fits (`runtime/cuda/resources.py`).
-        """
-        v, task = self.v, self.problem.tasks[t]
-        if not task.is_reduction or not self.target.registers_per_core:
-            return
-        words = -(-task.dtype.size_bytes // REGISTER_BYTES)
-        inner = [d for d in self.backbone.dims_of(t) if d.level == INNER]
-        has_own = {d: (v.reduction[d], bits(ch.LANES)) for d in inner if d in v.reduction}
-        sums = [Term(has_own.get(d), v.size[d], v.universe[d]) for d in inner]
-        if sums:
-            most = MAX_REGISTERS // words
-            self.b.product_at_most(f"sums of a thread of {task.name}", sums, most)
-            limit = self.target.registers_per_core // words - 1
-            self.b.product_at_most(f"sums of a block of {task.name}", [*sums, *threads], limit)
-
     def narrowest(self, lanes: int) -> int:
         return min(2, lanes)
 
@@ -320,98 +297,6 @@ class GpuSpaceBuilder(SpaceBuilder):
             if here is not None and there is not None:
                 yield here, there, turned_here != turned_there
 
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block, without that in which its warps meet."""
-        target = self.target
-        most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
-        return most - tree_bytes(target.max_threads_per_block)
-
-    def shared_memory(self) -> None:
-        """What the tasks of a launch keep and copy in shared memory fits there together."""
-        users = list(self.shared_arrays())
-        for t in dict.fromkeys(sorted(u for u, _ in users)):
-            # The first task of a launch counts for all that follow.
-            groups = [self.if_fused(t, u, group) for u, group in users if u >= t]
-            name = f"what {self.problem.tasks[t].name} and tasks with it have in shared memory"
-            self.b.groups_at_most(name, groups, max(0, self.shared_bytes))
-
-    def if_fused(self, t: int, u: int, group: Group) -> Group:
-        if t == u:
-            return group
-        same = Term(None, self.v.fused[t, u], (1, 0))  # SAME_LAUNCH, SEPARATE
-        return group._replace(terms=(same, *group.terms))
-
-    def shared_arrays(self) -> Iterator[tuple[int, Group]]:
-        """Bytes that tasks may have in shared memory, each with its task."""
-        kept: dict[int, list[Flow]] = {}
-        for f in self.v.mem_space:
-            if self.spaces_of(f) >> ch.SHARED & 1 and self.problem.tasks[f.producer].opaque is None:
-                kept.setdefault(f.producer, []).append(f)
-        for t, flows in kept.items():
-            yield from ((t, group) for group in self.bytes_of_value(t, flows))
-        for o in self.v.staged:
-            yield from ((o.task, group) for group in self.bytes_of_copy(o))
-
-    def bytes_of_value(self, t: int, flows: list[Flow]) -> Iterator[Group]:
-        """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop."""
-        b, target = self.b, self.problem.tasks[t].target
-        array, written = self.array(target.array), sorted(index_loops(target))
-        any_of = tuple(Literal(self.v.mem_space[f], bits(ch.SHARED)) for f in flows)
-        constant = Term(None, any_of[0].var, (1,) * len(ch.MEM_SPACE))
-        yield Group(any_of, (weighed(constant, SLACK_BYTES),))
-        is_plain = all(
-            axis is not None and [step for _, step in axis.terms] == [1] for axis in target.axes
-        )
-        if not is_plain:  # the layout of a tile then has room for whole axes
-            yield Group(any_of, (weighed(constant, array.size_bytes),))
-            return
-        tile = [
-            Term(None, self.v.size[d], self.v.universe[d])
-            for p in written
-            for d in self.levels(t, p)[1:]
-        ]
-        sizes = (weighed(constant, array.dtype.size_bytes), *tile)
-        if not self.is_small(t):
-            yield Group(any_of, sizes)
-            return
-        for f, literal in zip(flows, any_of, strict=True):
-            partner = dict(f.pairs)
-            if len(written) != 1 or written[0] not in partner:
-                yield Group((literal,), (weighed(constant, array.size_bytes),))
-                continue
-            outer = (
-                self.levels(t, written[0])[OUTER],
-                self.levels(f.consumer, partner[written[0]])[OUTER],
-            )
-            order = b.order(outer[0].order_id, outer[1].order_id)
-            is_tile = tuple(int(value == ch.MERGED) for value in range(len(ch.ORDER)))
-            is_whole = tuple(1 - n for n in is_tile)
-            yield Group((literal,), (Term(None, order, is_tile), *sizes))
-            yield Group((literal,), (weighed(Term(None, order, is_whole), array.size_bytes),))
-
-    def bytes_of_copy(self, o: Operand) -> Iterator[Group]:
-        """Each stage has a block, and what its layout leaves free between rows."""
-        v, array = self.v, self.array(o.access.array)
-        any_of = (Literal(v.staged[o], bits(*range(1, len(ch.GPU_STAGED)))),)
-        stages = Term(None, v.staged[o], tuple(range(len(ch.GPU_STAGED))))
-        row = row_order(o, array)[-1]
-        sizes = {
-            name: [Term(None, v.size[d], v.universe[d]) for d in self.levels(o.task, name)[1:]]
-            for name in o.loops
-        }
-        rows = [term for name, terms in sizes.items() if name != row for term in terms]
-        between = Term(None, v.layout[o], (0, array.dtype.size_bytes, VECTOR_BYTES, 0))
-        yield Group(any_of, (weighed(stages, array.dtype.size_bytes), *rows, *sizes[row]))
-        yield Group(any_of, (stages, between, *rows))
-        yield Group(any_of, (weighed(stages, SLACK_BYTES),))
-
-    def is_small(self, t: int) -> bool:
-        """Whether what a task computes fits into shared memory as a whole: a vector, or one value."""
-        target = self.problem.tasks[t].target
-        along = [axis for axis in target.axes if axis is not None and axis.terms]
-        return len(along) <= 1 and self.array(target.array).size_bytes <= self.shared_bytes
-
     def on_chip_flow(self, f: Flow, var: int) -> None:
         """What a block keeps in shared memory is the value of one tile, or small as a whole."""
         b, v = self.b, self.v
@@ -497,8 +382,3 @@ class GpuSpaceBuilder(SpaceBuilder):
         _, mid, inner = self.levels(o.task, row)
         fits = gpu_truths.LayoutFits(v.universe[mid], v.universe[inner])
         b.table3("rows of a copy", v.layout[o], v.size[mid], v.size[inner], fits, share=fits)
-
-
-def weighed(term: Term, factor: int) -> Term:
-    """The term, counted `factor` times."""
-    return term._replace(weights=tuple(factor * n for n in term.weights))
