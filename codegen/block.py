@@ -136,16 +136,19 @@ class Writer:
             operation = self.prelude.use(self.access(plain, index, lanes), dtype, lanes)
             x = c.Call(operation, (c.Un("&", c.Index(base, index)),))
         else:
-            items = tuple(
-                self.element(base, c.add(index, c.number(k * lane_stride)), hint)
-                for k in range(lanes)
-            )
-            x = self.vector_of(dtype, lanes, items)
+            x = self.strided(base, index, dtype, lanes, lane_stride, hint)
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         """One element of an array; a CPU has no hints for loads."""
         return c.Index(base, index)
+
+    def strided(
+        self, base: c.CExpr, index: c.CExpr, dtype: DType, lanes: int, stride: int, hint: str
+    ) -> c.CExpr:
+        """A vector of elements that are `stride` apart. In a helper: compilers take seconds over long lists of indices."""
+        place = c.Un("&", c.Index(base, index))
+        return c.Call(self.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
 
     def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
         """Whether this scope has the contiguous value at a place of an array."""

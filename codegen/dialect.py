@@ -17,7 +17,6 @@ class Dialect:
     thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body
     simd_loop: str  # pragma before a loop that should be vectorised
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
-    stream_prelude: str  # defines the non-temporal store used by streams
     stream_fence: str  # after the last stream of a launch
     prelude: str = ""  # at the top of each text, after the headers
     kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks

@@ -55,6 +55,7 @@ def lower(candidate: Candidate) -> Program:
         temporaries=temporaries,
         workspace_bytes=workspace.size_bytes,
         prelude=prelude.text(),
+        defined=(*prelude.defined, *(f.name for f in functions), ENTRY),
         streams=prelude.streams,
         intrinsics=prelude.intrinsics,
         n_threads=target.cores,
@@ -81,11 +82,8 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     for text in dialect.prelude.splitlines():
         p.line(text)
     p.line("")
-    optional = (
-        dialect.intrinsics_prelude if program.intrinsics or program.streams else "",
-        dialect.stream_prelude if program.streams else "",
-    )
-    for chunk in (*optional, program.prelude):
+    intrinsics = dialect.intrinsics_prelude if program.intrinsics else ""
+    for chunk in (intrinsics, program.prelude):
         for text in chunk.splitlines():
             p.line(text)
         if chunk:
@@ -102,6 +100,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         program.n_threads,
         launches=program.launches,
         suffix=dialect.suffix,
+        names=program.defined,
     )
 
 

@@ -30,6 +30,7 @@ class Program:
     n_threads: int
     decisions: tuple[str, ...]
     names: dict[str, str]  # identifiers of arrays and scalars
+    defined: tuple[str, ...] = ()  # names that C text of it defines for its file
     is_gpu: bool = False  # the functions are kernels
     launches: tuple[KernelLaunch, ...] = ()  # of the kernels
     index_type: str = "long"  # of loop variables

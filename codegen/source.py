@@ -45,6 +45,8 @@ class Source:
     notes: tuple[str, ...] = field(default=(), compare=False)
     launches: tuple[KernelLaunch, ...] = ()  # for GPU text, in order, on one stream; empty for C
     suffix: str = ".c"  # of a file that holds the text
+    names: tuple[str, ...] = field(default=(), compare=False)
+    """What the text defines for its file, which a compiler of several texts at once renames; empty: it is compiled alone."""
 
     @property
     def key(self) -> str:

@@ -18,6 +18,12 @@ _MATH = {
     "floor": "floor",
     "abs": "fabs",
 }
+# A streamed vector has to be aligned; rows of odd length are not, and are stored in the ordinary way. Where streams are worth it
+# arrays are large and mostly aligned, so that way is the straight one.
+_IS_ALIGNED = """\
+static inline int is_aligned(const void *p, unsigned bytes) {
+    return __builtin_expect(((uintptr_t)p & (bytes - 1)) == 0, 1);
+}"""
 _OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}
 
 
@@ -35,9 +41,9 @@ class Prelude:
     """Collects helpers and writes their definitions, each after what it uses."""
 
     def __init__(self) -> None:
-        self.defined: dict[str, str] = {}
+        self.defined: dict[str, str] = {}  # by the name of a type or function
         self.streams = False
-        self.intrinsics = False  # of x86, apart from those of streams
+        self.intrinsics = False  # of x86
 
     def use(self, operation: str, dtype: DType, lanes: int, other: DType | None = None) -> str:
         """Makes a helper available and returns its name."""
@@ -56,9 +62,10 @@ class Prelude:
         if name not in self.defined:
             c = SCALAR_TYPES[dtype.name]
             size = dtype.size_bytes * lanes
-            self.defined[name] = (
-                f"typedef {c} {name} __attribute__((vector_size({size})));\n"
-                f"typedef {c} {name}_unaligned __attribute__((vector_size({size}), aligned({dtype.size_bytes}), may_alias));"
+            anywhere = f"vector_size({size}), aligned({dtype.size_bytes}), may_alias"
+            self.defined[name] = f"typedef {c} {name} __attribute__((vector_size({size})));"
+            self.defined[f"{name}_unaligned"] = (
+                f"typedef {c} {name}_unaligned __attribute__(({anywhere}));"
             )
         return name
 
@@ -85,6 +92,9 @@ class Prelude:
             case "splat":
                 # x - 0 keeps the sign of a negative zero, x + 0 does not.
                 return f"static inline {v} {name}({c} x) {{ return x - ({v}){{0}}; }}"
+            case "gather":
+                items = ", ".join(f"p[{k} * stride]" for k in range(lanes))
+                return f"static inline {v} {name}(const {c} *p, long stride) {{ return ({v}){{{items}}}; }}"
             case "iota":
                 items = ", ".join(map(str, range(lanes)))
                 return f"static inline {v} {name}({c} first) {{ return first + ({v}){{{items}}}; }}"
@@ -144,22 +154,24 @@ class Prelude:
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, name: str, c: str, v: str, size: int) -> str:
+        """A store around the caches. In assembly, because the header of the intrinsics takes longer to compile than the rest."""
         self.streams = True
-        instruction = {
-            64: "_mm512_stream_si512",
-            32: "_mm256_stream_si256",
-            16: "_mm_stream_si128",
-        }.get(size)
-        vector = {64: "__m512i", 32: "__m256i", 16: "__m128i"}.get(size)
         plain = f"    *({v}_unaligned *)p = x;\n"
-        if instruction is None:
+        ways = {
+            64: (("__AVX512F__", "vmovntps", "v"),),
+            32: (("__AVX__", "vmovntps", "x"),),
+            16: (("__AVX__", "vmovntps", "x"), ("__SSE2__", "movntps", "x")),
+        }.get(size, ())
+        if not ways:
             return f"static inline void {name}({c} *p, {v} x) {{\n{plain}}}"
-        feature = {64: "__AVX512F__", 32: "__AVX__", 16: "__SSE2__"}[size]
-        return (
-            f"static inline void {name}({c} *p, {v} x) {{\n#if defined({feature})\n"
-            f"    if (is_aligned(p, {size})) {{\n        {instruction}((void *)p, ({vector})x);\n        return;\n    }}\n"
-            f"#endif\n{plain}}}"
+        self.defined.setdefault("is_aligned", _IS_ALIGNED)
+        streamed = "".join(
+            f"#{'elif' if k else 'if'} defined({feature})\n    if (is_aligned(p, {size})) {{\n"
+            f'        __asm__("{instruction} %1, %0" : "=m"(*({v}_unaligned *)p) : "{register}"(x));\n'
+            "        return;\n    }\n"
+            for k, (feature, instruction, register) in enumerate(ways)
         )
+        return f"static inline void {name}({c} *p, {v} x) {{\n{streamed}#endif\n{plain}}}"
 
     def fold(self, name: str, operation: str, dtype: DType, lanes: int) -> str:
         """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""

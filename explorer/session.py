@@ -35,7 +35,7 @@ from .keeper import Keeper, Kept
 from .machine import conditions_of, lower_to_memory, open_worker, time_reference
 from .subject import Options, Subject
 
-_BATCH = 4  # candidates compiled together; a longer batch learns later from what it measured
+_BATCH = 8  # candidates compiled together; a longer batch learns later from what it measured
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.1  # of the time limit, for timing the best candidates again
 _FINAL_S = 8.0  # and at most so long

@@ -31,13 +31,14 @@ class Artifact:
     launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
 
     @staticmethod
-    def of(source: Source, key: str, path: Path, build_ns: int) -> Artifact:
-        """The artifact of a source that was built to `path` under the key of its build."""
+    def of(source: Source, key: str, path: Path, build_ns: int, entry: str = "") -> Artifact:
+        """The artifact of a source that was built to `path` under the key of its build; `entry` where it has another name there."""
+        entry = entry or source.entry
         return Artifact(
-            key=f"{key}-{source.entry}",
+            key=f"{key}-{entry}",
             source_key=source.key,
             path=str(path),
-            entry=source.entry,
+            entry=entry,
             arguments=source.arguments,
             n_threads=source.n_threads,
             build_ns=build_ns,
@@ -76,11 +77,17 @@ class BuildReport:
 def build_many(
     device: AbstractDevice, sources: Sequence[Source], jobs: int
 ) -> list[Artifact | Failure]:
-    """Build sources with up to `jobs` compilers at once; results in the order of `sources`."""
-    if len(sources) <= 1 or jobs <= 1:
-        return [device.build(s) for s in sources]
-    with ThreadPoolExecutor(min(jobs, len(sources)), thread_name_prefix="build") as pool:
-        return list(pool.map(device.build, sources))
+    """Build sources with up to `jobs` compilers at once, each of which takes as many sources as the device lets it; results in the
+    order of `sources`.
+    """
+    n = max(1, min(device.most_together, -(-len(sources) // max(1, jobs))))
+    groups = [sources[k : k + n] for k in range(0, len(sources), n)]
+    if len(groups) <= 1 or jobs <= 1:
+        built = [device.build_together(group) for group in groups]
+    else:
+        with ThreadPoolExecutor(min(jobs, len(groups)), thread_name_prefix="build") as pool:
+            built = list(pool.map(device.build_together, groups))
+    return [one for group in built for one in group]
 
 
 def report_many(

@@ -129,6 +129,7 @@ class AbstractDevice(ABC):
 
     name: str
     limits_memory = True  # whether the private memory of a worker's child may be limited
+    most_together = 1  # sources that one compiler is given at once
 
     def check(self) -> None:
         """Raises DeviceError with a sentence when code can be built but not run here."""
@@ -184,6 +185,12 @@ class AbstractDevice(ABC):
         """Compile; equal sources under equal flags give the same artifact without compiling
         again. Thread-safe.
         """
+
+    def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
+        """`build` of each, at most `most_together`, where that is quicker than one after the other. Machine code may differ by
+        the company that a source was built in. Thread-safe.
+        """
+        return [self.build(s) for s in sources]
 
     def report(self, source: Source) -> BuildReport | Failure:
         """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""

@@ -81,6 +81,12 @@ class GpuWriter(Writer):
             return self.remember(key, array, vector)
         return self.block.known[key]
 
+    def strided(
+        self, base: c.CExpr, index: c.CExpr, dtype: DType, lanes: int, stride: int, hint: str
+    ) -> c.CExpr:
+        places = (c.add(index, c.number(k * stride)) for k in range(lanes))
+        return self.vector_of(dtype, lanes, tuple(self.element(base, x, hint) for x in places))
+
     def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
         if len(items) == 1:
             return c.Call(self.prelude.use("splat", dtype, lanes), items)

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -190,28 +191,46 @@ class Library:
     build_ns: int  # 0 when it was there already
 
 
+def library_path(folder: Path, compiler: Compiler, extra: tuple[str, ...], *texts: str) -> Path:
+    """Where the library of these texts is or will be: equal texts, flags and compilers have equal names."""
+    parts = (*texts, *compiler.flags, *extra, compiler.version, compiler.native)
+    key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    return folder / f"{key}.so"
+
+
 def build_library(
     compiler: Compiler, text: str, extra: tuple[str, ...], folder: Path, timeout_s: float
 ) -> Library | Failure:
-    """Compile C text to `folder/KEY.so` (with KEY.c beside it), once for equal text, flags and
-    compiler version.
+    """Compile C text to `folder/KEY.so`, with KEY.c beside it (see `build_files`)."""
+    target = library_path(folder, compiler, extra, text)
+    return build_files(compiler, {f"{target.stem}.c": text}, extra, target, timeout_s)
 
-    Safe for concurrent callers, also of other processes: the file appears by rename, complete or
+
+def build_files(
+    compiler: Compiler,
+    files: Mapping[str, str],
+    extra: tuple[str, ...],
+    target: Path,
+    timeout_s: float,
+) -> Library | Failure:
+    """Compile the first of `files`, which may include the others, to `target`, unless it is there; the files come to lie beside it.
+
+    Safe for concurrent callers, also of other processes: the library appears by rename, complete or
     not at all.
     """
-    parts = (text, *compiler.flags, *extra, compiler.version, compiler.native)
-    key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
-    target = folder / f"{key}.so"
     if target.exists():
-        return Library(target, key, 0)
-    folder.mkdir(parents=True, exist_ok=True)
+        return Library(target, target.stem, 0)
+    target.parent.mkdir(parents=True, exist_ok=True)
     started_ns = time.monotonic_ns()
-    with tempfile.TemporaryDirectory(prefix="making-", dir=folder) as scratch:
-        source, output = Path(scratch) / f"{key}.c", Path(scratch) / f"{key}.so"
-        source.write_text(text)
-        failure = run_compiler(compiler.command(source, output, extra), timeout_s)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=target.parent) as scratch:
+        for name, text in files.items():
+            (Path(scratch) / name).write_text(text)
+        output = Path(scratch) / target.name
+        command = compiler.command(Path(scratch) / next(iter(files)), output, extra)
+        failure = run_compiler(command, timeout_s)
         if failure is not None:
             return failure
-        os.replace(source, folder / source.name)
+        for name in files:
+            os.replace(Path(scratch) / name, target.parent / name)
         os.replace(output, target)
-    return Library(target, key, time.monotonic_ns() - started_ns)
+    return Library(target, target.stem, time.monotonic_ns() - started_ns)

@@ -28,6 +28,7 @@ from ..outcome import Failure, Measurement, Protocol
 from ..verify import has_extremes
 from .compiler import Compiler, build_library, compiler_named, find_compiler
 from .memory import CpuArray
+from .together import build_together, entry_of
 
 if TYPE_CHECKING:
     from ...codegen.source import Argument, Source
@@ -102,6 +103,7 @@ class CpuDevice(AbstractDevice):
     """This machine's CPU. Raises DeviceError on creation when no compiler with OpenMP is found."""
 
     name = "cpu"
+    most_together = 8  # more take longer to come back than starting compilers would
 
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options
@@ -127,6 +129,20 @@ class CpuDevice(AbstractDevice):
         if isinstance(built, Failure):
             return built
         return Artifact.of(source, built.key, built.path, built.build_ns)
+
+    def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
+        o, compiler = self._options, self.compiler
+        alike = [s for s in sources if s.names and s.flags == sources[0].flags]
+        if len(alike) < len(sources) or len(sources) == 1:
+            return [self.build(s) for s in sources]
+        built = build_together(compiler, sources, o.build_folder, o.compile_timeout_s)
+        if isinstance(built, Failure):  # of one of them: each says so for itself
+            return [self.build(s) for s in sources]
+        build_ns = built.build_ns // len(sources)
+        return [
+            Artifact.of(s, built.key, built.path, build_ns, entry_of(s, k))
+            for k, s in enumerate(sources)
+        ]
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
         found = find_compiler(compiler_named(compiler))

@@ -20,15 +20,8 @@ C_OPENMP = Dialect(
 #include <immintrin.h>
 #endif
 """,
-    # A streamed vector has to be aligned; rows of odd length are not, and are stored in the ordinary way. Where streams are worth
-    # it arrays are large and mostly aligned, so that way is the straight one.
-    stream_prelude="""\
-static inline int is_aligned(const void *p, unsigned bytes) {
-    return __builtin_expect(((uintptr_t)p & (bytes - 1)) == 0, 1);
-}
-""",
     stream_fence="""\
 #if defined(__SSE2__)
-_mm_sfence();
+__asm__ volatile("sfence" ::: "memory");
 #endif""",
 )

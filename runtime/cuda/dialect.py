@@ -13,7 +13,6 @@ CUDA = Dialect(
     thread_setup=(),
     simd_loop="",
     intrinsics_prelude="",
-    stream_prelude="",
     stream_fence="",
     prelude="""\
 #if defined(__CUDACC_RTC__)

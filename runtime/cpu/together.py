@@ -1,0 +1,43 @@
+"""Several C texts in one run of the compiler: what a small text costs is mostly the start, the headers and the linker.
+
+Each text is included by one that first gives its file-scope names an ending of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ...codegen.source import Source
+from ..outcome import Failure
+from .compiler import Compiler, Library, build_files, library_path
+
+
+def build_together(
+    compiler: Compiler, sources: Sequence[Source], folder: Path, timeout_s: float
+) -> Library | Failure:
+    """One library of sources with equal flags; source k has its entry there under `entry_of(source, k)`."""
+    flags = sources[0].flags
+    target = library_path(folder, compiler, flags, *(s.text for s in sources))
+    lines = [line for k, s in enumerate(sources) for line in _included(s, k)]
+    files = {f"{target.stem}.c": "\n".join(lines) + "\n"}
+    files |= {_file(s): s.text for s in sources}
+    return build_files(compiler, files, flags, target, timeout_s)
+
+
+def entry_of(source: Source, k: int) -> str:
+    return _renamed(source.entry, k)
+
+
+def _included(source: Source, k: int) -> Iterator[str]:
+    yield from (f"#define {name} {_renamed(name, k)}" for name in source.names)
+    yield f'#include "{_file(source)}"'
+    yield from (f"#undef {name}" for name in source.names)
+
+
+def _renamed(name: str, k: int) -> str:
+    return f"{name}_of_{k}"
+
+
+def _file(source: Source) -> str:
+    return f"{source.key}.c"

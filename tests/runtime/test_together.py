@@ -1,0 +1,104 @@
+"""Several texts in one run of the compiler: each has its own entry, and means there what it means alone."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernelscape.codegen.lower import lower, print_source
+from kernelscape.experiments.checking import random_candidate
+from kernelscape.explorer.entry import library_subject
+from kernelscape.kernels.library import load, names
+from kernelscape.runtime.build import Artifact, build_many
+from kernelscape.runtime.device import DeviceOptions, open_device
+from kernelscape.runtime.inputs import make_workload
+from kernelscape.runtime.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.replay import dialect_of
+from kernelscape.runtime.worker import Worker
+from kernelscape.search.first import first_candidates
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+
+pytestmark = pytest.mark.compiler
+EXTENTS = (5, 16, 23, 48, 67)
+QUICK = Protocol(min_samples=3, max_samples=3, budget_ns=1e5)
+
+
+@pytest.fixture(params=["gcc", "clang"])
+def device(request, tmp_path):
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return open_device("cpu", DeviceOptions(compiler=request.param, build_folder=tmp_path))
+
+
+def subject_of(name):
+    rng = np.random.default_rng(names().index(name))
+    entry = load(name)
+    return library_subject(entry, {k: int(rng.choice(EXTENTS)) for k in entry.sizes}, "f32", 1)
+
+
+def sources_of(subject, device, n):
+    """Texts of first and of random candidates."""
+    space = build_space(subject.problem, device.facts())
+    rng = np.random.default_rng(n)
+    firsts = [c for _, c in first_candidates(space)]
+    drawn = (random_candidate(space.root(), rng) for _ in range(4 * n))
+    candidates = [*firsts[:n], *(c for c in drawn if isinstance(c, Candidate))]
+    texts = {s.key: s for s in (print_source(lower(c), dialect_of(device)) for c in candidates)}
+    return list(texts.values())[: 2 * n]
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_is_built_together_computes_what_it_computes_alone(name, device):
+    subject = subject_of(name)
+    sources = sources_of(subject, device, 3)
+    built = device.build_together(sources)
+    assert len({a.path for a in built}) == 1  # none was built alone
+    assert len({a.entry for a in built}) == len({a.key for a in built}) == len(sources)
+    assert [a.source_key for a in built] == [s.key for s in sources]
+    rng = np.random.default_rng(1)
+    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    with Worker(device) as worker:
+        worker.prepare(workload)
+        assert all(isinstance(worker.evaluate(a, QUICK), Measurement) for a in built)
+
+
+@pytest.fixture
+def sources(device):
+    return sources_of(subject_of("axpydot"), device, 3)
+
+
+def test_one_that_is_refused_leaves_the_others_what_they_are(device, sources):
+    wrong = replace(sources[1], text=sources[1].text + "void run_sequence(int);\n")
+    found = device.build_together([sources[0], wrong, *sources[2:]])
+    assert isinstance(found[1], Failure)
+    assert found[1].kind == "compile"
+    assert "run_sequence" in found[1].log
+    assert [a.entry for a in found if isinstance(a, Artifact)] == ["run_sequence"] * (
+        len(sources) - 1
+    )
+
+
+def test_equal_groups_are_built_once_and_texts_lie_beside(device, sources, tmp_path):
+    first, again = device.build_together(sources), device.build_together(sources)
+    assert [a.key for a in first] == [a.key for a in again]
+    assert all(a.build_ns == 0 for a in again)
+    assert {s.text for s in sources} <= {path.read_text() for path in tmp_path.glob("*.c")}
+
+
+def test_a_text_without_names_or_with_other_flags_is_built_alone(device, sources):
+    for other in (replace(sources[0], names=()), replace(sources[0], flags=("-DX=1",))):
+        built = device.build_together([other, *sources[1:3]])
+        assert len({a.path for a in built}) == 3
+
+
+def test_groups_are_as_large_as_the_device_and_the_compilers_let_them(device, sources):
+    def files(jobs):
+        return len({a.path for a in build_many(device, sources, jobs)})
+
+    assert len(sources) == 6
+    assert (files(1), files(2), files(4), files(6)) == (1, 2, 3, 6)
+    device.most_together = 2
+    assert files(1) == 3
