@@ -8,14 +8,16 @@ from math import prod
 
 import numpy as np
 import pytest
+from kernelscape.kernels.language import kernel, template, types
 from kernelscape.kernels.library import load
 from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
-from kernelscape.space.gpu_facts import row_order
+from kernelscape.space.gpu_facts import row_order, tree_bytes
+from kernelscape.space.gpu_resources import SLACK_BYTES
 
 from .gpu_target import GPU, LARGE, problem_of
 
@@ -86,6 +88,93 @@ def test_copies_share_what_shared_memory_there_is(a, b, rows, columns, is_there)
     made = restore(build_space(problem_of("matmul", LARGE), GPU), wanted.items())
     assert isinstance(made, Candidate) == is_there, made
     assert not is_there or isinstance(made.complete(), Candidate)
+
+
+N = 1000  # elements of a value that fits into shared memory as a whole
+
+
+@kernel
+def put(x: types.ndarray(), t: types.ndarray(), first: template(), step: template()):
+    for i in range(x.shape[0]):
+        t[first + step * i] = 2 * x[i]
+
+
+@kernel
+def take(t: types.ndarray(), y: types.ndarray(), first: template(), step: template()):
+    for i in range(y.shape[0]):
+        y[i] += t[first + step * i]
+
+
+@kernel
+def put_column(x: types.ndarray(), t: types.ndarray()):
+    for i in range(x.shape[0]):
+        t[i, 1] = 2 * x[i]
+
+
+@kernel
+def take_column(t: types.ndarray(), y: types.ndarray()):
+    for i in range(y.shape[0]):
+        y[i] += t[i, 1]
+
+
+def forward(x, y, z):
+    t = ndarray(np.float32, (N,), name="t")
+    put(x, t, 0, 1)
+    take(t, y, 0, 1)
+
+
+def two_readers(x, y, z):
+    t = ndarray(np.float32, (N,), name="t")
+    put(x, t, 0, 1)
+    take(t, y, 0, 1)
+    take(t, z, 0, 1)
+
+
+def backward(x, y, z):
+    t = ndarray(np.float32, (N,), name="t")
+    put(x, t, N - 1, -1)
+    take(t, y, N - 1, -1)
+
+
+def column(x, y, z):
+    t = ndarray(np.float32, (N, 2), name="t")
+    put_column(x, t)
+    take_column(t, y)
+
+
+def kept(sequence, order, shared_bytes):
+    """A sequence whose value is in shared memory, of which there is so much for what a block keeps."""
+    arrays = [np.zeros(N, np.float32) for _ in range(3)]
+    problem = normalise(record_sequence(sequence, arrays, "kept"))
+    little = tree_bytes(GPU.max_threads_per_block) + shared_bytes
+    space = build_space(problem, replace(GPU, shared_bytes_per_block=little))
+    writer, *readers = (t.name for t in problem.tasks)
+    wanted = {f"mem_space({writer}->{r}.t)": "SHARED" for r in readers}
+    wanted |= {f"order({writer}.i.outer,{r}.i.outer)": order for r in readers}
+    made = restore(space, wanted.items())
+    return made.complete() if isinstance(made, Candidate) else made
+
+
+@pytest.mark.parametrize("sequence", [forward, two_readers])
+def test_a_small_value_is_there_once_for_all_its_readers(sequence):
+    """As a whole, because no reader shares the loop that writes it."""
+    needed = 4 * N + SLACK_BYTES
+    assert isinstance(kept(sequence, "BEFORE", needed), Candidate)
+    assert isinstance(kept(sequence, "BEFORE", needed - 1), DeadEnd)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "needed", "is_tile_enough"),
+    [
+        (forward, 4 * N + SLACK_BYTES, True),
+        (backward, 4 * N + SLACK_BYTES, False),
+        (column, 2 * 4 * N + SLACK_BYTES, False),
+    ],
+)
+def test_a_tile_has_room_for_whole_axes_unless_each_is_one_loop(sequence, needed, is_tile_enough):
+    """An axis that is constant, or that a loop strides along or runs down, is there as a whole, though the loops are shared."""
+    assert isinstance(kept(sequence, "MERGED", needed), Candidate)
+    assert isinstance(kept(sequence, "MERGED", needed - 1), Candidate) == is_tile_enough
 
 
 @pytest.mark.parametrize(
