@@ -15,6 +15,7 @@ from .outcome import Measurement, Protocol
 
 _MAX_CALLS = 1 << 20
 _LEAST_SAMPLES = 3  # the least that a median and a spread mean anything for
+_FULL = 0.7  # share of its length that makes a sample long enough
 _DISTURBED = 0.01  # share of a sample that its threads may wait for a core
 _ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
 _DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
@@ -53,7 +54,9 @@ class Series:
         self._stopped_early = False
         self._last_try = (0.0, 0.0)  # nanoseconds, and how many of them its threads waited
         self._n_calls = self._choose_calls()
-        if is_alone and self._n_calls == 1:
+        # One call may also be all that in-place values stand; where it is short, the first says little about the others.
+        is_full = self._last_try[0] >= _FULL * protocol.sample_ns
+        if is_alone and self._n_calls == 1 and is_full:
             self._take(*self._last_try)
 
     @property
@@ -146,7 +149,7 @@ class Series:
             elapsed_ns = self._try(n_calls)
             if s.drifted is not None and s.drifted():
                 break
-            if elapsed_ns >= 0.7 * goal_ns or n_calls >= _MAX_CALLS:
+            if elapsed_ns >= _FULL * goal_ns or n_calls >= _MAX_CALLS:
                 return n_calls
             growth = min(8.0, max(2.0, goal_ns / max(elapsed_ns, 1.0)))
             n_calls = min(_MAX_CALLS, int(n_calls * growth))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernelscape.cli.log import TextLog, to_fields
@@ -12,6 +14,7 @@ from kernelscape.explorer.stages import MachineChanged
 from kernelscape.explorer.states import MachineStates, best_of_each
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.journal import MemoryJournal
+from kernelscape.runtime.outcome import Failure
 from kernelscape.search.budget import Interrupt
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
@@ -65,29 +68,40 @@ class Machine(FakeDevice):
         return ns * ((3.0 if place % 8 == 0 else 2.0) if self.is_slow else 1.0)
 
 
+class Listed(FakeDevice):
+    """Programs take as long as is listed, in the order in which they are met, times what the machine makes of it."""
+
+    def __init__(self, *times_ns: float) -> None:
+        super().__init__(self.time_of)
+        self.times_ns, self.factor = times_ns, 1.0
+        self.known: list[str] = []
+
+    def time_of(self, key: str) -> float:
+        if key not in self.known:
+            self.known.append(key)
+        return self.factor * self.times_ns[self.known.index(key)]
+
+
 class Watched(FakeWorker):
-    """Keeps the times to beat."""
+    """Keeps the times to beat, and which program was the control. `spoil` changes what is measured of controls."""
 
     def __init__(self, device: FakeDevice) -> None:
         super().__init__(device)
         self.cuts: list[float | None] = []
+        self.controls: list[str] = []
+        self.spoil = lambda found: found
 
     def evaluate(self, artifact, protocol, *, verify=True):
+        found = super().evaluate(artifact, protocol, verify=verify)
         if verify:
             self.cuts.append(protocol.cut_ns)
-        return super().evaluate(artifact, protocol, verify=verify)
+            return found
+        self.controls.append(artifact.source_key)
+        return self.spoil(found)
 
 
-def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states(monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "_KEPT_TIMES", 9)
-    device, changes = Machine(), []
-    worker, journal = Watched(device), MemoryJournal()
-    space = build_space(
-        next(c for c in library_cases() if c.name.startswith("bicgk")).problem, device.facts()
-    )
-    root = space.root()
-    assert isinstance(root, Candidate)
-    evaluate = Evaluator(
+def evaluator(device, worker, journal, changes):
+    return Evaluator(
         device,
         worker,
         journal,
@@ -97,10 +111,28 @@ def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states(monkey
         failed_folder=None,
         on_change=changes.append,
     )
+
+
+def distinct_candidates(evaluate, device):
+    """Of one space, each with a text of its own."""
+    space = build_space(
+        next(c for c in library_cases() if c.name.startswith("bicgk")).problem, device.facts()
+    )
+    root = space.root()
+    assert isinstance(root, Candidate)
     rng = np.random.default_rng(1)
     drawn = (root.random_completion(rng) for _ in range(100))
     distinct = {evaluate.implementation_key(c): c for c in drawn if isinstance(c, Candidate)}
-    batches = [list(distinct.values())[k : k + 8] for k in (0, 8, 16)]
+    return list(distinct.values())
+
+
+def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states(monkeypatch) -> None:
+    monkeypatch.setattr(evaluation, "_KEPT_TIMES", 9)
+    device, changes = Machine(), []
+    worker, journal = Watched(device), MemoryJournal()
+    evaluate = evaluator(device, worker, journal, changes)
+    distinct = distinct_candidates(evaluate, device)
+    batches = [distinct[k : k + 8] for k in (0, 8, 16)]
     fast = evaluate(batches[0])
     assert worker.cuts == [None] + [1000.0] * 7
     assert evaluate.finalists(1, 1.2)[0][0] == fast[0]
@@ -119,6 +151,48 @@ def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states(monkey
     assert worker.cuts[16] == 1000.0
     # The control is no evaluation of the search: it is in no journal.
     assert len(list(journal.records())) == sum(map(len, batches))
+
+
+def test_a_control_that_is_too_slow_gives_way_to_the_best() -> None:
+    """One that takes more than twice as long: it may depend on something else than what is fast."""
+    device, changes = Listed(1000.0, 1100.0, 501.0, 499.0, 800.0, 900.0), []
+    worker = Watched(device)
+    evaluate = evaluator(device, worker, MemoryJournal(), changes)
+    distinct = distinct_candidates(evaluate, device)
+    for batch in (distinct[:2], distinct[2:3], distinct[3:4], distinct[4:5]):
+        evaluate(batch)
+    first, _, _, fastest, _ = device.known
+    assert worker.controls == [first, first, fastest]
+    assert changes == []  # another program, and the same machine
+    device.factor = 2.0
+    evaluate(distinct[5:6])
+    assert worker.controls[3:] == [fastest]
+    assert changes == [pytest.approx(2.0)]
+    assert worker.cuts[-1] == 998.0  # of the control in this state, and not the 499 of the other
+
+
+@pytest.mark.parametrize(
+    ("spoil", "is_heard"),
+    [
+        (lambda found: replace(found, n_samples=5, disturbed=4), True),
+        (lambda found: replace(found, n_samples=4, disturbed=5), False),
+        (lambda found: Failure("timeout", "the machine stood still"), False),
+    ],
+)
+def test_a_control_that_other_work_disturbs_says_nothing_of_the_machine(spoil, is_heard) -> None:
+    device, changes = Listed(1000.0, 5000.0, 4000.0), []
+    worker = Watched(device)
+    evaluate = evaluator(device, worker, MemoryJournal(), changes)
+    distinct = distinct_candidates(evaluate, device)
+    evaluate(distinct[:1])
+    device.factor, worker.spoil = 3.0, spoil
+    evaluate(distinct[1:2])
+    assert changes == ([pytest.approx(3.0)] if is_heard else [])
+    assert worker.cuts == [None, 3000.0 if is_heard else 1000.0]
+    worker.spoil = lambda found: found  # the next one is heard
+    evaluate(distinct[2:3])
+    assert changes == [pytest.approx(3.0)]
+    assert worker.cuts[2] == 3000.0
 
 
 def test_the_log_says_that_the_machine_changed() -> None:

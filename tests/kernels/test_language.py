@@ -1,14 +1,18 @@
 """Every construct of the language: a kernel and what it must do to its arguments."""
 
 import math
+from inspect import Parameter
 
 import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.check import check
-from kernelscape.kernels.ir import DType, For, SetLocal, Store, Update, UpdateLocal
+from kernelscape.kernels.errors import LanguageError
+from kernelscape.kernels.ir import DType, For, Location, SetLocal, Store, Update, UpdateLocal
 from kernelscape.kernels.lanes import statements
-from kernelscape.kernels.language import template
+from kernelscape.kernels.language import scalar_dtype, template
+from kernelscape.kernels.oracle import run_reference
+from kernelscape.kernels.sequence import record_sequence
 
 N = 6
 WEIGHTS = (0.5, 0.25, 0.125)
@@ -290,6 +294,60 @@ def test_scalar_arguments_and_templates():
     assert ir is fill.instantiate(y.copy(), 5.0, 1, 7.0, "sum")
     assert ir is not fill.instantiate(y, 2, 3, 4.0, "sum")
     assert ir is not fill.instantiate(np.zeros(4, np.float32), 2.0, 3, 4.0, "sum")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "dtype"),
+    [
+        (float, 3, None),
+        (float, np.int32(3), None),
+        (float, 2**70, None),  # a float holds it, about
+        (ks.f32, np.int64(3), DType.f32),
+        (ks.f64, 2**70, DType.f64),
+        (ks.i32, 3, DType.i32),
+        (ks.i32, np.int64(3), DType.i32),
+        (ks.i32, 2**31 - 1, DType.i32),
+        (ks.i32, -(2**31), DType.i32),
+        (int, np.int32(3), DType.i64),
+        (Parameter.empty, 3, DType.i64),
+        (Parameter.empty, np.int32(3), DType.i32),
+    ],
+)
+def test_whole_numbers_for_scalars(annotation, value, dtype):
+    assert scalar_dtype(annotation, value, "it", Location("here.py", 1)) is dtype
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "sentence"),
+    [
+        (ks.i32, 2**31, "it is 2147483648, which i32 cannot hold"),
+        (ks.i32, np.int64(-(2**31) - 1), "it is -2147483649, which i32 cannot hold"),
+        (ks.i32, 3.0, "it is annotated i32 but this call gives a float"),
+        (ks.i32, np.float64(3), "it is annotated i32 but this call gives a float"),
+        (ks.i32, np.True_, "it must be a number, not bool"),
+        (float, True, "it must be a number, not bool"),
+    ],
+)
+def test_numbers_that_a_scalar_cannot_be(annotation, value, sentence):
+    with pytest.raises(LanguageError, match=sentence):
+        scalar_dtype(annotation, value, "it", Location("here.py", 1))
+
+
+@pytest.mark.parametrize("a", [3, np.int32(3), np.int64(3), 3.0])
+def test_a_float_parameter_is_a_float_whatever_is_given(a):
+    """Divided like one, too, at once and in a sequence."""
+
+    @ks.kernel
+    def divide(y: ks.types.ndarray(), a: float, k: ks.i32):
+        for i in range(y.shape[0]):
+            y[i] = a / 2 + k // 2
+
+    y = np.zeros(3, np.float32)
+    divide(y, a, 3)
+    assert y.tolist() == [2.5] * 3
+    assert [p.dtype for p in divide.instantiate(y, a, 3).scalars] == [DType.f32, DType.i32]
+    recording = record_sequence(lambda y, a: divide(y, a, 3), (y, a))
+    assert run_reference(recording, {"y": y}, {"a": a})["y"].tolist() == [2.5] * 3
 
 
 def test_template_key_tells_true_from_one():

@@ -138,6 +138,44 @@ def test_the_call_that_fills_a_sample_is_one():
     assert pair[0].n_runs > 5  # of several, each sample is the second of two calls
 
 
+def drifting(clock, most_calls):
+    """A candidate whose values stay ordinary for so many calls after they are restored."""
+    n_calls = 0
+
+    def run(n):
+        nonlocal n_calls
+        n_calls += n
+        return clock.run(n)
+
+    def restore():
+        nonlocal n_calls
+        n_calls = 0
+
+    return Sampler(run, restore, lambda: n_calls > most_calls)
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "most_calls", "n_tries"),
+    [
+        (1e3, 0, 1),
+        (1e3, 1, 5),  # of 1, 8, 4, 2 and 1 calls
+        (1e8, 0, 0),  # as long as a sample: whatever the values are, later ones are no better
+    ],
+)
+def test_one_call_that_is_no_sample_is_only_tried(call_ns, most_calls, n_tries):
+    clock = Clock(call_ns)
+    m = measure(drifting(clock, most_calls), Protocol(min_samples=5, budget_ns=1e12))
+    assert (m.n_calls, m.n_samples, clock.n_runs) == (1, 5, n_tries + 5)
+
+
+def test_a_first_short_call_gives_no_candidate_up():
+    """It may be many times as long as the others, and where values drift at once no sample has more than one call."""
+    clock = Clock(1e3, (100.0, *[1.0] * 100))
+    m = measure(drifting(clock, 0), Protocol(cut_ns=1e3))
+    assert not m.stopped_early
+    assert (m.time_ns, m.n_calls) == (1e3, 1)
+
+
 def test_a_disturbed_call_that_is_surely_long_is_not_tried_again():
     clock = Clock(2e8, waits=(10**8,))
     m = measure(clock.sampler(), Protocol(budget_ns=1e8))

@@ -140,6 +140,18 @@ def test_what_fits_the_first_cache_has_no_panels(name: str, sizes: dict[str, int
     assert not any(tag.startswith("product_panels") for tag, _ in styles(space))
 
 
+@pytest.mark.parametrize(("n_levels", "has_panels"), [(0, False), (1, False), (2, True)])
+def test_panels_need_a_cache_of_a_cores_own(n_levels: int, has_panels: bool) -> None:
+    """That is the last but one: with one cache, all that is known of is shared."""
+    machine = round_target(levels=round_target().levels[:n_levels])
+    space = library_space("matmul", machine, m=1024, n=1024, k=1024)
+    assert (product_tile(space) is not None) == has_panels
+    tags = dict(first_candidates(space, cpsat_seconds=0.0))
+    assert any(tag.startswith("product_panels") for tag in tags) == has_panels
+    assert all(made.is_complete for made in tags.values())
+    assert {"default", "greedy"} <= set(tags)
+
+
 def test_streams_depend_on_the_footprint() -> None:
     large = library_space("waxpby", n=2**24)
     small = library_space("waxpby", n=2**12)

@@ -1,6 +1,34 @@
-"""Lets tests of the space import `oracle` from tests/, which is no package."""
+"""Lets tests of the space import `oracle` from tests/, which is no package; and candidates of a GPU, which are drawn once."""
 
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+from kernelscape.codegen.plan import read_plan
+from kernelscape.experiments.checking import random_candidate
+from kernelscape.kernels.library import names
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+
+from .gpu_target import GPU, N_LIBRARY, problem_of
+
 sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+
+@pytest.fixture(scope="session")
+def plans():
+    """Random candidates of every library sequence on a GPU, with their plans."""
+    found = []
+    rng = np.random.default_rng(0)
+    for name in names():
+        space = build_space(problem_of(name), GPU)
+        root = space.root()
+        assert isinstance(root, Candidate), root
+        for _ in range(18):
+            made = random_candidate(root, rng)
+            if isinstance(made, Candidate):
+                assert not space.model.violations(made.assignment())
+                found.append((made, read_plan(made)))
+    assert len(found) > 16 * N_LIBRARY
+    return found

@@ -1,0 +1,46 @@
+"""Commands that run nothing: `list`, `show`, `doctor`."""
+
+from __future__ import annotations
+
+import pytest
+from kernelscape.cli import commands as cli
+from kernelscape.kernels.library import names
+
+from .command import objects
+
+
+def test_list_names_every_sequence(explore) -> None:
+    code, out, err = explore("list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(names())
+    code, out, _ = explore("list", "--json")
+    assert [x["name"] for x in objects(out)] == list(names())
+
+
+def test_show_tells_the_space(explore) -> None:
+    code, out, err = explore("show", "bicgk", "--size", "n=64", "--descents", 20)
+    assert (code, err) == (0, "")
+    for part in ("Tasks", "State-flow graph", "Objects", "Choices", "Bound", "Size"):
+        assert f"\n{part}" in out
+    assert "of random descents end dead" in out
+    code, out, _ = explore("show", "bicgk", "--size", "m=64,n=32", "--json", "--descents", 20)
+    (fields,) = objects(out)
+    assert fields["feasible"]
+    assert sum(fields["open_by_kind"].values()) == fields["open"] <= fields["choices"]
+    low, high = fields["implementations"][1:]
+    assert low <= fields["implementations"][0] <= high
+
+
+def test_doctor_finds_a_compiler(explore) -> None:
+    code, out, _ = explore("doctor", "--json")
+    found = {f["topic"]: f for f in objects(out)}
+    assert code == 0
+    assert found["compiler"]["verdict"] == "ok"
+    assert {"cores", "simd", "caches", "calibration", "presets", "gpu"} <= set(found)
+
+
+def test_doctor_says_what_is_missing(explore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    code, out, _ = explore("doctor")
+    assert code == cli.Exit.ENVIRONMENT
+    assert "apt install gcc" in out

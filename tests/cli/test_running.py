@@ -1,0 +1,89 @@
+"""`explore run`, and what can be done with what it leaves: its log, its folder, replay and resume."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .command import SMALL, USER_FILE, evaluations, objects, start
+
+
+@pytest.mark.compiler
+def test_run_replay_codegen(explore, tmp_path: Path) -> None:
+    code, out, err = explore("run", *SMALL, "--max-evals", 6, "--json")
+    assert code == 0
+    told = objects(out)
+    result = told[-1]
+    assert [told[0]["event"], result["event"]] == ["start", "result"]
+    assert "Src" in err
+    assert result["status"] == "eval_limit"
+    assert result["verified"] is True
+    assert result["evaluations"] == 6
+    assert result["run_dir"] == "runs/axpydot-cpu-n1000-001"
+    for name in ("best_ns", "baseline_ns", "numpy_ns"):
+        assert result[name] > 0
+    assert {p.name for p in Path(result["run_dir"]).iterdir()} == {
+        "run.json",
+        "journal.jsonl",
+        "best.json",
+        "kernel.c",
+    }
+
+    code, out, err = explore("replay", result["run_dir"], "--tolerance", "1000%")
+    assert (code, err) == (0, "")
+    assert "verified on 3 input sets" in out
+
+    code, out, _ = explore("codegen", f"{result['run_dir']}/best.json", "-o", tmp_path / "c")
+    text = (tmp_path / "c" / "kernel.c").read_text()
+    assert text == Path(result["run_dir"], "kernel.c").read_text()
+    assert "-w" not in out.split()
+    command = [*out.split(), "-Wall", "-Wextra", "-Werror"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.compiler
+def test_log_is_a_table(explore) -> None:
+    code, out, err = explore("run", *SMALL, "--max-evals", 3, "--target", "fake")
+    assert (code, err) == (0, "")
+    for part in (
+        "Problem ",
+        "Space ",
+        "Root bound ",
+        " Src  |",
+        "*U  ",
+        "Status ",
+        "Bound ",
+        "Saved ",
+        " | seed 1 | given: max_evals=3 target=fake\n",
+    ):
+        assert part in out
+    code, out, _ = explore("run", *SMALL, "--max-evals", 3, "--target", "fake", "-q")
+    assert " Src  |" not in out
+    assert "Status " in out
+
+
+@pytest.mark.compiler
+def test_concurrent_runs_have_their_own_folders() -> None:
+    running = [start("run", *SMALL, "--max-evals", 2, "--json") for _ in range(2)]
+    results = [objects(r.communicate()[0])[-1] for r in running]
+    assert [r.returncode for r in running] == [0, 0]
+    folders = {r["run_dir"] for r in results}
+    assert folders == {"runs/axpydot-cpu-n1000-001", "runs/axpydot-cpu-n1000-002"}
+    for folder in folders:
+        assert len(evaluations(Path(folder))) == 2
+
+
+@pytest.mark.compiler
+def test_a_users_own_file(explore, tmp_path: Path) -> None:
+    Path("mine.py").write_text(USER_FILE)
+    code, out, _ = explore("run", "mine.py:both", "--size", "n=100", "--max-evals", 3, "--json")
+    result = objects(out)[-1]
+    assert code == 0
+    assert result["run_dir"] == "runs/both-cpu-n100-001"
+    assert result["numpy_ns"] > 0
+    Path("mine.py").unlink()
+    assert explore("replay", result["run_dir"], "--tolerance", "1000%")[0] == 0
+    assert explore("resume", result["run_dir"], "--max-evals", 1)[0] == 0
