@@ -206,7 +206,7 @@ class Evaluator:
             return
         found = self._worker.evaluate(artifact, _CONTROL, verify=False)
         # What other work disturbed says nothing about the machine.
-        if isinstance(found, Failure) or found.disturbed > found.n_samples:
+        if isinstance(found, Failure) or found.disturbed >= found.n_samples:
             return
         ratio = self._states.meet(found.time_ns)
         if ratio is not None:

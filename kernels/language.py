@@ -256,6 +256,11 @@ def _checked_array(
 def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DType | None:
     """The dtype of a scalar argument; None is the default float."""
     given = _number_dtype(value)
+    if given is DType.bool_ and isinstance(value, np.number):
+        raise LanguageError(
+            f"{label} is a {type(value).__name__}: scalars are i32, i64, f32 or f64, so give int(...) or float(...) of it",
+            where,
+        )
     if given is DType.bool_ or not isinstance(
         value, (int, float, np.integer, np.floating, SymbolicScalar)
     ):

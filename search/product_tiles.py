@@ -48,7 +48,7 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     extents = {loop.name: loop.extent for loop in tasks[t].loops}
     size_bytes = tasks[t].dtype.size_bytes
     width = vectors * target.lanes(size_bytes)
-    first_cache = target.levels[0].capacity_bytes // target.cores if target.levels else 0
+    first_cache = target.levels[0].capacity_bytes // target.cores
     if prod(n for name, n in extents.items() if name != roles.rows[t]) * size_bytes <= first_cache:
         return None
     # Besides the sums, registers hold the vectors of one operand and a splat of the other.

@@ -175,7 +175,7 @@ def test_a_control_that_is_too_slow_gives_way_to_the_best() -> None:
     ("spoil", "is_heard"),
     [
         (lambda found: replace(found, n_samples=5, disturbed=4), True),
-        (lambda found: replace(found, n_samples=4, disturbed=5), False),
+        (lambda found: replace(found, n_samples=3, disturbed=3), False),
         (lambda found: Failure("timeout", "the machine stood still"), False),
     ],
 )

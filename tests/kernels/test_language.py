@@ -324,6 +324,7 @@ def test_whole_numbers_for_scalars(annotation, value, dtype):
         (ks.i32, np.int64(-(2**31) - 1), "it is -2147483649, which i32 cannot hold"),
         (ks.i32, 3.0, "it is annotated i32 but this call gives a float"),
         (ks.i32, np.float64(3), "it is annotated i32 but this call gives a float"),
+        (float, np.float16(1), "it is a float16: scalars are i32, i64, f32 or f64"),
         (ks.i32, np.True_, "it must be a number, not bool"),
         (float, True, "it must be a number, not bool"),
     ],
