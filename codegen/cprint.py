@@ -96,6 +96,7 @@ class Printer:
         if f.is_parallel:
             self.depth -= 1
             self.line("}")
+        self.block(f.after)
         self.depth -= 1
         self.line("}")
 

@@ -142,7 +142,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """One launch. `is_parallel`: its body runs once per thread of a team, with `tid` and `n_threads` bound.
+    """One launch. `is_parallel`: its body runs once per thread of a team, with `tid` and `n_threads` bound, and then `after`, once.
 
     `block_threads` > 0: a kernel, which blocks of so many threads run.
     """
@@ -153,6 +153,7 @@ class Function:
     is_parallel: bool
     comment: str = ""
     block_threads: int = 0
+    after: tuple[CStmt, ...] = ()
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

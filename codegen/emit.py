@@ -15,9 +15,10 @@ from ..space.target import Target
 from . import csyntax as c
 from .opaque import OpaqueWriter
 from .plan import Plan, TaskPlan
+from .program import without_unused
 from .reductions import Reductions
 from .scene import Scene
-from .scopes import COMBINE_ALONE, Context
+from .scopes import Context
 from .storage import Workspace
 from .tree import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
 from .values import Values
@@ -40,15 +41,18 @@ class LaunchWriter:
         self.values = Values(self.scene)
         self.reductions = Reductions(self.scene, self.values)
 
-    def write(self) -> tuple[c.CStmt, ...]:
-        """The body of the launch's function, and through the workspace the memory that it needs."""
+    def write(self) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
+        """The body of the launch's function and what comes after its team, and through the workspace the memory that they need."""
         for t in self.scene.launch.tasks:
             self.scene.allocate(self.scene.plan.tasks[t])
         context = Context(is_team=self.scene.launch.is_parallel)
         with self.scene.w.scope() as body:
             self.children(self.scene.launch.roots, context)
         opening = [self.scene.open_buffer(b) for b in self.scene.opened]
-        return (*opening, *self.scene.partition_declarations(), *body.statements)
+        whole = (*opening, *self.scene.partition_declarations(), *body.statements)
+        with self.scene.w.scope() as after:
+            self.children(self.scene.launch.after, Context(is_team=False))
+        return without_unused(whole), without_unused(tuple(after.statements))
 
     def children(self, nodes: list[TreeNode], ctx: Context) -> None:
         """Nodes in order; where all threads are here, runs of nodes that one thread does alone are put under a test."""
@@ -82,7 +86,7 @@ class LaunchWriter:
             return not node.is_parallel and all(self.is_alone(x) for x in node.children)
         task = self.scene.plan.tasks[node.task]
         if node.kind == "combine":
-            return self.scene.accumulators[node.task][1].n_elements < COMBINE_ALONE
+            return self.scene.launch.accumulators[node.task].is_small
         return node.kind == "body" or not task.is_parallel
 
     def node(self, node: TreeNode, ctx: Context) -> None:

@@ -19,7 +19,6 @@ from .program import (
     parameters,
     place_temporaries,
     sentence,
-    without_unused,
 )
 from .source import Source
 from .storage import Workspace
@@ -42,11 +41,11 @@ def lower(candidate: Candidate) -> Program:
     for k, roots in enumerate(plan.launches):
         launch = build_launch(plan, roots)
         writer = LaunchWriter(plan, launch, target, workspace, prelude, names)
-        body = without_unused(writer.write())
+        body, after = writer.write()
         name = f"launch_{k}"
-        named = parameters(plan.problem, body, names)
+        named = parameters(plan.problem, (*body, *after), names)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
-        functions.append(c.Function(name, named, body, launch.is_parallel, comment))
+        functions.append(c.Function(name, named, body, launch.is_parallel, comment, after=after))
         calls.append((name, tuple(p.name for p in named)))
     return Program(
         problem=plan.problem,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift
 from .barriers import Hazards
 from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
@@ -17,6 +18,7 @@ from .tree import (
     Late,
     Launch,
     LoopNode,
+    Meet,
     Phase,
     TreeNode,
     has_parallel,
@@ -41,7 +43,33 @@ def build_launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
         shift = plan.tasks[t].shift
         if shift is not None:
             launch.roots = run_late(launch.roots, shift)
+    _move_behind_team(plan, launch)
     return launch
+
+
+def _move_behind_team(plan: Plan, launch: Launch) -> None:
+    """Small combinations at the end need no barrier of their own: the end of the team is one."""
+    k = len(launch.roots)
+    while k and _is_small_combination(plan, launch, launch.roots[k - 1]):
+        k -= 1
+    if launch.is_parallel and 0 < k < len(launch.roots) and isinstance(launch.roots[k - 1], Meet):
+        launch.roots, launch.after = launch.roots[: k - 1], launch.roots[k:]
+
+
+def _is_small_combination(plan: Plan, launch: Launch, node: TreeNode) -> bool:
+    """Whether one thread combines partial results, and finishes them with nothing that the threads of a team hold."""
+    if not isinstance(node, Phase) or node.kind != "combine":
+        return False
+    finish = plan.tasks[node.task].task.finish
+    reads = {x.array for x in loads(finish)} if finish is not None else set()
+    held = {
+        f.array
+        for t in plan.tasks
+        for flows in (t.registers, t.shared, t.kept)
+        for f in flows
+        if f.consumer == node.task
+    }
+    return launch.accumulators[node.task].is_small and not reads & held
 
 
 def run_late(nodes: list[TreeNode], shift: Shift) -> list[TreeNode]:
@@ -143,7 +171,14 @@ class TreeBuilder:
             for p in task.loops
             if not p.loop.is_reduction
         }
-        self.accumulators[t] = AccumulatorPlan(owner, extents, levels, in_memory, not inner_reduced)
+        self.accumulators[t] = AccumulatorPlan(
+            owner,
+            extents,
+            levels,
+            in_memory,
+            not inner_reduced,
+            self.plan.cores if owner == "partials" else 1,
+        )
 
     @staticmethod
     def accumulator_levels(nodes: list[LoopNode], task: TaskPlan, r: int) -> dict[str, int]:

@@ -152,6 +152,7 @@ class Plan:
     tasks: tuple[TaskPlan, ...]
     flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
+    cores: int  # of the target
 
 
 def read_plan(candidate: Candidate) -> Plan:
@@ -159,7 +160,8 @@ def read_plan(candidate: Candidate) -> Plan:
     assert candidate.is_complete, "only a complete candidate can be lowered"
     space = candidate.space
     tasks = tuple(_task_plan(candidate, t) for t in range(len(space.problem.tasks)))
-    return Plan(space.problem, tasks, tuple(space.variables.mem_space), _launches(candidate, tasks))
+    flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
+    return Plan(space.problem, tasks, flows, launches, space.target.cores)
 
 
 def _prefetches(candidate: Candidate, t: int, loops: Sequence[LoopPlan]) -> tuple[Ahead, ...]:

@@ -16,9 +16,6 @@ from .point import LoopIndexAt, Point
 if TYPE_CHECKING:
     from .scene import Scene
 
-# Partial results of fewer elements are combined by one thread: sharing them out costs more.
-COMBINE_ALONE = 256
-
 
 @dataclass(frozen=True)
 class Context:
@@ -96,7 +93,7 @@ class Flat:
                 tiled.append(p)
                 continue
             lo, hi = self.live_range(p, plan.levels[name], ctx)
-            if name == widest and layout.n_elements >= COMBINE_ALONE:
+            if name == widest and not plan.is_small:
                 lo, hi = self.own_part(lo, hi)
             variable = scene.w.fresh(name)
             self.headers.append((variable, lo, hi))

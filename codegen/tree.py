@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from ..space.backbone import MID, OUTER, Operand
 from .plan import LoopPlan, Member, TaskPlan
+
+# Numbers that one thread adds up: a team is no sooner done with so few, since it has to meet first.
+_FEW = 2048
 
 
 @dataclass(eq=False)
@@ -69,7 +73,7 @@ class AccumulatorPlan:
 
     `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
     inside the reduction) or a register tile. `owner`: "registers", "thread" (each thread its own array), "team" (one array, each
-    thread its own part of it) or "partials" (an array a thread, combined afterwards).
+    thread its own part of it) or "partials" (an array a thread, `n_partials` in all, combined afterwards).
     """
 
     owner: str
@@ -77,6 +81,12 @@ class AccumulatorPlan:
     levels: dict[str, int]  # OUTER: whole loop, MID: tile, INNER: register tile
     in_memory: bool
     flushes_at_body: bool
+    n_partials: int = 1
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread combines partial results: sharing them out costs more."""
+        return self.n_partials * prod(self.extents.values()) < _FEW
 
 
 @dataclass
@@ -87,6 +97,8 @@ class Launch:
     tasks: tuple[int, ...]
     is_parallel: bool
     accumulators: dict[int, AccumulatorPlan]
+    # What one thread does when the team is done.
+    after: list[TreeNode] = field(default_factory=list)
 
 
 def loop_of(node: LoopNode, task: int) -> str:

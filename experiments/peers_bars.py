@@ -50,7 +50,8 @@ def problems(r: Row, rows: Sequence[Row]) -> list[str]:
         blas = min((others[k] for k in _UNFUSED_CALLS if k in others), default=None)
         if r["name"] == "matmul" and blas is not None and blas / ours < share_of_blas(r):
             found.append(f"{blas / ours:.2f} of NumPy, not {share_of_blas(r):.2f}")
-        return found + _strided(r, ours, rows)
+        found += _strided(r, ours, rows)
+        others = {k: v for k, v in others.items() if k not in _UNFUSED_CALLS}
     slower = sorted(k for k, v in others.items() if ours > v * (1 + _NOISE))
     return found + [f"slower than {k} ({others[k] / ours:.2f})" for k in slower]
 

@@ -104,7 +104,7 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     chosen = {
-        key: _choose(device, subject, workload, ours, replace(protocol, budget_ns=3e7))
+        key: choose(device, subject, workload, ours, replace(protocol, budget_ns=3e7))
         for key, device in devices.items()
     }
     times, absent, memory = _compare(subject, devices, workload, chosen, protocol, options.rounds)
@@ -166,7 +166,7 @@ def _search(
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class Chosen:
     """Ours and the fastest of the expert's variants, built with one compiler."""
 
     ours: Artifact
@@ -175,9 +175,9 @@ class _Chosen:
     times_ns: dict[str, float]  # by variant
 
 
-def _choose(
+def choose(
     device: CpuDevice, subject: Subject, workload: Workload, ours: Source, protocol: Protocol
-) -> _Chosen:
+) -> Chosen:
     """Build and verify both; of the expert's variants the one that is fastest here, timed in turn."""
     name, sizes = subject.sequence, subject.sizes
     sources = {
@@ -193,14 +193,14 @@ def _choose(
         timed = [time_ns(x) for x in worker.interleave(artifacts[1:], protocol)]
     times_ns = dict(zip(variants, timed, strict=True))
     variant = min(times_ns, key=lambda v: times_ns[v])
-    return _Chosen(artifacts[0], artifacts[1 + variants.index(variant)], variant, times_ns)
+    return Chosen(artifacts[0], artifacts[1 + variants.index(variant)], variant, times_ns)
 
 
 def _compare(
     subject: Subject,
     devices: dict[str, CpuDevice],
     workload: Workload,
-    chosen: dict[str, _Chosen],
+    chosen: dict[str, Chosen],
     protocol: Protocol,
     n_rounds: int,
 ) -> tuple[Times, dict[str, str], list[float]]:
@@ -260,7 +260,7 @@ class _Alternating:
 
     worker: Worker
     compiler: str
-    chosen: _Chosen
+    chosen: Chosen
     protocol: Protocol
 
     def __call__(self) -> dict[str, float]:

@@ -79,11 +79,12 @@ def test_the_share_of_the_expert_depends_on_the_work_and_on_where_it_is(name, le
     assert "of the expert" in problems(row(name, level, missed), [])[0]
 
 
-def test_no_library_may_be_faster_and_products_may_be_a_little():
+def test_no_library_may_be_faster_and_numpy_a_little_in_products():
     assert problems(row("sgemv", "memory", 1.0, numpy=1.1, jax=3.0), []) == []
     assert "slower than numba" in problems(row("sgemv", "memory", 1.0, numba=0.9), [])[0]
     large = {"m": 1024, "n": 1024, "k": 1024}
-    assert problems(row("matmul", "L3", 1.0, sizes=large, numpy=0.91, jax=0.5), []) == []
+    assert problems(row("matmul", "L3", 1.0, sizes=large, numpy=0.91), []) == []
+    assert "slower than jax" in problems(row("matmul", "L3", 1.0, sizes=large, jax=0.9), [])[0]
     assert "of NumPy" in problems(row("matmul", "L3", 1.0, sizes=large, numpy_out=0.89), [])[0]
     small = {"m": 256, "n": 256, "k": 32}
     assert "of NumPy" in problems(row("matmul", "L2", 1.0, sizes=small, numpy=0.99), [])[0]

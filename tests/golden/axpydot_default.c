@@ -95,13 +95,10 @@ static void launch_1(const float *restrict u, const float *restrict z, float *re
                 ((float *)(workspace + slot * 64))[k] = 0.0f;
             }
         }
-#pragma omp barrier
-        if (tid == 0) {
-            {
-                const float r_ = ((float *)(workspace + 0))[0] + ((float *)(workspace + 64))[0] + ((float *)(workspace + 128))[0] + ((float *)(workspace + 192))[0];
-                r[0] = r_;
-            }
-        }
+    }
+    {
+        const float r_ = ((float *)(workspace + 0))[0] + ((float *)(workspace + 64))[0] + ((float *)(workspace + 128))[0] + ((float *)(workspace + 192))[0];
+        r[0] = r_;
     }
 }
 

@@ -132,14 +132,11 @@ static void launch_0(const float *restrict a, const float *restrict p, const flo
             const float q_total_3 = fold_add_f32x16(q_acc_3_0 + q_acc_3_1 + q_acc_3_2);
             q[i0 + 3] = q_total_3;
         }
-#pragma omp barrier
-        if (tid == 0) {
+    }
 #pragma omp simd
-            for (long j = 0; j < 48; ++j) {
-                const float s_ = ((float *)(workspace + 0))[j] + ((float *)(workspace + 192))[j] + ((float *)(workspace + 384))[j] + ((float *)(workspace + 576))[j];
-                s[j] = s_;
-            }
-        }
+    for (long j = 0; j < 48; ++j) {
+        const float s_ = ((float *)(workspace + 0))[j] + ((float *)(workspace + 192))[j] + ((float *)(workspace + 384))[j] + ((float *)(workspace + 576))[j];
+        s[j] = s_;
     }
 }
 

@@ -158,14 +158,11 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                 }
             }
         }
-#pragma omp barrier
-        if (tid == 0) {
+    }
 #pragma omp simd
-            for (long i = 0; i < 120; ++i) {
-                const float w_ = alpha * (((float *)(workspace + 61952))[i] + ((float *)(workspace + 62464))[i] + ((float *)(workspace + 62976))[i] + ((float *)(workspace + 63488))[i]);
-                w[i] = w_;
-            }
-        }
+    for (long i = 0; i < 120; ++i) {
+        const float w_ = alpha * (((float *)(workspace + 61952))[i] + ((float *)(workspace + 62464))[i] + ((float *)(workspace + 62976))[i] + ((float *)(workspace + 63488))[i]);
+        w[i] = w_;
     }
 }
 
