@@ -142,8 +142,6 @@ class Printer:
         self.depth -= 1
 
     def for_loop(self, s: c.For) -> None:
-        if s.simd:
-            self.line(self.dialect.simd_loop)
         by = str(s.step) if isinstance(s.step, int) else expression(s.step)
         step = f"++{s.var}" if by == "1" else f"{s.var} += {by}"
         test = expression(c.Bin("<", c.Id(s.var), s.hi))

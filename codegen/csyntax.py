@@ -99,14 +99,13 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class For:
-    """`for (long var = lo; var < hi; var += step)`; `simd` asks the compiler to vectorise it."""
+    """`for (long var = lo; var < hi; var += step)`."""
 
     var: str
     lo: CExpr
     hi: CExpr
     step: int | CExpr
     body: tuple[CStmt, ...]
-    simd: bool = False
 
 
 @dataclass(frozen=True)

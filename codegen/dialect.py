@@ -15,7 +15,6 @@ class Dialect:
     barrier: str
     parallel_open: str  # before the body of a parallel launch; {threads} is the team size
     thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body
-    simd_loop: str  # pragma before a loop that should be vectorised
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
     stream_fence: str  # after the last stream of a launch
     prelude: str = ""  # at the top of each text, after the headers

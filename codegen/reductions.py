@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from itertools import product
 
+from ..kernels import ir
+from ..kernels.accesses import flat_strides
+from ..kernels.renaming import walk
 from ..space.backbone import MID, OUTER
 from . import csyntax as c
 from .block import Value
 from .plan import TaskPlan
 from .point import Point
 from .scene import Scene, neutral
-from .scopes import Context
+from .scopes import Context, Flat
 from .storage import Buffer, Tile
+from .strips import strips
 from .values import Values
 from .vectors import type_name
 
@@ -172,22 +176,30 @@ class Reductions:
         """Memory accumulators take the neutral element, over what of them is live here."""
         assert task.task.op is not None
         buffer, _ = self.scene.accumulators[task.index]
+        nothing = Value(neutral(task.task.op, buffer.dtype), buffer.dtype)
         if task.partials:
             k = self.scene.w.fresh("k")
+
+            def element(lanes: int) -> tuple[c.CStmt, ...]:
+                with self.scene.w.scope() as made:
+                    self.put_into(buffer, c.Id(k), self.scene.w.splat(nothing, lanes))
+                return tuple(made.statements)
+
+            lanes = self.scene.target.lanes(buffer.dtype.size_bytes)
+            for loop in strips(k, c.Num("0"), c.number(buffer.n_elements), lanes, element):
+                self.scene.w.write(loop)
             self.scene.w.used.discard(k)
-            zero = c.Assign(
-                c.Index(c.Id(buffer.name), c.Id(k)), neutral(task.task.op, buffer.dtype)
-            )
-            self.scene.w.write(
-                c.For(k, c.Num("0"), c.number(buffer.n_elements), 1, (zero,), simd=True)
-            )
             self.fill_missing(task)
             return
-        with self.scene.flat(task, ctx) as points:
-            for point in points:
-                index = self.accumulator_index(task, point, ctx)
-                nothing = neutral(task.task.op, buffer.dtype)
-                self.scene.w.write(c.Assign(c.Index(c.Id(buffer.name), index), nothing))
+
+        def cell(point: Point) -> None:
+            index = self.accumulator_index(task, point, ctx)
+            self.put_into(buffer, index, self.scene.w.splat(nothing, point.lanes()))
+
+        self.scene.flat(task, ctx).write(cell, self.scene.target.lanes(buffer.dtype.size_bytes))
+
+    def put_into(self, buffer: Buffer, index: c.CExpr, value: Value) -> None:
+        self.scene.w.store(buffer.name, c.Id(buffer.name), index, value, buffer.dtype, stream=False)
 
     def fill_missing(self, task: TaskPlan) -> None:
         """Partial results of threads that the system did not give: the combination reads those of the whole planned team."""
@@ -208,11 +220,14 @@ class Reductions:
         plan = self.scene.launch.accumulators[task.index]
         if plan.in_memory:
             buffer, _ = self.scene.accumulators[task.index]
-            with self.scene.flat(task, ctx) as points:
-                for point in points:
-                    index = self.accumulator_index(task, point, ctx)
-                    total = Value(c.Index(c.Id(buffer.name), index), buffer.dtype)
-                    self.values.put(task, point, self.finished(task, point, total, ctx), ctx)
+            flat = self.scene.flat(task, ctx)
+
+            def cell(point: Point) -> None:
+                index = self.accumulator_index(task, point, ctx)
+                total = self.part(buffer, c.Id(buffer.name), index, point)
+                self.values.put(task, point, self.finished(task, point, total, ctx), ctx)
+
+            flat.write(cell, self.result_lanes(task, flat))
             self.scene.w.forget(task.task.target.array)
             return
         free = self.scene.free_loops(task)
@@ -230,48 +245,71 @@ class Reductions:
 
     def combine(self, task: TaskPlan, ctx: Context) -> None:
         """Partial results of all threads, added element by element and finished."""
-        assert task.task.op is not None
+        op = task.task.op
+        assert op is not None
         buffer, _ = self.scene.accumulators[task.index]
-        shared_out = ctx.is_team
-        with self.scene.flat(task, ctx, share=shared_out) as points:
-            for point in points:
-                index = self.accumulator_index(task, point, ctx)
-                slots = range(self.scene.target.cores)
-                parts = [self.slot(buffer, c.number(s), index) for s in slots]
+        flat = self.scene.flat(task, ctx, share=ctx.is_team)
+
+        def cell(point: Point) -> None:
+            index = self.accumulator_index(task, point, ctx)
+            n = self.scene.target.cores
+            if n <= UNROLLED_THREADS:
+                parts = [self.slot(buffer, c.number(s), index, point) for s in range(n)]
                 total = parts[0]
-                if len(parts) <= UNROLLED_THREADS:
-                    for part in parts[1:]:
-                        total = self.scene.w.combine(task.task.op, total, part)
-                else:
-                    total = self.sum_of_slots(task, buffer, index)
-                self.values.put(task, point, self.finished(task, point, total, ctx), ctx)
+                for part in parts[1:]:
+                    total = self.scene.w.combine(op, total, part)
+            else:
+                total = self.sum_of_slots(task, buffer, index, point)
+            self.values.put(task, point, self.finished(task, point, total, ctx), ctx)
+
+        flat.write(cell, self.result_lanes(task, flat))
         self.scene.w.forget(task.task.target.array)
 
-    def slot(self, buffer: Buffer, number: c.CExpr, index: c.CExpr) -> Value:
+    def result_lanes(self, task: TaskPlan, flat: Flat) -> int:
+        """Elements of the vectors in which sums in memory become results; 1 where results do not lie side by side or have to be
+        put into registers too, or where numbers of several widths make them.
+        """
+        buffer, _ = self.scene.accumulators[task.index]
+        array, size = self.scene.plan.problem.array(task.task.target.array), buffer.dtype.size_bytes
+        if (
+            task.registers
+            or task.shared
+            or flat_strides(task.task.target, array).get(flat.along) != 1
+        ):
+            return 1
+        parts = [] if task.task.finish is None else list(walk(task.task.finish))
+        widths = {x.dtype.size_bytes for x in parts if not isinstance(x, ir.Compare)}
+        is_one_width = widths | {array.dtype.size_bytes} <= {size}
+        return self.scene.target.lanes(size) if is_one_width else 1
+
+    def part(self, buffer: Buffer, base: c.CExpr, index: c.CExpr, point: Point) -> Value:
+        """Sums in memory: one of them, or a vector."""
+        if not point.lanes():
+            return Value(c.Index(base, index), buffer.dtype)
+        load = self.scene.prelude.use("load", buffer.dtype, point.lanes())
+        place = c.Un("&", c.Index(base, index))
+        return Value(c.Call(load, (place,)), buffer.dtype, point.lanes())
+
+    def slot(self, buffer: Buffer, number: c.CExpr, index: c.CExpr, point: Point) -> Value:
         kind = type_name(buffer.dtype, 0)
         place = c.linear(((number, buffer.stride_bytes),), buffer.offset_bytes)
         if isinstance(number, c.Num):
             place = c.number(int(number.text) * buffer.stride_bytes + buffer.offset_bytes)
         part = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
-        return Value(c.Index(part, index), buffer.dtype)
+        return self.part(buffer, part, index, point)
 
-    def sum_of_slots(self, task: TaskPlan, buffer: Buffer, index: c.CExpr) -> Value:
+    def sum_of_slots(self, task: TaskPlan, buffer: Buffer, index: c.CExpr, point: Point) -> Value:
         assert task.task.op is not None
         total, slot = self.scene.w.fresh("total"), self.scene.w.fresh("slot")
         self.scene.w.used -= {total, slot}
-        self.scene.w.write(
-            c.Declare(type_name(buffer.dtype, 0), total, neutral(task.task.op, buffer.dtype))
+        lanes = point.lanes()
+        nothing = self.scene.w.splat(
+            Value(neutral(task.task.op, buffer.dtype), buffer.dtype), lanes
         )
-        added = self.scene.w.combine(
-            task.task.op, Value(c.Id(total), buffer.dtype), self.slot(buffer, c.Id(slot), index)
-        )
-        self.scene.w.write(
-            c.For(
-                slot,
-                c.Num("0"),
-                c.number(self.scene.target.cores),
-                1,
-                (c.Assign(c.Id(total), added.x),),
-            )
-        )
-        return Value(c.Id(total), buffer.dtype)
+        self.scene.w.write(c.Declare(type_name(buffer.dtype, lanes), total, nothing.x))
+        so_far = Value(c.Id(total), buffer.dtype, lanes)
+        part = self.slot(buffer, c.Id(slot), index, point)
+        added = self.scene.w.combine(task.task.op, so_far, part)
+        cores = c.number(self.scene.target.cores)
+        self.scene.w.write(c.For(slot, c.Num("0"), cores, 1, (c.Assign(so_far.x, added.x),)))
+        return so_far

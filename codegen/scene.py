@@ -314,7 +314,7 @@ class Scene:
         return [p for p in task.loops if not p.loop.is_reduction]
 
     def flat(self, task: TaskPlan, ctx: Context, share: bool = False) -> Flat:
-        """A context manager: element-wise loops over what of a reduction's result is live here; it gives the cells inside them."""
+        """Element-wise loops over what of a reduction's result is live here, to be written."""
         return Flat(self, task, ctx, share)
 
     def tiled_loops(self, task: TaskPlan) -> set[str]:

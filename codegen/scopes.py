@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from . import csyntax as c
 from .block import Block
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point
+from .strips import strips
 
 if TYPE_CHECKING:
     from .scene import Scene
@@ -72,7 +73,8 @@ class Over:
 class Flat:
     """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads.
 
-    Loops of which the finish reads register tiles are written out copy by copy: a register has no index.
+    Where neighbours lie side by side the innermost loop runs in vectors. Loops of which the finish reads register tiles are written
+    out copy by copy: a register has no index.
     """
 
     def __init__(self, scene: Scene, task: TaskPlan, ctx: Context, share: bool) -> None:
@@ -101,6 +103,34 @@ class Flat:
             if name in in_registers:
                 indices[name] = c.Bin("-", c.Id(variable), scene.start(task, p, ctx))
         self.points = list(self.copies(tiled, Point(index, {}, indices)))
+        self.along = (
+            loops[-1] if loops and not in_registers and layout.strides[loops[-1]] == 1 else ""
+        )
+
+    def write(self, body: Callable[[Point], None], lanes: int) -> None:
+        """Writes the loops with what `body` writes for each point, in vectors of at most `lanes` elements where that can be."""
+        w = self.scene.w
+
+        def inside(n: int) -> tuple[c.CStmt, ...]:
+            with w.scope() as made:
+                for point in self.points:
+                    at = {**point.index}
+                    if n:
+                        at[self.along] = replace(at[self.along], lanes=n)
+                    body(replace(point, index=at))
+            return tuple(made.statements)
+
+        if not self.headers:
+            w.write(c.Scope(inside(0)))
+            return
+        name, lo, hi = self.headers[-1]
+        loops = strips(name, lo, hi, lanes if self.along else 0, inside)
+        for name, lo, hi in reversed(self.headers[:-1]):
+            loops = (c.For(name, lo, hi, 1, loops),)
+        for loop in loops:
+            w.write(loop)
+        for name, _, _ in self.headers:
+            w.used.discard(name)
 
     def copies(self, tiled: list[LoopPlan], point: Point) -> Iterator[Point]:
         for cell in product(*(range(p.inner) for p in tiled)):
@@ -135,18 +165,3 @@ class Flat:
         begin = c.Bin("/", c.Bin("*", length, c.Id("tid")), c.Id("n_threads"))
         end = c.Bin("/", c.Bin("*", length, c.Bin("+", c.Id("tid"), c.Num("1"))), c.Id("n_threads"))
         return c.add(lo, begin), c.add(lo, end)
-
-    def __enter__(self) -> list[Point]:
-        self.scene.w.blocks.append(Block())
-        return self.points
-
-    def __exit__(self, *_: object) -> None:
-        w = self.scene.w
-        body = tuple(w.blocks.pop().statements)
-        if not self.headers:
-            w.write(c.Scope(body))
-            return
-        for k, (name, lo, hi) in enumerate(reversed(self.headers)):
-            body = (c.For(name, lo, hi, 1, body, simd=k == 0),)
-            w.used.discard(name)
-        w.write(body[0])

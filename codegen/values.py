@@ -17,6 +17,7 @@ from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
 from .storage import CopyLayout, SharedLayout, Tile
+from .strips import strips
 from .vectors import type_name
 
 
@@ -231,7 +232,9 @@ class Values:
         return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const), lane_stride
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the block of one outer tile: mid steps, then register tiles, element by element."""
+        """Packs the block of one outer tile: mid steps, then register tiles, in vectors where both sides have neighbours side by
+        side.
+        """
         buffer, layout = self.scene.copies[task.index, operand.access.array]
         array = self.scene.plan.problem.array(operand.access.array)
         variables = dict(ctx.variables)
@@ -254,13 +257,32 @@ class Values:
             headers.append((element, start, end, 1))
             index[name] = LoopIndexAt(c.Id(element))
         inner = replace(ctx, variables=variables)
-        point = Point(index)
-        here, _ = self.copy_index(task, layout, point, inner)
-        there, _ = affine_at(operand.access.axes, row_strides(array.shape), point)
-        source = c.Index(self.scene.global_array(array.name), there)
-        body: tuple[c.CStmt, ...] = (c.Assign(c.Index(c.Id(buffer.name), here), source),)
+        last = layout.inner_order[-1]
+        w, source = self.scene.w, self.scene.global_array(array.name)
+
+        def places(lanes: int) -> tuple[tuple[c.CExpr, int], tuple[c.CExpr, int]]:
+            point = Point({**index, last: replace(index[last], lanes=lanes)})
+            strides = row_strides(array.shape)
+            return (
+                self.copy_index(task, layout, point, inner),
+                affine_at(operand.access.axes, strides, point),
+            )
+
+        def moved(lanes: int) -> tuple[c.CStmt, ...]:
+            (here, _), (there, _) = places(lanes)
+            with w.scope() as made:
+                value = w.load(array.name, source, there, array.dtype, lanes, 1)
+                w.store(buffer.name, c.Id(buffer.name), here, value, array.dtype, stream=False)
+            return tuple(made.statements)
+
+        lanes = self.scene.target.lanes(array.dtype.size_bytes)
+        (_, to_stride), (_, from_stride) = places(lanes)
+        name, lo, hi, _ = headers.pop()
+        body = strips(name, lo, hi, lanes if to_stride == from_stride == 1 else 1, moved)
+        w.used.discard(name)
         for name, lo, hi, step in reversed(headers):
             body = (c.For(name, lo, hi, step, body),)
-            self.scene.w.used.discard(name)
-        self.scene.w.write(body[0])
-        self.scene.w.forget(buffer.name)
+            w.used.discard(name)
+        for loop in body:
+            w.write(loop)
+        w.forget(buffer.name)

@@ -14,7 +14,6 @@ C_OPENMP = Dialect(
         "const long tid = omp_get_thread_num();",
         "const long n_threads = omp_get_num_threads();",
     ),
-    simd_loop="#pragma omp simd",
     intrinsics_prelude="""\
 #if defined(__SSE2__)
 #include <immintrin.h>

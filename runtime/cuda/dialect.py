@@ -11,7 +11,6 @@ CUDA = Dialect(
     barrier="__syncthreads();",
     parallel_open="",
     thread_setup=(),
-    simd_loop="",
     intrinsics_prelude="",
     stream_fence="",
     prelude="""\

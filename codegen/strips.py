@@ -1,0 +1,44 @@
+"""Element-wise loops in vectors: strips as wide as a register, and one by one what they leave over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from . import csyntax as c
+
+Body = Callable[[int], tuple[c.CStmt, ...]]
+"""What a loop holds, for vectors of so many lanes; 0: for one element."""
+
+
+def strips(name: str, lo: c.CExpr, hi: c.CExpr, lanes: int, body: Body) -> tuple[c.CStmt, ...]:
+    """Loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements."""
+    length = _length(lo, hi)
+    while length is not None and lanes > length:
+        lanes //= 2
+    if lanes < 2:
+        return (c.For(name, lo, hi, 1, body(0)),)
+    n = c.number(lanes)
+    if length is None:
+        whole: c.CExpr = c.Bin("*", c.Bin("/", _minus(hi, lo), n), n)
+    else:
+        whole = c.number(length // lanes * lanes)
+    last = c.add(lo, whole) if lo != c.Num("0") else whole
+    if length is not None and length % lanes == 0:
+        return (c.For(name, lo, hi, lanes, body(lanes)),)
+    return (c.For(name, lo, last, lanes, body(lanes)), c.For(name, last, hi, 1, body(0)))
+
+
+def _minus(a: c.CExpr, b: c.CExpr) -> c.CExpr:
+    return a if b == c.Num("0") else c.Bin("-", a, b)
+
+
+def _length(lo: c.CExpr, hi: c.CExpr) -> int | None:
+    """`hi - lo` where it is a number."""
+    (before, first), (behind, last) = c.flatten(lo), c.flatten(hi)
+    terms: Counter[c.CExpr] = Counter()
+    for x, k in behind:
+        terms[x] += k
+    for x, k in before:
+        terms[x] -= k
+    return None if any(terms.values()) else last - first
