@@ -13,7 +13,7 @@ Body = Callable[[int], tuple[c.CStmt, ...]]
 
 def strips(name: str, lo: c.CExpr, hi: c.CExpr, lanes: int, body: Body) -> tuple[c.CStmt, ...]:
     """Loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements."""
-    length = _length(lo, hi)
+    length = length_of(lo, hi)
     while length is not None and lanes > length:
         lanes //= 2
     if lanes < 2:
@@ -33,7 +33,7 @@ def _minus(a: c.CExpr, b: c.CExpr) -> c.CExpr:
     return a if b == c.Num("0") else c.Bin("-", a, b)
 
 
-def _length(lo: c.CExpr, hi: c.CExpr) -> int | None:
+def length_of(lo: c.CExpr, hi: c.CExpr) -> int | None:
     """`hi - lo` where it is a number."""
     (before, first), (behind, last) = c.flatten(lo), c.flatten(hi)
     terms: Counter[c.CExpr] = Counter()

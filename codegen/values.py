@@ -17,8 +17,11 @@ from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
 from .storage import CopyLayout, SharedLayout, Tile
-from .strips import strips
+from .strips import length_of, strips
 from .vectors import type_name
+
+# Elements that are packed without a loop: each load is then an instruction of its own, whose steps the machine can foresee.
+_PACKED_AT_ONCE = 16
 
 
 class Values:
@@ -252,33 +255,43 @@ class Values:
         for name in layout.inner_order:
             p = task.loop(name)
             start = variables[task.index, name, MID if p.mid > 1 else OUTER]
+            if p.inner == 1 and name != layout.inner_order[-1]:
+                index[name] = LoopIndexAt(start)
+                continue
             element = self.scene.w.fresh(name)
             end = self.scene.end_of(start, p.inner, p.loop.extent)
             headers.append((element, start, end, 1))
             index[name] = LoopIndexAt(c.Id(element))
         inner = replace(ctx, variables=variables)
         last = layout.inner_order[-1]
-        w, source = self.scene.w, self.scene.global_array(array.name)
+        w, source, strides = (
+            self.scene.w,
+            self.scene.global_array(array.name),
+            row_strides(array.shape),
+        )
 
-        def places(lanes: int) -> tuple[tuple[c.CExpr, int], tuple[c.CExpr, int]]:
-            point = Point({**index, last: replace(index[last], lanes=lanes)})
-            strides = row_strides(array.shape)
-            return (
-                self.copy_index(task, layout, point, inner),
-                affine_at(operand.access.axes, strides, point),
-            )
-
-        def moved(lanes: int) -> tuple[c.CStmt, ...]:
-            (here, _), (there, _) = places(lanes)
+        def moved(*last_at: LoopIndexAt) -> tuple[c.CStmt, ...]:
             with w.scope() as made:
-                value = w.load(array.name, source, there, array.dtype, lanes, 1)
-                w.store(buffer.name, c.Id(buffer.name), here, value, array.dtype, stream=False)
+                for at in last_at:
+                    point = Point({**index, last: at})
+                    here, _ = self.copy_index(task, layout, point, inner)
+                    there, _ = affine_at(operand.access.axes, strides, point)
+                    value = w.load(array.name, source, there, array.dtype, at.lanes, 1)
+                    w.store(buffer.name, c.Id(buffer.name), here, value, array.dtype, stream=False)
             return tuple(made.statements)
 
-        lanes = self.scene.target.lanes(array.dtype.size_bytes)
-        (_, to_stride), (_, from_stride) = places(lanes)
         name, lo, hi, _ = headers.pop()
-        body = strips(name, lo, hi, lanes if to_stride == from_stride == 1 else 1, moved)
+        neighbours = Point({**index, last: replace(index[last], lanes=2)})
+        _, to_stride = self.copy_index(task, layout, neighbours, inner)
+        _, from_stride = affine_at(operand.access.axes, strides, neighbours)
+        lanes = (
+            self.scene.target.lanes(array.dtype.size_bytes) if to_stride == from_stride == 1 else 1
+        )
+        n = length_of(lo, hi) or 0
+        if lanes == 1 and 1 <= n <= _PACKED_AT_ONCE:
+            body = moved(*(LoopIndexAt(lo, k) for k in range(n)))
+        else:
+            body = strips(name, lo, hi, lanes, lambda n: moved(replace(index[last], lanes=n)))
         w.used.discard(name)
         for name, lo, hi, step in reversed(headers):
             body = (c.For(name, lo, hi, step, body),)

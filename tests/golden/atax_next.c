@@ -14,6 +14,7 @@
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
 static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
+static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
 static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
@@ -34,7 +35,6 @@ static inline float fold_add_f32x16(f32x16 x) {
     union { f32x16 whole; f32x8 h[2]; } u = {x};
     return fold_add_f32x8(u.h[0] + u.h[1]);
 }
-static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
 
 /* gemv0: t add a[i, j] * x[j]; add_gemvt0: y add a[i, j] * t[i] */
 static void launch_0(const float *restrict a, const float *restrict x, float *restrict y, char *restrict workspace) {
@@ -45,9 +45,9 @@ static void launch_0(const float *restrict a, const float *restrict x, float *re
         float *y_sum = (float *)(workspace + tid * 2048);
         const long begin = 256 * tid / n_threads * 2;
         const long end = 256 * (tid + 1) / n_threads * 2;
-#pragma omp simd
-        for (long k = 0; k < 512; ++k) {
-            y_sum[k] = 0.0f;
+        for (long k = 0; k < 512; k += 16) {
+            const f32x16 y_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&y_sum[k], y_sum_);
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 512; ++k) {
@@ -94,19 +94,22 @@ static void launch_0(const float *restrict a, const float *restrict x, float *re
                 __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
                 const f32x16 a_7 = load_f32x16(&a[i0 * 512 + j0 + 528]);
                 const f32x16 sum_3 = sum_1 + a_7 * t_value_1;
-                const f32x16 y_sum_ = load_f32x16(&y_sum[j0]);
-                const f32x16 y_sum_1 = y_sum_ + sum_2;
-                store_f32x16(&y_sum[j0], y_sum_1);
-                const f32x16 y_sum_2 = load_f32x16(&y_sum[j0 + 16]);
-                const f32x16 y_sum_3 = y_sum_2 + sum_3;
-                store_f32x16(&y_sum[j0 + 16], y_sum_3);
+                const f32x16 y_sum_1 = load_f32x16(&y_sum[j0]);
+                const f32x16 y_sum_2 = y_sum_1 + sum_2;
+                store_f32x16(&y_sum[j0], y_sum_2);
+                const f32x16 y_sum_3 = load_f32x16(&y_sum[j0 + 16]);
+                const f32x16 y_sum_4 = y_sum_3 + sum_3;
+                store_f32x16(&y_sum[j0 + 16], y_sum_4);
             }
         }
 #pragma omp barrier
-#pragma omp simd
-        for (long j = 512 * tid / n_threads; j < 512 * (tid + 1) / n_threads; ++j) {
-            const float y_ = ((float *)(workspace + 0))[j] + ((float *)(workspace + 2048))[j] + ((float *)(workspace + 4096))[j] + ((float *)(workspace + 6144))[j];
-            y[j] = y_;
+        for (long j = 512 * tid / n_threads; j < 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; j += 16) {
+            const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 2048))[j]) + load_f32x16(&((float *)(workspace + 4096))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]);
+            store_f32x16(&y[j], y_);
+        }
+        for (long j = 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; j < 512 * (tid + 1) / n_threads; ++j) {
+            const float y_1 = ((float *)(workspace + 0))[j] + ((float *)(workspace + 2048))[j] + ((float *)(workspace + 4096))[j] + ((float *)(workspace + 6144))[j];
+            y[j] = y_1;
         }
     }
 }

@@ -16,8 +16,8 @@
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
 static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
-static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
+static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float f32x4 __attribute__((vector_size(16)));
@@ -47,9 +47,9 @@ static void launch_0(const float *restrict a, const float *restrict p, const flo
         float *s_sum = (float *)(workspace + tid * 192);
         const long begin = 16 * tid / n_threads * 4;
         const long end = 16 * (tid + 1) / n_threads * 4;
-#pragma omp simd
-        for (long k = 0; k < 48; ++k) {
-            s_sum[k] = 0.0f;
+        for (long k = 0; k < 48; k += 16) {
+            const f32x16 s_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&s_sum[k], s_sum_);
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 48; ++k) {
@@ -113,15 +113,15 @@ static void launch_0(const float *restrict a, const float *restrict p, const flo
                 const f32x16 sum_9 = sum_6 + a_9 * r_3;
                 const f32x16 sum_10 = sum_7 + a_10 * r_3;
                 const f32x16 sum_11 = sum_8 + a_11 * r_3;
-                const f32x16 s_sum_ = load_f32x16(&s_sum[j0]);
-                const f32x16 s_sum_1 = s_sum_ + sum_9;
-                store_f32x16(&s_sum[j0], s_sum_1);
-                const f32x16 s_sum_2 = load_f32x16(&s_sum[j0 + 16]);
-                const f32x16 s_sum_3 = s_sum_2 + sum_10;
-                store_f32x16(&s_sum[j0 + 16], s_sum_3);
-                const f32x16 s_sum_4 = load_f32x16(&s_sum[j0 + 32]);
-                const f32x16 s_sum_5 = s_sum_4 + sum_11;
-                store_f32x16(&s_sum[j0 + 32], s_sum_5);
+                const f32x16 s_sum_1 = load_f32x16(&s_sum[j0]);
+                const f32x16 s_sum_2 = s_sum_1 + sum_9;
+                store_f32x16(&s_sum[j0], s_sum_2);
+                const f32x16 s_sum_3 = load_f32x16(&s_sum[j0 + 16]);
+                const f32x16 s_sum_4 = s_sum_3 + sum_10;
+                store_f32x16(&s_sum[j0 + 16], s_sum_4);
+                const f32x16 s_sum_5 = load_f32x16(&s_sum[j0 + 32]);
+                const f32x16 s_sum_6 = s_sum_5 + sum_11;
+                store_f32x16(&s_sum[j0 + 32], s_sum_6);
             }
             const float q_total_ = fold_add_f32x16(q_acc_0_0 + q_acc_0_1 + q_acc_0_2);
             q[i0] = q_total_;
@@ -133,10 +133,9 @@ static void launch_0(const float *restrict a, const float *restrict p, const flo
             q[i0 + 3] = q_total_3;
         }
     }
-#pragma omp simd
-    for (long j = 0; j < 48; ++j) {
-        const float s_ = ((float *)(workspace + 0))[j] + ((float *)(workspace + 192))[j] + ((float *)(workspace + 384))[j] + ((float *)(workspace + 576))[j];
-        s[j] = s_;
+    for (long j = 0; j < 48; j += 16) {
+        const f32x16 s_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 192))[j]) + load_f32x16(&((float *)(workspace + 384))[j]) + load_f32x16(&((float *)(workspace + 576))[j]);
+        store_f32x16(&s[j], s_);
     }
 }
 

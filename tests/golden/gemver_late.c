@@ -22,6 +22,7 @@
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
 static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
+static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
 static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
@@ -42,7 +43,6 @@ static inline float fold_add_f32x16(f32x16 x) {
     union { f32x16 whole; f32x8 h[2]; } u = {x};
     return fold_add_f32x8(u.h[0] + u.h[1]);
 }
-static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
 
 /* add_two_outer0: b = a[i, j] + u1[i] * v1[j] + u2[i] * v2[j]; add_scaled_gemvt0: x add beta * b[i, j] * y[i]; scaled_gemv0: w add b[i, j] * x[j] */
 static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
@@ -55,9 +55,13 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
         float *w_sum = (float *)(workspace + (tid * 512 + 61952));
         const long begin = 3 * tid / n_threads * 32;
         const long end = 3 * (tid + 1) / n_threads * 32;
-#pragma omp simd
-        for (long k = 0; k < 120; ++k) {
-            w_sum[k] = 0.0f;
+        for (long k = 0; k < 112; k += 16) {
+            const f32x16 w_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&w_sum[k], w_sum_);
+        }
+        for (long k = 112; k < 120; ++k) {
+            const float w_sum_1 = 0.0f;
+            w_sum[k] = w_sum_1;
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 120; ++k) {
@@ -81,12 +85,12 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     const f32x16 sum_2 = b_row_2 * x_row_;
                     const f32x16 b_row_3 = load_f32x16(&b_row[i0 * 32 + 48]);
                     const f32x16 sum_3 = sum_2 + b_row_3 * x_row_1;
-                    const float w_sum_ = w_sum[i0];
-                    const float w_sum_1 = w_sum_ + fold_add_f32x16(sum_1);
-                    w_sum[i0] = w_sum_1;
-                    const float w_sum_2 = w_sum[i0 + 1];
-                    const float w_sum_3 = w_sum_2 + fold_add_f32x16(sum_3);
-                    w_sum[i0 + 1] = w_sum_3;
+                    const float w_sum_2 = w_sum[i0];
+                    const float w_sum_3 = w_sum_2 + fold_add_f32x16(sum_1);
+                    w_sum[i0] = w_sum_3;
+                    const float w_sum_4 = w_sum[i0 + 1];
+                    const float w_sum_5 = w_sum_4 + fold_add_f32x16(sum_3);
+                    w_sum[i0 + 1] = w_sum_5;
                 }
                 f32x16 b_value_0_0;
                 f32x16 b_value_0_1;
@@ -149,20 +153,23 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     const f32x16 sum_6 = b_row_6 * x_row_4;
                     const f32x16 b_row_7 = load_f32x16(&b_row[i0 * 32 + 48]);
                     const f32x16 sum_7 = sum_6 + b_row_7 * x_row_5;
-                    const float w_sum_4 = w_sum[i0];
-                    const float w_sum_5 = w_sum_4 + fold_add_f32x16(sum_5);
-                    w_sum[i0] = w_sum_5;
-                    const float w_sum_6 = w_sum[i0 + 1];
-                    const float w_sum_7 = w_sum_6 + fold_add_f32x16(sum_7);
-                    w_sum[i0 + 1] = w_sum_7;
+                    const float w_sum_6 = w_sum[i0];
+                    const float w_sum_7 = w_sum_6 + fold_add_f32x16(sum_5);
+                    w_sum[i0] = w_sum_7;
+                    const float w_sum_8 = w_sum[i0 + 1];
+                    const float w_sum_9 = w_sum_8 + fold_add_f32x16(sum_7);
+                    w_sum[i0 + 1] = w_sum_9;
                 }
             }
         }
     }
-#pragma omp simd
-    for (long i = 0; i < 120; ++i) {
-        const float w_ = alpha * (((float *)(workspace + 61952))[i] + ((float *)(workspace + 62464))[i] + ((float *)(workspace + 62976))[i] + ((float *)(workspace + 63488))[i]);
-        w[i] = w_;
+    for (long i = 0; i < 112; i += 16) {
+        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 61952))[i]) + load_f32x16(&((float *)(workspace + 62464))[i]) + load_f32x16(&((float *)(workspace + 62976))[i]) + load_f32x16(&((float *)(workspace + 63488))[i]));
+        store_f32x16(&w[i], w_);
+    }
+    for (long i = 112; i < 120; ++i) {
+        const float w_1 = alpha * (((float *)(workspace + 61952))[i] + ((float *)(workspace + 62464))[i] + ((float *)(workspace + 62976))[i] + ((float *)(workspace + 63488))[i]);
+        w[i] = w_1;
     }
 }
 

@@ -21,9 +21,9 @@
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
-static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
-static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
 static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
+static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
+static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float f32x4 __attribute__((vector_size(16)));
@@ -56,9 +56,9 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
         float *w_sum = (float *)(workspace + (tid * 2048 + 1052672));
         const long begin = 4 * tid / n_threads * 128;
         const long end = 4 * (tid + 1) / n_threads * 128;
-#pragma omp simd
-        for (long k = 0; k < 512; ++k) {
-            w_sum[k] = 0.0f;
+        for (long k = 0; k < 512; k += 16) {
+            const f32x16 w_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&w_sum[k], w_sum_);
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 512; ++k) {
@@ -66,9 +66,9 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
             }
         }
         for (long j0 = begin; j0 < end; j0 += 128) {
-#pragma omp simd
-            for (long j = j0; j < j0 + 128; ++j) {
-                x_sum[j - j0] = 0.0f;
+            for (long j = j0; j < j0 + 128; j += 16) {
+                const f32x16 x_sum_ = splat_f32x16(0.0f);
+                store_f32x16(&x_sum[j - j0], x_sum_);
             }
             for (long i = 0; i < 512; ++i) {
                 for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
@@ -93,15 +93,14 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     const float y_ = y[i];
                     const f32x16 sum_ = beta * y_ * b_value_0;
                     const f32x16 sum_1 = beta * y_ * b_value_1;
-                    const f32x16 x_sum_ = load_f32x16(&x_sum[j1 - j0]);
-                    const f32x16 x_sum_1 = x_sum_ + sum_;
-                    store_f32x16(&x_sum[j1 - j0], x_sum_1);
-                    const f32x16 x_sum_2 = load_f32x16(&x_sum[j1 - j0 + 16]);
-                    const f32x16 x_sum_3 = x_sum_2 + sum_1;
-                    store_f32x16(&x_sum[j1 - j0 + 16], x_sum_3);
+                    const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
+                    const f32x16 x_sum_2 = x_sum_1 + sum_;
+                    store_f32x16(&x_sum[j1 - j0], x_sum_2);
+                    const f32x16 x_sum_3 = load_f32x16(&x_sum[j1 - j0 + 16]);
+                    const f32x16 x_sum_4 = x_sum_3 + sum_1;
+                    store_f32x16(&x_sum[j1 - j0 + 16], x_sum_4);
                 }
             }
-#pragma omp simd
             for (long j = j0; j < j0 + 128; ++j) {
                 const float z_ = z[j];
                 const float x_row_ = z_ + x_sum[j - j0];
@@ -121,16 +120,19 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     w_acc_1 += b_row_1 * x_row_2;
                 }
                 const float w_total_ = fold_add_f32x16(w_acc_0 + w_acc_1);
-                const float w_sum_ = w_sum[i];
-                const float w_sum_1 = w_sum_ + w_total_;
-                w_sum[i] = w_sum_1;
+                const float w_sum_1 = w_sum[i];
+                const float w_sum_2 = w_sum_1 + w_total_;
+                w_sum[i] = w_sum_2;
             }
         }
 #pragma omp barrier
-#pragma omp simd
-        for (long i = 512 * tid / n_threads; i < 512 * (tid + 1) / n_threads; ++i) {
-            const float w_ = alpha * (((float *)(workspace + 1052672))[i] + ((float *)(workspace + 1054720))[i] + ((float *)(workspace + 1056768))[i] + ((float *)(workspace + 1058816))[i]);
-            w[i] = w_;
+        for (long i = 512 * tid / n_threads; i < 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i += 16) {
+            const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1052672))[i]) + load_f32x16(&((float *)(workspace + 1054720))[i]) + load_f32x16(&((float *)(workspace + 1056768))[i]) + load_f32x16(&((float *)(workspace + 1058816))[i]));
+            store_f32x16(&w[i], w_);
+        }
+        for (long i = 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i < 512 * (tid + 1) / n_threads; ++i) {
+            const float w_1 = alpha * (((float *)(workspace + 1052672))[i] + ((float *)(workspace + 1054720))[i] + ((float *)(workspace + 1056768))[i] + ((float *)(workspace + 1058816))[i]);
+            w[i] = w_1;
         }
     }
 }

@@ -15,9 +15,9 @@
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
-static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
-static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
 static inline f32x16 splat_f32x16(float x) { return x - (f32x16){0}; }
+static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x; }
+static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float f32x4 __attribute__((vector_size(16)));
@@ -50,9 +50,9 @@ static void launch_0(const float *restrict a, const float *restrict y, const flo
         float *w_sum = (float *)(workspace + (tid * 2048 + 526336));
         const long begin = 8 * tid / n_threads * 64;
         const long end = 8 * (tid + 1) / n_threads * 64;
-#pragma omp simd
-        for (long k = 0; k < 512; ++k) {
-            w_sum[k] = 0.0f;
+        for (long k = 0; k < 512; k += 16) {
+            const f32x16 w_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&w_sum[k], w_sum_);
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 512; ++k) {
@@ -60,9 +60,9 @@ static void launch_0(const float *restrict a, const float *restrict y, const flo
             }
         }
         for (long j0 = begin; j0 < end; j0 += 64) {
-#pragma omp simd
-            for (long j = j0; j < j0 + 64; ++j) {
-                x_sum[j - j0] = 0.0f;
+            for (long j = j0; j < j0 + 64; j += 16) {
+                const f32x16 x_sum_ = splat_f32x16(0.0f);
+                store_f32x16(&x_sum[j - j0], x_sum_);
             }
             for (long i0 = 0; i0 < 512; i0 += 4) {
                 for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
@@ -86,12 +86,11 @@ static void launch_0(const float *restrict a, const float *restrict y, const flo
                     store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192], a_3);
                     const float y_3 = y[i0 + 3];
                     const f32x16 sum_3 = sum_2 + beta * y_3 * a_3;
-                    const f32x16 x_sum_ = load_f32x16(&x_sum[j1 - j0]);
-                    const f32x16 x_sum_1 = x_sum_ + sum_3;
-                    store_f32x16(&x_sum[j1 - j0], x_sum_1);
+                    const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
+                    const f32x16 x_sum_2 = x_sum_1 + sum_3;
+                    store_f32x16(&x_sum[j1 - j0], x_sum_2);
                 }
             }
-#pragma omp simd
             for (long j = j0; j < j0 + 64; ++j) {
                 const float z_ = z[j];
                 const float x_row_ = z_ + x_sum[j - j0];
@@ -116,28 +115,31 @@ static void launch_0(const float *restrict a, const float *restrict y, const flo
                     w_acc_3 += a_kept_3 * x_row_1;
                 }
                 const float w_total_ = fold_add_f32x16(w_acc_0);
-                const float w_sum_ = w_sum[i0];
-                const float w_sum_1 = w_sum_ + w_total_;
-                w_sum[i0] = w_sum_1;
+                const float w_sum_1 = w_sum[i0];
+                const float w_sum_2 = w_sum_1 + w_total_;
+                w_sum[i0] = w_sum_2;
                 const float w_total_1 = fold_add_f32x16(w_acc_1);
-                const float w_sum_2 = w_sum[i0 + 1];
-                const float w_sum_3 = w_sum_2 + w_total_1;
-                w_sum[i0 + 1] = w_sum_3;
+                const float w_sum_3 = w_sum[i0 + 1];
+                const float w_sum_4 = w_sum_3 + w_total_1;
+                w_sum[i0 + 1] = w_sum_4;
                 const float w_total_2 = fold_add_f32x16(w_acc_2);
-                const float w_sum_4 = w_sum[i0 + 2];
-                const float w_sum_5 = w_sum_4 + w_total_2;
-                w_sum[i0 + 2] = w_sum_5;
+                const float w_sum_5 = w_sum[i0 + 2];
+                const float w_sum_6 = w_sum_5 + w_total_2;
+                w_sum[i0 + 2] = w_sum_6;
                 const float w_total_3 = fold_add_f32x16(w_acc_3);
-                const float w_sum_6 = w_sum[i0 + 3];
-                const float w_sum_7 = w_sum_6 + w_total_3;
-                w_sum[i0 + 3] = w_sum_7;
+                const float w_sum_7 = w_sum[i0 + 3];
+                const float w_sum_8 = w_sum_7 + w_total_3;
+                w_sum[i0 + 3] = w_sum_8;
             }
         }
 #pragma omp barrier
-#pragma omp simd
-        for (long i = 512 * tid / n_threads; i < 512 * (tid + 1) / n_threads; ++i) {
-            const float w_ = alpha * (((float *)(workspace + 526336))[i] + ((float *)(workspace + 528384))[i] + ((float *)(workspace + 530432))[i] + ((float *)(workspace + 532480))[i]);
-            w[i] = w_;
+        for (long i = 512 * tid / n_threads; i < 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i += 16) {
+            const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 526336))[i]) + load_f32x16(&((float *)(workspace + 528384))[i]) + load_f32x16(&((float *)(workspace + 530432))[i]) + load_f32x16(&((float *)(workspace + 532480))[i]));
+            store_f32x16(&w[i], w_);
+        }
+        for (long i = 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i < 512 * (tid + 1) / n_threads; ++i) {
+            const float w_1 = alpha * (((float *)(workspace + 526336))[i] + ((float *)(workspace + 528384))[i] + ((float *)(workspace + 530432))[i] + ((float *)(workspace + 532480))[i]);
+            w[i] = w_1;
         }
     }
 }
