@@ -199,7 +199,11 @@ class Reductions:
         self.scene.flat(task, ctx).write(cell, self.scene.target.lanes(buffer.dtype.size_bytes))
 
     def put_into(self, buffer: Buffer, index: c.CExpr, value: Value) -> None:
-        self.scene.w.store(buffer.name, c.Id(buffer.name), index, value, buffer.dtype, stream=False)
+        w, place = self.scene.w, c.Id(buffer.name)
+        if value.lanes:
+            w.store(buffer.name, place, index, value, buffer.dtype, stream=False)
+        else:
+            w.write(c.Assign(c.Index(place, index), value.x))
 
     def fill_missing(self, task: TaskPlan) -> None:
         """Partial results of threads that the system did not give: the combination reads those of the whole planned team."""

@@ -12,7 +12,7 @@ from . import csyntax as c
 from .block import Block
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point
-from .strips import strips
+from .strips import length_of, strips
 
 if TYPE_CHECKING:
     from .scene import Scene
@@ -83,6 +83,7 @@ class Flat:
         layout = scene.accumulators[task.index][1]
         self.context = ctx
         self.headers: list[tuple[str, c.CExpr, c.CExpr]] = []
+        self.shared: int | None = None  # which of them all threads share
         index: dict[str, LoopIndexAt] = {}
         indices: dict[str, c.CExpr] = {}
         tiled: list[LoopPlan] = []
@@ -96,7 +97,7 @@ class Flat:
                 continue
             lo, hi = self.live_range(p, plan.levels[name], ctx)
             if name == widest and not plan.is_small:
-                lo, hi = self.own_part(lo, hi)
+                self.shared = len(self.headers)
             variable = scene.w.fresh(name)
             self.headers.append((variable, lo, hi))
             index[name] = LoopIndexAt(c.Id(variable))
@@ -123,14 +124,21 @@ class Flat:
         if not self.headers:
             w.write(c.Scope(inside(0)))
             return
-        name, lo, hi = self.headers[-1]
-        loops = strips(name, lo, hi, lanes if self.along else 0, inside)
-        for name, lo, hi in reversed(self.headers[:-1]):
+        lanes = lanes if self.along else 1
+        ranges = [(lo, hi) for _, lo, hi in self.headers]
+        is_whole = False
+        if self.shared is not None:
+            length = length_of(*ranges[self.shared])
+            is_innermost = self.shared == len(ranges) - 1
+            is_whole = is_innermost and length is not None and length % lanes == 0
+            ranges[self.shared] = self.own_part(*ranges[self.shared], lanes if is_whole else 1)
+        names = [name for name, _, _ in self.headers]
+        loops = strips(names[-1], *ranges[-1], lanes, inside, is_whole)
+        for name, (lo, hi) in zip(names[-2::-1], ranges[-2::-1], strict=True):
             loops = (c.For(name, lo, hi, 1, loops),)
         for loop in loops:
             w.write(loop)
-        for name, _, _ in self.headers:
-            w.used.discard(name)
+        w.used -= set(names)
 
     def copies(self, tiled: list[LoopPlan], point: Point) -> Iterator[Point]:
         for cell in product(*(range(p.inner) for p in tiled)):
@@ -160,8 +168,16 @@ class Flat:
         return start, w.end_of(start, p.inner, extent)
 
     @staticmethod
-    def own_part(lo: c.CExpr, hi: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
-        length = hi if lo == c.Num("0") else c.Bin("-", hi, lo)
-        begin = c.Bin("/", c.Bin("*", length, c.Id("tid")), c.Id("n_threads"))
-        end = c.Bin("/", c.Bin("*", length, c.Bin("+", c.Id("tid"), c.Num("1"))), c.Id("n_threads"))
-        return c.add(lo, begin), c.add(lo, end)
+    def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:
+        """What a thread has of a range, in units of so many elements."""
+        length = length_of(lo, hi)
+        if length is not None:
+            n: c.CExpr = c.number(length // unit)
+        else:
+            n = c.Bin("-", hi, lo)
+
+        def place(thread: c.CExpr) -> c.CExpr:
+            part = c.Bin("/", c.Bin("*", n, thread), c.Id("n_threads"))
+            return c.add(lo, part if unit == 1 else c.Bin("*", part, c.number(unit)))
+
+        return place(c.Id("tid")), place(c.Bin("+", c.Id("tid"), c.Num("1")))

@@ -11,21 +11,23 @@ Body = Callable[[int], tuple[c.CStmt, ...]]
 """What a loop holds, for vectors of so many lanes; 0: for one element."""
 
 
-def strips(name: str, lo: c.CExpr, hi: c.CExpr, lanes: int, body: Body) -> tuple[c.CStmt, ...]:
-    """Loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements."""
+def strips(
+    name: str, lo: c.CExpr, hi: c.CExpr, lanes: int, body: Body, is_whole: bool = False
+) -> tuple[c.CStmt, ...]:
+    """Loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements; `is_whole`: nothing is left over."""
     length = length_of(lo, hi)
     while length is not None and lanes > length:
         lanes //= 2
     if lanes < 2:
         return (c.For(name, lo, hi, 1, body(0)),)
-    n = c.number(lanes)
+    if is_whole or (length is not None and length % lanes == 0):
+        return (c.For(name, lo, hi, lanes, body(lanes)),)
     if length is None:
+        n = c.number(lanes)
         whole: c.CExpr = c.Bin("*", c.Bin("/", _minus(hi, lo), n), n)
     else:
         whole = c.number(length // lanes * lanes)
-    last = c.add(lo, whole) if lo != c.Num("0") else whole
-    if length is not None and length % lanes == 0:
-        return (c.For(name, lo, hi, lanes, body(lanes)),)
+    last = c.add(lo, whole)
     return (c.For(name, lo, last, lanes, body(lanes)), c.For(name, last, hi, 1, body(0)))
 
 

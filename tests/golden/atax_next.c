@@ -103,13 +103,9 @@ static void launch_0(const float *restrict a, const float *restrict x, float *re
             }
         }
 #pragma omp barrier
-        for (long j = 512 * tid / n_threads; j < 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; j += 16) {
+        for (long j = 32 * tid / n_threads * 16; j < 32 * (tid + 1) / n_threads * 16; j += 16) {
             const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 2048))[j]) + load_f32x16(&((float *)(workspace + 4096))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]);
             store_f32x16(&y[j], y_);
-        }
-        for (long j = 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; j < 512 * (tid + 1) / n_threads; ++j) {
-            const float y_1 = ((float *)(workspace + 0))[j] + ((float *)(workspace + 2048))[j] + ((float *)(workspace + 4096))[j] + ((float *)(workspace + 6144))[j];
-            y[j] = y_1;
         }
     }
 }

@@ -60,8 +60,7 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
             store_f32x16(&w_sum[k], w_sum_);
         }
         for (long k = 112; k < 120; ++k) {
-            const float w_sum_1 = 0.0f;
-            w_sum[k] = w_sum_1;
+            w_sum[k] = 0.0f;
         }
         for (long slot = tid + n_threads; slot < 4; ++slot) {
             for (long k = 0; k < 120; ++k) {
@@ -85,12 +84,12 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     const f32x16 sum_2 = b_row_2 * x_row_;
                     const f32x16 b_row_3 = load_f32x16(&b_row[i0 * 32 + 48]);
                     const f32x16 sum_3 = sum_2 + b_row_3 * x_row_1;
-                    const float w_sum_2 = w_sum[i0];
-                    const float w_sum_3 = w_sum_2 + fold_add_f32x16(sum_1);
-                    w_sum[i0] = w_sum_3;
-                    const float w_sum_4 = w_sum[i0 + 1];
-                    const float w_sum_5 = w_sum_4 + fold_add_f32x16(sum_3);
-                    w_sum[i0 + 1] = w_sum_5;
+                    const float w_sum_1 = w_sum[i0];
+                    const float w_sum_2 = w_sum_1 + fold_add_f32x16(sum_1);
+                    w_sum[i0] = w_sum_2;
+                    const float w_sum_3 = w_sum[i0 + 1];
+                    const float w_sum_4 = w_sum_3 + fold_add_f32x16(sum_3);
+                    w_sum[i0 + 1] = w_sum_4;
                 }
                 f32x16 b_value_0_0;
                 f32x16 b_value_0_1;
@@ -153,12 +152,12 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
                     const f32x16 sum_6 = b_row_6 * x_row_4;
                     const f32x16 b_row_7 = load_f32x16(&b_row[i0 * 32 + 48]);
                     const f32x16 sum_7 = sum_6 + b_row_7 * x_row_5;
-                    const float w_sum_6 = w_sum[i0];
-                    const float w_sum_7 = w_sum_6 + fold_add_f32x16(sum_5);
-                    w_sum[i0] = w_sum_7;
-                    const float w_sum_8 = w_sum[i0 + 1];
-                    const float w_sum_9 = w_sum_8 + fold_add_f32x16(sum_7);
-                    w_sum[i0 + 1] = w_sum_9;
+                    const float w_sum_5 = w_sum[i0];
+                    const float w_sum_6 = w_sum_5 + fold_add_f32x16(sum_5);
+                    w_sum[i0] = w_sum_6;
+                    const float w_sum_7 = w_sum[i0 + 1];
+                    const float w_sum_8 = w_sum_7 + fold_add_f32x16(sum_7);
+                    w_sum[i0 + 1] = w_sum_8;
                 }
             }
         }

@@ -126,13 +126,9 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
             }
         }
 #pragma omp barrier
-        for (long i = 512 * tid / n_threads; i < 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i += 16) {
+        for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
             const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1052672))[i]) + load_f32x16(&((float *)(workspace + 1054720))[i]) + load_f32x16(&((float *)(workspace + 1056768))[i]) + load_f32x16(&((float *)(workspace + 1058816))[i]));
             store_f32x16(&w[i], w_);
-        }
-        for (long i = 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i < 512 * (tid + 1) / n_threads; ++i) {
-            const float w_1 = alpha * (((float *)(workspace + 1052672))[i] + ((float *)(workspace + 1054720))[i] + ((float *)(workspace + 1056768))[i] + ((float *)(workspace + 1058816))[i]);
-            w[i] = w_1;
         }
     }
 }

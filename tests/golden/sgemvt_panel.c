@@ -133,13 +133,9 @@ static void launch_0(const float *restrict a, const float *restrict y, const flo
             }
         }
 #pragma omp barrier
-        for (long i = 512 * tid / n_threads; i < 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i += 16) {
+        for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
             const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 526336))[i]) + load_f32x16(&((float *)(workspace + 528384))[i]) + load_f32x16(&((float *)(workspace + 530432))[i]) + load_f32x16(&((float *)(workspace + 532480))[i]));
             store_f32x16(&w[i], w_);
-        }
-        for (long i = 512 * tid / n_threads + (512 * (tid + 1) / n_threads - 512 * tid / n_threads) / 16 * 16; i < 512 * (tid + 1) / n_threads; ++i) {
-            const float w_1 = alpha * (((float *)(workspace + 526336))[i] + ((float *)(workspace + 528384))[i] + ((float *)(workspace + 530432))[i] + ((float *)(workspace + 532480))[i]);
-            w[i] = w_1;
         }
     }
 }
