@@ -45,8 +45,8 @@ _F64: dict[int, Extents] = {1: ((2**25,),), 2: ((4096, 4096),), 3: ((1024, 1024,
 _QUICK = ("axpydot:n=2^15", "gemver:n=256", "sgemvt:n=256:f64", "matmul:m=256,n=256,k=32")
 
 PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
-calibration, a search of our own with gcc (the budget is in the row), then the best it found, built
-with each compiler, beside the expert's C. Of the expert's program all variants are verified and timed
+calibration (of the first row only, with --no-calibrate), a search of our own with gcc (the budget is
+in the row), then the best it found, built with each compiler, beside the expert's C. Of the expert's program all variants are verified and timed
 in turn, and the fastest of each compiler competes. Then rounds of {a probe of memory; for each
 compiler ours and the expert's, sample by sample in turn; each library in a child of its own}, which
 begin with another competitor each time. Arrays are on huge pages, touched and warm; calls follow one
