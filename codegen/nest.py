@@ -57,7 +57,7 @@ def _move_behind_team(plan: Plan, launch: Launch) -> None:
 
 
 def _is_small_combination(plan: Plan, launch: Launch, node: TreeNode) -> bool:
-    """Whether one thread combines partial results, and finishes them with nothing that the threads of a team hold."""
+    """Whether one thread combines partial results."""
     if not isinstance(node, Phase) or node.kind != "combine":
         return False
     finish = plan.tasks[node.task].task.finish
@@ -69,7 +69,8 @@ def _is_small_combination(plan: Plan, launch: Launch, node: TreeNode) -> bool:
         for f in flows
         if f.consumer == node.task
     }
-    return launch.accumulators[node.task].is_small and not reads & held
+    assert not reads & held, "what a team holds is gone where all its partial results are"
+    return launch.accumulators[node.task].is_small
 
 
 def run_late(nodes: list[TreeNode], shift: Shift) -> list[TreeNode]:

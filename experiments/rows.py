@@ -148,6 +148,8 @@ def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict
             )
         except subprocess.TimeoutExpired:
             return f"no end within {limit_s:.0f} s"
+        except OSError as e:  # too much to say in one argument
+            return str(e)
         if fresh.exists():
             shutil.copytree(fresh, targets, dirs_exist_ok=True)  # calibrations add up
     if done.returncode != 0:

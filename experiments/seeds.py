@@ -1,6 +1,6 @@
 """Does every search find what an expert would write, and how soon? Searches with other seeds, each from a cold start.
 
-    python -m kernelscape.experiments.seeds [--seconds 60] [--seeds 5] [--only bicgk gemver:n=4096:f64] [--again]
+    python -m kernelscape.experiments.seeds [--seconds 60] [--seeds 5] [--seed 1] [--only bicgk ...] [--again]
 
 Rows that are in the results already are kept unless --again is given. Writes experiments/results/seeds.md and .json after every
 row. The exit status is 1 when a search missed its bar by more than 5 %.

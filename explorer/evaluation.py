@@ -7,6 +7,7 @@ from __future__ import annotations
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +38,12 @@ Entry = tuple[Outcome, Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A candidate with its time in one state of the machine."""
+    """A candidate with its time in one state of the machine, and what was timed; None where an earlier session did so."""
 
     entry: Entry
     time_ns: float
     state: int
+    artifact: Artifact | None
 
 
 class Evaluator:
@@ -97,11 +99,14 @@ class Evaluator:
 
     def adopt(self, candidate: Candidate, outcome: Outcome) -> None:
         """Take over what an earlier session measured."""
-        self._note(candidate, outcome, EARLIER)
+        self._note(candidate, outcome, EARLIER, None)
 
-    def _note(self, candidate: Candidate, outcome: Outcome, state: int) -> None:
+    def _note(
+        self, candidate: Candidate, outcome: Outcome, state: int, artifact: Artifact | None
+    ) -> None:
         if outcome.time_ns is not None:
-            self._timed[outcome.key] = Timed((outcome, candidate), outcome.time_ns, state)
+            entry = (outcome, candidate)
+            self._timed[outcome.key] = Timed(entry, outcome.time_ns, state, artifact)
             if len(self._timed) > _KEPT_TIMES:
                 self._forget_slowest()
 
@@ -155,8 +160,12 @@ class Evaluator:
             outcomes.append(self._measure(candidate, source, built))
         return outcomes
 
-    def artifact(self, candidate: Candidate) -> Artifact | Failure:
-        """The candidate's artifact; built artifacts are kept by the device, so this is quick."""
+    def artifacts(self, candidates: Sequence[Candidate]) -> list[Artifact | Failure]:
+        """Each built alone, as a replay builds it."""
+        with ThreadPoolExecutor(_JOBS, thread_name_prefix="build") as pool:
+            return list(pool.map(self._alone, candidates))
+
+    def _alone(self, candidate: Candidate) -> Artifact | Failure:
         source = self.source(candidate)
         return source if isinstance(source, Failure) else self._device.build(source)
 
@@ -189,7 +198,8 @@ class Evaluator:
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
             )
         )
-        self._note(candidate, outcome, self._states.current)
+        artifact = built if isinstance(built, Artifact) else None
+        self._note(candidate, outcome, self._states.current, artifact)
         return outcome
 
     def _look_at_machine(self) -> None:
@@ -199,12 +209,10 @@ class Evaluator:
         if best is not None and (self._control is None or is_slow):
             self._control = best
             self._states.anchor(best.time_ns)
-        if self._control is None:
+        if self._control is None or self._control.artifact is None:
             return
-        artifact = self.artifact(self._control.entry[1])
-        if isinstance(artifact, Failure):
-            return
-        found = self._worker.evaluate(artifact, _CONTROL, verify=False)
+        # The very code that was verified and timed: built again, in other company, it might be another.
+        found = self._worker.evaluate(self._control.artifact, _CONTROL, verify=False)
         # What other work disturbed says nothing about the machine.
         if isinstance(found, Failure) or found.disturbed >= found.n_samples:
             return

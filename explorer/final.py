@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -36,12 +37,18 @@ def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entr
 def time_again(
     entries: Sequence[Entry], evaluator: Evaluator, worker: AbstractWorker, limit_s: float
 ) -> list[TimedAgain]:
-    """Times in turn, sample by sample, best first; what no longer builds or runs is left out."""
-    budget_ns = 0.5e9 * limit_s / len(entries)  # verifying takes its share
+    """Builds each alone and times them in turn, sample by sample, best first; what no longer builds or runs is left out."""
+    started_s = time.monotonic()
+    built = evaluator.artifacts([candidate for _, candidate in entries])
+    ready = [
+        (outcome, candidate, artifact)
+        for (outcome, candidate), artifact in zip(entries, built, strict=True)
+        if not isinstance(artifact, Failure)
+    ]
+    left_s = max(limit_s / 2, limit_s - (time.monotonic() - started_s))
+    budget_ns = 0.5e9 * left_s / len(entries)  # verifying takes its share
     sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
     protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
-    built = [(o, c, evaluator.artifact(c)) for o, c in entries]
-    ready = [(o, c, a) for o, c, a in built if not isinstance(a, Failure)]
     found = worker.interleave([a for _, _, a in ready], protocol)
     timed = []
     for (outcome, candidate, _), again in zip(ready, found, strict=True):

@@ -75,7 +75,8 @@ class BlockResources(SpaceBuilder):
         if not self.is_small(t):
             yield Group(any_of, sizes)
             return
-        # Several readers may want the whole or a tile of it: the whole is what they want at most.
+        # Several readers may want the whole or a tile of it. A sum of products cannot say which is the larger of what they want, so
+        # the whole is set aside, which loses those that all want a tile of what does not fit as a whole.
         partner = dict(flows[0].pairs)
         if len(flows) > 1 or len(written) != 1 or written[0] not in partner:
             yield Group(any_of, (weighed(constant, array.size_bytes),))

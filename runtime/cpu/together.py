@@ -16,13 +16,15 @@ from .compiler import Compiler, Library, build_files, library_path
 def build_together(
     compiler: Compiler, sources: Sequence[Source], folder: Path, timeout_s: float
 ) -> Library | Failure:
-    """One library of sources with equal flags; source k has its entry there under `entry_of(source, k)`."""
+    """One library of sources with equal flags; source k has its entry there under `entry_of(source, k)`. The deadline is
+    that of so many texts.
+    """
     flags = sources[0].flags
-    target = library_path(folder, compiler, flags, *(s.text for s in sources))
     lines = [line for k, s in enumerate(sources) for line in _included(s, k)]
-    files = {f"{target.stem}.c": "\n".join(lines) + "\n"}
-    files |= {_file(s): s.text for s in sources}
-    return build_files(compiler, files, flags, target, timeout_s)
+    whole = "\n".join(lines) + "\n"
+    target = library_path(folder, compiler, flags, whole, *(s.text for s in sources))
+    files = {f"{target.stem}.c": whole} | {_file(s): s.text for s in sources}
+    return build_files(compiler, files, flags, target, timeout_s * len(sources))
 
 
 def entry_of(source: Source, k: int) -> str:
