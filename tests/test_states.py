@@ -201,3 +201,16 @@ def test_the_log_says_that_the_machine_changed() -> None:
     assert len(lines) == 1
     assert "one program takes 1.60 times as long as before" in lines[0]
     assert to_fields(MachineChanged(1.6)) == {"event": "machine_changed", "ratio": 1.6}
+
+
+def test_the_control_is_the_code_that_was_timed(monkeypatch) -> None:
+    device, built = Machine(), []
+    build = device.build
+    monkeypatch.setattr(device, "build", lambda source: built.append(source.key) or build(source))
+    worker = Watched(device)
+    evaluate = evaluator(device, worker, MemoryJournal(), [])
+    distinct = distinct_candidates(evaluate, device)
+    first = evaluate(distinct[:4])
+    evaluate(distinct[4:8])
+    assert worker.controls == [first[0].key]
+    assert len(built) == 8  # none was built for the control
