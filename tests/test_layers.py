@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .without_gpu import copy_without
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = (
     ".",
@@ -97,12 +99,21 @@ def all_imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
 
 
-def test_every_folder_of_the_package_is_installed() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+def assert_all_are_installed(root: Path) -> None:
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
     listed = settings["tool"]["setuptools"]["packages"]
     found = {
-        p.parent.relative_to(ROOT)
-        for p in ROOT.glob("*/**/*.py")
-        if p.parts[len(ROOT.parts)] in LAYERS
+        p.parent.relative_to(root)
+        for p in root.glob("*/**/*.py")
+        if p.parts[len(root.parts)] in LAYERS
     }
     assert sorted(listed) == sorted(".".join(("kernelscape", *p.parts)) for p in (Path(), *found))
+
+
+def test_every_folder_of_the_package_is_installed() -> None:
+    assert_all_are_installed(ROOT)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout of git")
+def test_every_folder_that_is_left_without_gpus_is_installed(tmp_path: Path) -> None:
+    assert_all_are_installed(copy_without(tmp_path / "copy"))

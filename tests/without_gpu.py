@@ -2,7 +2,8 @@
 
     python tests/without_gpu.py [--folder COPY] [pytest arguments]
 
-copies what git tracks, removes `runtime/cuda`, `runtime/emulator` and their own tests, and runs everything that `make test` runs.
+copies what git tracks, removes `runtime/cuda`, `runtime/emulator`, their lines in the list of packages and their own tests, and
+runs everything that `make test` runs.
 With paths as pytest arguments the suite can be run in pieces. The exit status is 1 when anything is not green.
 """
 
@@ -40,6 +41,10 @@ def copy_without(folder: Path) -> Path:
     for pattern in OWN_TESTS:
         for path in (folder / "tests/runtime").glob(pattern):
             path.unlink()
+    settings = folder / "pyproject.toml"
+    gone = {f'"kernelscape.{backend.replace("/", ".")}",' for backend in BACKENDS}
+    lines = settings.read_text().splitlines(keepends=True)
+    settings.write_text("".join(line for line in lines if line.strip() not in gone))
     (folder / ".types").mkdir()
     (folder / ".types/kernelscape").symlink_to("..")
     return folder
