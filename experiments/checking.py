@@ -36,12 +36,14 @@ FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fopenmp", "-fno-math-errno", "-
 
 _SETUP = C_OPENMP.thread_setup[0]
 _LATE = "    hold_back(tid);"
+# Some thousand delays, a second in all: a barrier in an inner loop would otherwise hold a right candidate back past its deadline.
 _HOLD_BACK = """
 #include <unistd.h>
 extern int late_thread;
 int late_thread = -1;
+static int delays_left = 3000;
 static void hold_back(long tid) {
-    if (tid == late_thread) usleep(300);
+    if (tid == late_thread && delays_left-- > 0) usleep(300);
 }
 """
 
