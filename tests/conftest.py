@@ -1,4 +1,5 @@
-"""Shared by all tests: golden text files, rewritten with `pytest --update-golden`, and how Hypothesis draws.
+"""Shared by all tests: golden text files, rewritten with `pytest --update-golden`, the command called in this process, and how
+Hypothesis draws.
 
 Examples are the same in every run, so that a run says something about the change and not about its luck;
 `pytest --hypothesis-profile=explore` draws new ones.
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from kernelscape.cli import commands as cli
 
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
@@ -42,3 +44,16 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text()
 
     return compare
+
+
+@pytest.fixture
+def explore(capfd: pytest.CaptureFixture[str]):
+    """Run a command line; exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return call

@@ -54,17 +54,6 @@ def copy(run: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def explore(capfd: pytest.CaptureFixture[str]):
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            cli.main([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return int(caught.value.code or 0), out, err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def found(run: Path) -> Explanation:
     return explain_run(run)
