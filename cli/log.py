@@ -90,6 +90,11 @@ class TextLog:
             )
         elif isinstance(event, st.Remeasured):
             self._again(event)
+        elif isinstance(event, st.OtherCompiler):
+            self._write(
+                f" F    {event.compiler}: {self._unit.text(event.time_ns)},"
+                f" {event.ratio:.2f} times the time of the best"
+            )
 
     def _open(self, e: st.Opened) -> None:
         given = " ".join(f"{key}={value}" for key, value in e.given)
@@ -217,7 +222,8 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     else:
         noise = f"+/- {e.best_spread:.1%}"
         verified = f"verified on {e.n_input_sets} input sets" if e.verified else "not verified"
-        lines.append(f"Best         {unit.text(e.best_ns)} {noise}, {verified}")
+        built = f", built by {e.compiler}" if e.compiler else ""
+        lines.append(f"Best         {unit.text(e.best_ns)} {noise}, {verified}{built}")
     below = f"{e.alarms} of {e.evaluations} measurements below their bound"
     if e.alarms:
         lines.append(f"Bound        withdrawn: {below}")
@@ -292,6 +298,13 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 {"key": a.key, "time_ns": a.time_ns, "spread": a.spread} for a in event.entries
             ]
             return {"event": "final", "top": entries, "ties": event.n_ties}
+        case st.OtherCompiler():
+            return {
+                "event": "other_compiler",
+                "compiler": event.compiler,
+                "time_ns": event.time_ns,
+                "ratio": event.ratio,
+            }
         case st.Ended():
             return result_fields(event)
         case _:
@@ -336,6 +349,7 @@ def result_fields(e: st.Ended) -> dict[str, Any]:
         "alarms": e.alarms,
         "failures": dict(e.failures),
         "verified": e.verified,
+        "compiler": e.compiler,
         "run_dir": str(e.directory),
         "elapsed_s": round(e.elapsed_s, 3),
     }

@@ -28,10 +28,8 @@ from ..runtime.channel import available_cores
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import DeviceError, DeviceOptions, open_device
-from ..runtime.folder import BEST
 from ..runtime.inputs import make_workload
 from ..runtime.outcome import FINAL, Protocol
-from ..runtime.records import load_best
 from ..runtime.replay import dialect_of, rebuild
 from ..runtime.worker import Worker, WorkerOptions, Workload
 from .conditions import stamp
@@ -143,15 +141,16 @@ def usable_devices() -> dict[str, CpuDevice]:
 def _search(
     subject: Subject, devices: dict[str, CpuDevice], options: PeerOptions, folder: Path
 ) -> tuple[dict[str, Any], Source]:
-    """Explore with the first compiler; what came out of it, and the source of the best."""
-    compiler, device = next(iter(devices.items()))
-    explored = Options(
-        time_limit_s=options.seconds, seed=options.seed, store=False, compiler=compiler
-    )
+    """Explore; what came out of it, with the compiler that was found to be the best for it, and the source of the best."""
+    explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
     run = explore_subject(subject, explored, directory=folder)
     if run.best is None:
         raise RuntimeError(f"no implementation was found: {run.ended.status}")
-    best = rebuild(load_best(folder / BEST), device.facts(), dialect_of(device))
+    saved = run.best.file
+    compiler, device = next(
+        (key, d) for key, d in devices.items() if d.compiler_version() == saved.conditions.compiler
+    )
+    best = rebuild(saved, device.facts(), dialect_of(device))
     ended = run.ended
     facts = {
         "compiler": compiler,
@@ -160,7 +159,7 @@ def _search(
         "bound_ns": ended.bound_ns,
         "evaluations": ended.evaluations,
         "elapsed_s": ended.elapsed_s,
-        "decisions": load_best(folder / BEST).decisions,
+        "decisions": saved.decisions,
     }
     return facts, best.source
 

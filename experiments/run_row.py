@@ -109,7 +109,12 @@ def make_row(job: Job, options: RowOptions) -> Row:
     subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
-        explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
+        explored = Options(
+            time_limit_s=options.seconds,
+            seed=options.seed,
+            store=False,
+            compiler=device.compiler.path,
+        )
         found = search(subject, explored, folder)
         compared = _compare(subject, device, folder, options)
     finally:

@@ -93,7 +93,13 @@ def answer(asked: str) -> int:
     subject = library_subject(load(job.name), job.sizes, job.dtype, wanted.get("seed", 1))
     if "seed" in wanted:
         made = _searched(
-            subject, Options(time_limit_s=options.seconds, seed=wanted["seed"], store=False)
+            subject,
+            Options(
+                time_limit_s=options.seconds,
+                seed=wanted["seed"],
+                store=False,
+                compiler=next(iter(usable_devices())),
+            ),
         )
     else:
         made = _compared(subject, wanted["bests"])

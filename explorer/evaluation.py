@@ -160,14 +160,17 @@ class Evaluator:
             outcomes.append(self._measure(candidate, source, built))
         return outcomes
 
-    def artifacts(self, candidates: Sequence[Candidate]) -> list[Artifact | Failure]:
-        """Each built alone, as a replay builds it."""
-        with ThreadPoolExecutor(_JOBS, thread_name_prefix="build") as pool:
-            return list(pool.map(self._alone, candidates))
+    def artifacts(
+        self, candidates: Sequence[Candidate], device: AbstractDevice | None = None
+    ) -> list[Artifact | Failure]:
+        """Each built alone, as a replay builds it; by another device of the same dialect where one is given."""
+        builder = self._device if device is None else device
 
-    def _alone(self, candidate: Candidate) -> Artifact | Failure:
-        source = self.source(candidate)
-        return source if isinstance(source, Failure) else self._device.build(source)
+        def alone(source: Source | Failure) -> Artifact | Failure:
+            return source if isinstance(source, Failure) else builder.build(source)
+
+        with ThreadPoolExecutor(_JOBS, thread_name_prefix="build") as pool:
+            return list(pool.map(alone, [self.source(c) for c in candidates]))
 
     def _measure(
         self, candidate: Candidate, source: Source | Failure, built: Artifact | Failure

@@ -51,6 +51,7 @@ class Kept:
     baseline_ns: float | None
     numpy_ns: float | None
     n_input_sets: int
+    conditions: Conditions | None = None  # where they are not those of the session
 
 
 class Keeper:
@@ -214,6 +215,6 @@ class Keeper:
             evaluations=max(1, len(self.evaluations)),
             seed=self._options.seed,
             verified=f"{kept.n_input_sets} input sets against a float64 reference",
-            conditions=self._conditions,
+            conditions=kept.conditions or self._conditions,
             stored=s.stored,
         )

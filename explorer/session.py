@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.source import Source
+from ..runtime.conditions import Conditions
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
@@ -33,12 +34,14 @@ from .evaluation import Entry, Evaluator
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
 from .machine import conditions_of, lower_to_memory, open_worker, time_reference
+from .rivals import Rival, Rivalry
 from .subject import Options, Subject
 
 _BATCH = 8  # candidates compiled together; a longer batch learns later from what it measured
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
-_FINAL_SHARE = 0.1  # of the time limit, for timing the best candidates again
-_FINAL_S = 8.0  # and at most so long
+_FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
+_FINAL_S = 12.0  # and at most so long
+_RIVALS_SHARE = 0.33  # of that, for what other compilers make of them
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -65,6 +68,7 @@ class Session:
         self._numpy_ns = subject.numpy_ns
         self._n_sets = 0
         self._bound_ns: float | None = None
+        self._compiler = ""
 
     @property
     def _elapsed_s(self) -> float:
@@ -88,6 +92,7 @@ class Session:
                 return self._tell_end("infeasible", None, None, keeper, 0)
             self._keeper, self._journal = keeper, journal
             self._device, self._worker = device, worker
+            self._compiler = device.compiler_version()
             scale = BoundScale()
             lower_to_memory(scale, target, worker)
             return self._explore(space, root, scale)
@@ -252,7 +257,10 @@ class Session:
             return self._tell_end(finished.status, None, None, self._keeper, finished.tally.alarms)
         if finished.status != "interrupted":
             top = self._time_again() or top
-        best, candidate = top[0]
+        (best, candidate), conditions = top[0], None
+        if finished.status != "interrupted" and (rival := self._try_other_compilers(top)):
+            best, candidate, conditions = rival.outcome, rival.candidate, rival.conditions
+            self._default_ns, self._compiler = rival.default_ns, rival.compiler
         assert best.time_ns is not None
         alarms = finished.tally.alarms
         if self._bound_ns is not None and finished.status == "optimal":
@@ -260,14 +268,15 @@ class Session:
         elif self._bound_ns is not None and best.time_ns < self._bound_ns * (1 - _SLACK):
             self._keeper.note("alarm", best.key)
             self._bound_ns, alarms = None, alarms + 1
-        self._keep(best, candidate, finished.status, is_final=True)
+        self._keep(best, candidate, finished.status, is_final=True, conditions=conditions)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 
     def _time_again(self) -> list[Entry]:
         """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
         finalists = self._evaluator.finalists(self._options.final_top, NEAR)
         entries = with_default(finalists, self._default)
-        timed = time_again(entries, self._evaluator, self._worker, self._final_s)
+        limit_s = (1 - _RIVALS_SHARE) * self._final_s
+        timed = time_again(entries, self._evaluator, self._worker, limit_s)
         if not timed:
             return []
         told = comparison(timed)
@@ -279,8 +288,24 @@ class Session:
                 self._default_ns = t.outcome.time_ns
         return [(t.outcome, t.candidate) for t in timed]
 
+    def _try_other_compilers(self, top: list[Entry]) -> Rival | None:
+        """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
+        default = None if self._default is None else self._default[1]
+        rivalry = Rivalry(top, default, self._evaluator, self._worker)
+        won: Rival | None = None
+        for rival in rivalry.run(self._device.others(), _RIVALS_SHARE * self._final_s):
+            self._tell(st.OtherCompiler(rival.compiler, rival.outcome.time_ns or 0.0, rival.ratio))
+            if rival.wins and (won is None or rival.ratio < won.ratio):
+                won = rival
+        return won
+
     def _keep(
-        self, outcome: ev.Outcome, candidate: Candidate, status: str, is_final: bool = False
+        self,
+        outcome: ev.Outcome,
+        candidate: Candidate,
+        status: str,
+        is_final: bool = False,
+        conditions: Conditions | None = None,
     ) -> None:
         source = self._evaluator.source(candidate)
         assert isinstance(source, Source)
@@ -296,6 +321,7 @@ class Session:
                 self._default_ns,
                 self._numpy_ns,
                 self._n_sets,
+                conditions,
             )
         )
         if is_final and self._options.store:
@@ -328,6 +354,7 @@ class Session:
             failures=keeper.failures(),
             n_input_sets=self._n_sets,
             verified=best is not None,
+            compiler=self._compiler,
             directory=self._folder,
             elapsed_s=self._elapsed_s,
         )

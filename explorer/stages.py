@@ -75,6 +75,15 @@ class Remeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherCompiler:
+    """The fastest of the best as another compiler builds it, in `ratio` times the time of the best of the search."""
+
+    compiler: str
+    time_ns: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The result; `gap` and `bound_ns` are None when withdrawn or not known."""
 
@@ -91,8 +100,9 @@ class Ended:
     failures: tuple[tuple[str, int], ...]
     n_input_sets: int
     verified: bool
+    compiler: str  # that built the best; "" where there is none to name
     directory: Path
     elapsed_s: float
 
 
-Stage = Opened | Rooted | Compared | MachineChanged | Remeasured | Ended
+Stage = Opened | Rooted | Compared | MachineChanged | Remeasured | OtherCompiler | Ended

@@ -143,6 +143,10 @@ class AbstractDevice(ABC):
         """The compiler, for people; "" where there is none."""
         return ""
 
+    def others(self) -> list[AbstractDevice]:
+        """The same device with each other compiler that works here; none where the options name the one to take."""
+        return []
+
     def child_library(self) -> Path | None:
         """What a child of a worker is given to load first, built here; None where it needs nothing."""
         return None

@@ -106,6 +106,10 @@ class AbstractWorker(ABC):
         """Take over the arrays. Raises WorkerError when they do not fit."""
 
     @abstractmethod
+    def prepare_as(self, other: AbstractWorker) -> None:
+        """Take over what another worker of the same class was prepared with; that one is closed later. Raises WorkerError."""
+
+    @abstractmethod
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         """Verify on every input set, then time."""
 
@@ -167,6 +171,13 @@ class Worker(AbstractWorker):
             allowance_bytes = (512 << 20) + 2 * workload.size_bytes
         self._workload = workload
         self._prepare = Prepare(dict(workload.roles), sets, allowance_bytes)
+        self._send_prepare()
+
+    def prepare_as(self, other: AbstractWorker) -> None:
+        assert isinstance(other, Worker)
+        assert other._prepare is not None, "the other is prepared first"
+        self._channel.kill()
+        self._workload, self._prepare = other._workload, other._prepare
         self._send_prepare()
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:

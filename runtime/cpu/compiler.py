@@ -67,7 +67,8 @@ class Compiler:
         return shlex.join(self.command(source, output, extra))
 
 
-_NAMES = ("gcc", "clang", "cc")
+_OWN_NAMES = ("gcc", "clang")
+_NAMES = (*_OWN_NAMES, "cc")  # the last is what a system calls one of them, or a third
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
@@ -91,6 +92,13 @@ def find_compiler(wanted: str | None = None) -> Compiler:
         + "; ".join(tried)
         + "); install gcc, or clang with libomp (Debian: apt install gcc, or clang libomp-dev)"
     )
+
+
+def other_compilers(taken: Compiler) -> list[Compiler]:
+    """The compilers by their own names that work here too."""
+    paths = [path for name in _OWN_NAMES if (path := shutil.which(name)) is not None]
+    others = [path for path in paths if _version(path) not in (None, taken.version)]
+    return [found for path in others if isinstance(found := _try(path), Compiler)]
 
 
 def compiler_named(version: str) -> str | None:

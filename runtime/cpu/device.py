@@ -7,6 +7,7 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,13 @@ from ..device import (
 from ..measure import Sampler, interleave, waited_ns
 from ..outcome import Failure, Measurement, Protocol
 from ..verify import has_extremes
-from .compiler import Compiler, build_library, compiler_named, find_compiler
+from .compiler import (
+    Compiler,
+    build_library,
+    compiler_named,
+    find_compiler,
+    other_compilers,
+)
 from .memory import CpuArray
 from .together import build_together, entry_of
 
@@ -120,6 +127,14 @@ class CpuDevice(AbstractDevice):
         from .probe import guess_target, load_target
 
         return load_target() or guess_target()
+
+    def compiler_version(self) -> str:
+        return self.compiler.version
+
+    def others(self) -> list[AbstractDevice]:
+        o = self._options
+        found = [] if o.compiler is not None else other_compilers(self.compiler)
+        return [CpuDevice(replace(o, compiler=c.path)) for c in found]
 
     def build(self, source: Source) -> Artifact | Failure:
         o = self._options

@@ -165,6 +165,9 @@ class FakeWorker(AbstractWorker):
     def prepare(self, workload: Workload) -> None:
         return
 
+    def prepare_as(self, other: AbstractWorker) -> None:
+        return
+
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         self.n_evaluations += 1
         return self._device.outcome(artifact)
