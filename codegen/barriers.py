@@ -121,7 +121,7 @@ class Hazards(BarrierPlacer):
             elif task.is_stored:
                 writes.add(task.task.target.array)
         acc = self.launch.accumulators.get(p.task)
-        if acc is not None and acc.owner in ("team", "partials") and p.kind != "copy":
+        if acc is not None and acc.owner in ("team", "partials") and p.operand is None:
             name = accumulator_name(p.task)
             (reads if in_finish else writes).add(name)
             if p.kind != "combine":

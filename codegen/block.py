@@ -126,9 +126,7 @@ class Writer:
         if known is not None:
             return known
         if ahead is not None:
-            place = c.Un("&", c.Index(base, c.add(index, c.number(ahead.elements))))
-            locality = c.Num("3" if ahead.cache == 1 else "2")
-            self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), locality))))
+            self.ask(base, c.add(index, c.number(ahead.elements)), ahead.cache)
         if lanes == 0:
             x = self.element(base, index, hint)
         elif lane_stride == 1:
@@ -138,6 +136,12 @@ class Writer:
         else:
             x = self.strided(base, index, dtype, lanes, lane_stride, hint)
         return self.remember(key, array, Value(x, dtype, lanes))
+
+    def ask(self, base: c.CExpr, index: c.CExpr, cache: int) -> None:
+        """Asks memory for the line of an element, for cache 1 or 2."""
+        place = c.Un("&", c.Index(base, index))
+        locality = c.Num("3" if cache == 1 else "2")
+        self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), locality))))
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         """One element of an array; a CPU has no hints for loads."""

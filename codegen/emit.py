@@ -13,6 +13,7 @@ from dataclasses import replace
 from ..space.backbone import OUTER
 from ..space.target import Target
 from . import csyntax as c
+from .ahead import AheadWriter
 from .opaque import OpaqueWriter
 from .plan import Plan, TaskPlan
 from .program import without_unused
@@ -39,6 +40,7 @@ class LaunchWriter:
     ) -> None:
         self.scene = Scene(plan, launch, target, workspace, prelude, names)
         self.values = Values(self.scene)
+        self.ahead = AheadWriter(self.scene, self.values)
         self.reductions = Reductions(self.scene, self.values)
 
     def write(self) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
@@ -114,6 +116,9 @@ class LaunchWriter:
                 case "copy":
                     assert node.operand is not None
                     self.values.copy(task, node.operand, ctx)
+                case _:
+                    assert node.operand is not None
+                    self.ahead.write(node.kind, task, node.operand, ctx)
 
     def loop(self, node: LoopNode, ctx: Context) -> None:
         lo, hi = self.loop_range(node, ctx)

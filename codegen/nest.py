@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift
 from .barriers import Hazards
+from .pipeline import Pipeline, pipeline
 from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
 from .tree import (
     AccumulatorPlan,
@@ -35,7 +36,9 @@ def build_launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
     for path in list(paths(tops)):
         builder.place_phases(path)
     nodes = _unfold(tops)
-    launch = Launch(nodes, tuple(builder.order), is_parallel, builder.accumulators)
+    launch = Launch(
+        nodes, tuple(builder.order), is_parallel, builder.accumulators, builder.pipelines
+    )
     if is_parallel:
         hazards = Hazards(plan, launch)
         launch.roots = hazards.with_barriers(nodes, is_loop=False)
@@ -111,6 +114,7 @@ class TreeBuilder:
         self.plan = plan
         self.order: list[int] = []
         self.accumulators: dict[int, AccumulatorPlan] = {}
+        self.pipelines: dict[tuple[int, str], Pipeline] = {}
 
     def convert(self, node: PlannedNode) -> TreeNode:
         if isinstance(node, PlannedBody):
@@ -131,14 +135,28 @@ class TreeBuilder:
         nodes, t = path
         task = self.plan.tasks[t]
         for operand in task.copies:
-            holders = [n for n in nodes if loop_of(n, t) in operand.loops and n.level == OUTER]
-            self.place_copy(holders[-1], t, operand)
+            k = max(
+                k
+                for k, n in enumerate(nodes)
+                if loop_of(n, t) in operand.loops and n.level == OUTER
+            )
+            if task.stages[operand.access.array] == 1:
+                nodes[k].head.append(Phase("copy", t, operand))
+            else:
+                self.place_copies(nodes, k, t, operand)
         if task.task.is_reduction:
             self.place_reduction(nodes, task)
 
-    def place_copy(self, holder: LoopNode, t: int, operand: Operand) -> None:
-        """Notes a copy at the loop for each of whose tiles it is made."""
-        holder.head.append(Phase("copy", t, operand))
+    def place_copies(self, nodes: list[LoopNode], k: int, t: int, operand: Operand) -> None:
+        """Notes the steps of an operand that is packed ahead, a block for each iteration of loop `k` of those around the body."""
+        made = pipeline(self.plan, nodes, k, t, operand)
+        self.pipelines[t, operand.access.array] = made
+        nodes[k].before.append(Phase("first block", t, operand))
+        nodes[k].head.append(Phase("stage", t, operand))
+        if made.asked is not None:
+            nodes[-1].head.append(Phase("ask", t, operand))
+            nodes[-1].after.append(Phase("slice", t, operand))
+        nodes[k].tail.append(Phase("rest", t, operand))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
         t = task.index
@@ -198,7 +216,7 @@ def _unfold(nodes: list[TreeNode]) -> list[TreeNode]:
     unfolded: list[TreeNode] = []
     for n in nodes:
         if isinstance(n, LoopNode):
-            n.children = [*n.head, *_unfold(n.children)]
+            n.children = [*n.head, *_unfold(n.children), *n.tail]
             # Partial results first: they are what the barrier before the combinations waits for.
             after = sorted(n.after, key=lambda p: p.kind == "combine")
             unfolded += [*n.before, n, *after]

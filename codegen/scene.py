@@ -62,6 +62,8 @@ class Scene:
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
         self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
+        # Where in its buffer the present block of an operand that is packed ahead begins.
+        self.halves: dict[tuple[int, str], c.CExpr] = {}
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
         self.opened: list[Buffer] = []
         self.hoisted: list[c.CStmt] | None = None
@@ -109,7 +111,10 @@ class Scene:
             source = self.plan.problem.array(operand.access.array)
             packed = CopyLayout.of(task, operand, self.nest_order(task, operand))
             buffer = self.buffer(
-                f"{source.name}_packed", source.dtype, packed.n_elements, self.launch.is_parallel
+                f"{source.name}_packed",
+                source.dtype,
+                packed.n_elements * task.stages[source.name],
+                self.launch.is_parallel,
             )
             self.copies[t, source.name] = (buffer, packed)
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
+from typing import TYPE_CHECKING
 
 from ..space.backbone import MID, OUTER, Operand
 from .plan import LoopPlan, Member, TaskPlan
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
 
 # Numbers that one thread adds up: a team is no sooner done with so few, since it has to meet first.
 _FEW = 2048
@@ -28,6 +32,7 @@ class LoopNode:
     children: list[TreeNode] = field(default_factory=list)
     before: list[Phase] = field(default_factory=list)
     head: list[Phase] = field(default_factory=list)
+    tail: list[Phase] = field(default_factory=list)
     after: list[Phase] = field(default_factory=list)
     is_cyclic: bool = False
     is_last: bool = False
@@ -52,6 +57,14 @@ class Phase:
     finish   finished values are stored
     combine  partial results of all threads are combined, finished and stored
     copy     a block of an operand is packed
+
+    and of an operand that is packed ahead (see codegen/pipeline.py):
+
+    first block  before the loop from block to block
+    stage        at its head: which half of the buffer holds the present block, and what there is to pack
+    ask          in the innermost loop: memory is asked for lines of the slice after the next
+    slice        behind that loop: the next slice is packed
+    rest         at the end: the slices that are left
     """
 
     kind: str
@@ -97,6 +110,7 @@ class Launch:
     tasks: tuple[int, ...]
     is_parallel: bool
     accumulators: dict[int, AccumulatorPlan]
+    pipelines: dict[tuple[int, str], Pipeline] = field(default_factory=dict)  # by task and array
     # What one thread does when the team is done.
     after: list[TreeNode] = field(default_factory=list)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..kernels import ir
@@ -128,6 +129,7 @@ class Values:
         if (task.index, load.array) in self.scene.copies:
             packed, copied = self.scene.copies[task.index, load.array]
             index, stride = self.copy_index(task, copied, point, ctx)
+            index = c.add(index, self.scene.halves.get((task.index, load.array), c.Num("0")))
             return self.scene.w.load(
                 packed.name, c.Id(packed.name), index, array.dtype, lanes, stride
             )
@@ -235,8 +237,22 @@ class Values:
         return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const), lane_stride
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Packs the block of one outer tile."""
+        self.pack(task, operand, ctx, {}, c.Num("0"))
+
+    def pack(
+        self,
+        task: TaskPlan,
+        operand: Operand,
+        ctx: Context,
+        window: Mapping[str, tuple[c.CExpr, c.CExpr | None]],
+        half: c.CExpr,
+    ) -> None:
         """Packs the block of one outer tile: mid steps, then register tiles, in vectors where both sides have neighbours side by
         side.
+
+        `window`: of loops with mid steps, from where to where; without an end the one register tile that begins there. The block
+        begins at `half` of the buffer.
         """
         buffer, layout = self.scene.copies[task.index, operand.access.array]
         array = self.scene.plan.problem.array(operand.access.array)
@@ -244,12 +260,15 @@ class Values:
         headers: list[tuple[str, c.CExpr, c.CExpr, int]] = []
         for name in layout.order:
             p = task.loop(name)
-            if p.mid > 1:
-                outer = variables[task.index, name, OUTER]
+            if p.mid == 1:
+                continue
+            outer = variables[task.index, name, OUTER]
+            whole = (outer, self.scene.end_of(outer, p.tile, p.loop.extent))
+            lo, hi = window.get(name, whole)
+            variables[task.index, name, MID] = lo
+            if hi is not None:
                 mid = self.scene.w.fresh(f"{name}1")
-                headers.append(
-                    (mid, outer, self.scene.end_of(outer, p.tile, p.loop.extent), p.inner)
-                )
+                headers.append((mid, lo, hi, p.inner))
                 variables[task.index, name, MID] = c.Id(mid)
         index: dict[str, LoopIndexAt] = {}
         for name in layout.inner_order:
@@ -277,7 +296,8 @@ class Values:
                     here, _ = self.copy_index(task, layout, point, inner)
                     there, _ = affine_at(operand.access.axes, strides, point)
                     value = w.load(array.name, source, there, array.dtype, at.lanes, 1)
-                    w.store(buffer.name, c.Id(buffer.name), here, value, array.dtype, stream=False)
+                    place = c.add(here, half)
+                    w.store(buffer.name, c.Id(buffer.name), place, value, array.dtype, stream=False)
             return tuple(made.statements)
 
         name, lo, hi, _ = headers.pop()

@@ -11,7 +11,7 @@ from ..space.candidate import Candidate
 FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
-    "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY",
+    "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY", "copies ahead",
     "kept and written", "input kept", "STREAM", "PREFETCH", "one iteration late", "tiles in turn",
     "opaque task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
@@ -60,6 +60,7 @@ def _of_both(t: TaskPlan) -> dict[str, bool]:
         "SHARED": bool(t.shared),
         "STREAM": t.is_streamed,
         "COPY": bool(t.copies),
+        "copies ahead": any(t.stages[o.access.array] > 1 for o in t.copies),
         "opaque task": t.task.opaque is not None,
     }
 
@@ -93,7 +94,6 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
         "TREE": t.has_tree,
         "ATOMIC": t.is_atomic,
         "load hints": bool(t.load_hints),
-        "copies ahead": any(t.stages[o.access.array] > 1 for o in t.copies),
         "PADDED": any(t.layouts[o.access.array] == "PADDED" for o in t.copies),
         "SWIZZLED": any(t.layouts[o.access.array] == "SWIZZLED" for o in t.copies),
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ..kernels.accesses import task_reads
+from ..kernels.accesses import flat_strides, task_reads
 from ..space import choices as ch
 from ..space import cpsat
 from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
@@ -286,14 +286,9 @@ class _Wanted:
         for var in self.v.prefetch.values():
             self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
         for o, var in self.v.staged.items():
-            self.want(
-                var,
-                *(
-                    dict.fromkeys((style.stages, ch.COPY, ch.DIRECT))
-                    if style.copy and self.pays(o)
-                    else (ch.DIRECT, ch.COPY)
-                ),
-            )
+            is_copied = style.copy and self.pays(o)
+            stages = (self.stages(o), ch.COPY, ch.DIRECT) if is_copied else (ch.DIRECT, ch.COPY)
+            self.want(var, *dict.fromkeys(stages))
         for var in self.v.layout.values():
             self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
@@ -315,6 +310,12 @@ class _Wanted:
         if self.space.target.is_gpu:
             return len(o.loops) > 1
         return self.style.copy_all or self.roles.vector.get(o.task) in o.loops
+
+    def stages(self, o: Operand) -> int:
+        """Blocks of a copy: a CPU packs ahead what its prefetchers do not follow, elements with gaps between them."""
+        array = self.space.problem.array(o.access.array)
+        has_gaps = all(abs(k) > 1 for k in flat_strides(o.access, array).values())
+        return self.style.stages if self.space.target.is_gpu or has_gaps else ch.COPY
 
 
 def _inverse(values: Iterable[int]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ class Style:
     lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
     those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
     along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
-    blocks, which add up `atomic`ally or leave partial results; copies have `stages`.
+    blocks, which add up `atomic`ally or leave partial results. Copies have `stages`: of a CPU those whose elements are far apart.
     """
 
     fuse: bool = True  # one launch
@@ -137,6 +137,10 @@ def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
         panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=tile, copy=True)
         yield "product_panels", panels
         yield "product_panels_all", replace(panels, copy_all=True)
+        # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
+        shallow = (*tile[:2], max(1, found.depth // 4))
+        ahead = replace(panels, copy_all=True, stages=ch.TWO_STAGES)
+        yield "product_panels_ahead", replace(ahead, tile=shallow)
 
 
 def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:

@@ -73,15 +73,15 @@ MEM_SPACE = (
     "GLOBAL",  # in memory that all threads see
 )
 
-DIRECT, COPY = range(2)
+DIRECT, COPY, TWO_STAGES = range(3)
 STAGED = (
     "DIRECT",  # read where it lies
     "COPY",  # the block of one outer tile is packed first, in the order in which it is used
+    "TWO_STAGES",  # two such blocks: the next one is packed, a slice with each register tile, while one is used
 )
 
 GPU_STAGED = (
-    *STAGED,  # COPY: all threads of a block copy the block of one outer tile into shared memory, wait, and use it
-    "TWO_STAGES",  # two such blocks: the next one travels, asynchronously, while one is used
+    *STAGED,  # all threads of a block copy it into shared memory; of several blocks the next ones travel asynchronously
     "THREE_STAGES",  # three: the next two travel
 )  # a value is the number of blocks
 

@@ -19,6 +19,7 @@ from .backbone import (
     OUTER,
     Dim,
     Flow,
+    Operand,
     Shift,
     index_loops,
 )
@@ -426,6 +427,7 @@ class SpaceBuilder(ChoiceBuilder):
         """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
 
         It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
+        The next block is packed ahead where that dim is a loop that each thread runs for itself.
         """
         b, v = self.b, self.v
         for o, var in v.staged.items():
@@ -443,6 +445,7 @@ class SpaceBuilder(ChoiceBuilder):
                         )
             present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
+            self.packed_ahead(o, var)
             for f, space in v.mem_space.items():
                 ends = (f.producer, f.consumer) if f.is_read else (f.consumer,)
                 if o.task in ends and f.array == o.access.array:
@@ -459,13 +462,31 @@ class SpaceBuilder(ChoiceBuilder):
                     )
             element = self.array(o.access.array).dtype.size_bytes
             terms = [
-                Term((var, bits(ch.COPY)), v.size[x[level]], v.universe[x[level]])
+                Term((var, bits(ch.COPY, ch.TWO_STAGES)), v.size[x[level]], v.universe[x[level]])
                 for x in loops
                 for level in (MID, INNER)
             ]
+            terms.append(Term(None, var, (1, 1, 2)))
             b.product_at_most(
                 f"copy of {o.name} in cache", terms, max(1, self.target.last_cache_bytes // element)
             )
+
+    def packed_ahead(self, o: Operand, staged: int) -> None:
+        """Threads are around the loop from block to block, and a slice is of one register tile along one of two loops."""
+        b, v = self.b, self.v
+        if len(o.loops) != 2:
+            b.restrict(staged, bits(ch.DIRECT, ch.COPY))
+            return
+        blocks = [self.levels(o.task, name)[OUTER] for name in o.loops]
+        for loop in self.problem.tasks[o.task].loops:
+            outer = self.levels(o.task, loop.name)[OUTER]
+            around = [
+                (b.order(outer.order_id, x.order_id), bits(ch.OUTSIDE))
+                for x in blocks
+                if x is not outer
+            ]
+            unshared = (v.kind[outer], bits(ch.LOOP))
+            b.clause("packed ahead", [(staged, bits(ch.DIRECT, ch.COPY)), unshared, *around])
 
     # --- semantics: loop shifting ---
 

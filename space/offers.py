@@ -190,7 +190,7 @@ class ChoiceBuilder:
 
     def stagings(self) -> int:
         """How operands may be copied."""
-        return bits(ch.DIRECT, ch.COPY)
+        return bits(ch.DIRECT, ch.COPY, ch.TWO_STAGES)
 
     def may_stream(self, task: Task) -> bool:
         """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""

@@ -129,4 +129,4 @@ def copy_of_memory(staged: int, space: int) -> bool:
 
 
 def copy_outside(staged: int, order: int) -> bool:
-    return staged != ch.COPY or order == ch.OUTSIDE
+    return staged == ch.DIRECT or order == ch.OUTSIDE

@@ -156,6 +156,7 @@ class Judge:
         self.chip: dict[tuple[int, Any], tuple[int, int]] = {}  # value of a task: thread, tile
         self.tile: dict[int, int] = defaultdict(int)  # of registers: how often a task stored a tile
         self.copied: dict[tuple[int, str], dict[Any, int]] = {}  # what a packed block was made of
+        self.next_block: dict[tuple[int, str, str], dict[Any, int]] = {}  # and the one after it
         self.region: _Region | None = None
         self.thread, self.step = 0, 0
         self.sums: dict[int, dict[Any, list[Point]]] = defaultdict(lambda: defaultdict(list))
@@ -307,22 +308,31 @@ class Judge:
                 self.one_late(late, {**at, self.dims[late.moved]: start}, self.step)
 
     def pack(self, name: str) -> None:
-        """Copies are made at the head of the innermost outer dim of the loops that index them."""
+        """Copies are made at the head of the innermost outer dim of the loops that index them; those of two stages may be made when
+        the block before is begun.
+        """
         t, loop, level = self.dims[name]
         task = self.problem.tasks[t]
         for load in loads(task.value):
             used = indexing(load)
-            if self.choice("staged", f"{task.name}.{load.array}") != "COPY" or loop not in used:
+            if not self.is_copied(task, load.array) or loop not in used:
                 continue
             outer = [f"{task.name}.{x}.outer" for x in used]
             if level == "outer" and all(
                 self.order(name, x) in (INSIDE, MERGED) for x in outer if x != name
             ):
-                self.copied[t, load.array] = dict(self.memory)
+                now = dict(self.memory)
+                self.copied[t, load.array] = self.next_block.get((t, load.array, name), now)
+                if self.choice("staged", f"{task.name}.{load.array}") == "TWO_STAGES":
+                    self.next_block[t, load.array, name] = now
+
+    def is_copied(self, task: Any, array: str) -> bool:
+        return self.choice("staged", f"{task.name}.{array}") in ("COPY", "TWO_STAGES")
 
     def leave(self, name: str) -> None:
-        """After a task's outermost reduction loop its sums are finished."""
+        """After a task's outermost reduction loop its sums are finished; behind a loop no block is packed ahead of it."""
         t, loop, _ = self.dims[name]
+        self.next_block = {key: made for key, made in self.next_block.items() if key[2] != name}
         task = self.problem.tasks[t]
         reduced = [d for d, (u, x, _) in self.dims.items() if u == t and self.is_reduced(t, x)]
         if not self.is_reduced(t, loop) or any(self.order(name, d) == INSIDE for d in reduced):
@@ -374,7 +384,7 @@ class Judge:
             place = read(load, at)
             key = (t, where, k, tuple(at.items()))
             space, producer = self.flow(t, place[0])
-            is_copied = self.choice("staged", f"{task.name}.{place[0]}") == "COPY"
+            is_copied = self.is_copied(task, place[0])
             if is_copied and space != "GLOBAL":
                 raise IllegalError(f"{task.name} packs {place[0]}, which is not in memory")
             if space == "GLOBAL":

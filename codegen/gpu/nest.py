@@ -69,12 +69,9 @@ class _GridBuilder(TreeBuilder):
         self.around: dict[int, tuple[list[Phase], list[Phase]]] = {}
         self.travelling: dict[LoopNode, list[tuple[int, Operand, int]]] = {}
 
-    def place_copy(self, holder: LoopNode, t: int, operand: Operand) -> None:
+    def place_copies(self, nodes: list[LoopNode], k: int, t: int, operand: Operand) -> None:
         stages = self.plan.tasks[t].stages[operand.access.array]
-        if stages == 1:
-            super().place_copy(holder, t, operand)
-        else:
-            self.travelling.setdefault(holder, []).append((t, operand, stages))
+        self.travelling.setdefault(nodes[k], []).append((t, operand, stages))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
         t = task.index

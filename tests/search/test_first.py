@@ -85,6 +85,15 @@ def tile_sizes(space: Space, made: Candidate) -> dict[str, int]:
     return {d.name.split(".", 1)[1]: v.universe[d][made.value(x)] for d, x in v.size.items()}
 
 
+def test_what_has_gaps_between_its_elements_is_packed_ahead() -> None:
+    for name, stages in (("matmul", ch.COPY), ("matmul_strided", ch.TWO_STAGES)):
+        space = library_space(name, m=1024, n=1024, k=1024)
+        made = dict(first_candidates(space))["product_panels_ahead"]
+        v = space.variables
+        found = {o.access.array: made.value(var) for o, var in v.staged.items()}
+        assert found == {"a": stages, "b": ch.COPY}
+
+
 def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
     capacities = {"L1": 96 << 10, "L2": 2 << 20, "L3": 32 << 20}
     levels = (

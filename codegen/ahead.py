@@ -1,0 +1,180 @@
+"""Writes the steps of operands that are packed ahead (see codegen/pipeline.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..space.backbone import MID, OUTER, Operand
+from . import csyntax as c
+from .pipeline import Asked, Pipeline
+from .plan import TaskPlan
+from .point import LoopIndexAt, Point, affine_at, row_strides
+from .scene import Scene
+from .scopes import Context
+from .values import Values
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Names of what changes while a block is used.
+
+    `half`: where in the buffer the present block begins; `slices`: how many the next one has; `done`: how many of them are packed.
+    `starts`: where the next block begins, by loop.
+    """
+
+    half: c.Id
+    slices: c.Id
+    done: c.Id
+    starts: dict[str, c.CExpr]
+
+
+class AheadWriter:
+    """Writes what a phase of an operand that is packed ahead stands for."""
+
+    def __init__(self, scene: Scene, values: Values) -> None:
+        self.scene, self.values = scene, values
+        self.progress: dict[tuple[int, str], Progress] = {}
+        self.writers: dict[str, Callable[[TaskPlan, Operand, Context], None]] = {
+            "first block": self.first_block,
+            "stage": self.stage,
+            "ask": self.ask,
+            "slice": self.slice,
+            "rest": self.rest,
+        }
+
+    def write(self, kind: str, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """The phase `kind` of codegen/tree.py."""
+        self.writers[kind](task, operand, ctx)
+
+    def pipeline(self, task: TaskPlan, operand: Operand) -> Pipeline:
+        return self.scene.launch.pipelines[task.index, operand.access.array]
+
+    def first_block(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Packs the block of the first iteration."""
+        start = {(task.index, self.pipeline(task, operand).holder, OUTER): c.Num("0")}
+        self.values.copy(task, operand, replace(ctx, variables={**ctx.variables, **start}))
+
+    def stage(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Declares how far it is, at the head of the loop from block to block."""
+        key = (task.index, operand.access.array)
+        w, made, layout = self.scene.w, self.pipeline(task, operand), self.scene.copies[key][1]
+        holder, rows = task.loop(made.holder), task.loop(made.across)
+        now = ctx.variables[task.index, made.holder, OUTER]
+
+        def declare(stem: str, value: c.CExpr, constant: bool = True) -> c.Id:
+            name = w.fresh(stem)
+            w.write(c.Declare("long", name, value, constant=constant))
+            return c.Id(name)
+
+        block = c.Bin("%", c.Bin("/", now, c.number(holder.tile)), c.Num("2"))
+        half = declare(f"{key[1]}_half", c.Bin("*", block, c.number(layout.n_elements)))
+        ahead = declare(f"{made.holder}_ahead", c.Bin("+", now, c.number(holder.tile)))
+        (other,) = (name for name in operand.loops if name != made.holder)
+        starts = {made.holder: ahead, other: ctx.variables[task.index, other, OUTER]}
+        start = starts[made.across]
+        end = self.scene.end_of(start, rows.tile, rows.loop.extent)
+        elements = c.Bin("+", c.Bin("-", end, start), c.number(rows.inner - 1))
+        slices = c.Bin("*", c.Bin("/", elements, c.number(rows.inner)), c.number(made.chunks))
+        is_there = c.Bin("<", ahead, c.number(holder.loop.extent))
+        n_slices = declare(f"{key[1]}_slices", c.Cond(is_there, slices, c.Num("0")))
+        done = declare(f"{key[1]}_slice", c.Num("0"), constant=False)
+        self.progress[key] = Progress(half, n_slices, done, starts)
+        self.scene.halves[key] = half
+
+    def ask(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Asks memory for lines of the slice after the one that is packed next."""
+        made, now = self.pipeline(task, operand), self.progress[task.index, operand.access.array]
+        asked = made.asked
+        assert asked is not None
+        w, array = self.scene.w, self.scene.plan.problem.array(operand.access.array)
+        following = c.Bin("+", now.done, c.Num("1"))
+        row, column = self.first_of(task, made, now, following)
+        with w.scope() as body:
+            for k in range(asked.each):
+                line = self.line(task, asked, k, ctx)
+                place = {
+                    made.across: c.Bin(
+                        "+", row, _times(_mod(line, asked.across.count), asked.across.apart)
+                    ),
+                    made.along: c.Bin(
+                        "+", column, _times(_over(line, asked.across.count), asked.along.apart)
+                    ),
+                }
+                point = Point({name: LoopIndexAt(x) for name, x in place.items()})
+                index, _ = affine_at(operand.access.axes, row_strides(array.shape), point)
+                w.ask(self.scene.global_array(array.name), index, cache=1)
+        w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
+
+    def line(self, task: TaskPlan, asked: Asked, k: int, ctx: Context) -> c.CExpr:
+        """The number of the line, of those of a slice, that is the k-th to be asked for in this iteration."""
+        variable = ctx.variables[task.index, asked.loop, asked.level]
+        start = ctx.variables[task.index, asked.loop, OUTER] if asked.level == MID else c.Num("0")
+        passed = variable if start == c.Num("0") else c.Bin("-", variable, start)
+        iteration = _over(passed, asked.step * asked.repeats)
+        return c.linear(((iteration, asked.each),), k)
+
+    def first_of(
+        self, task: TaskPlan, made: Pipeline, now: Progress, number: c.CExpr
+    ) -> tuple[c.CExpr, c.CExpr]:
+        """Where a slice begins along both loops."""
+        tile, chunk = _over(number, made.chunks), _mod(number, made.chunks)
+        rows = _times(tile, task.loop(made.across).inner)
+        return (
+            c.add(now.starts[made.across], rows),
+            c.add(now.starts[made.along], _times(chunk, made.chunk)),
+        )
+
+    def slice(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Packs the next slice, if one is left."""
+        now = self.progress[task.index, operand.access.array]
+        with self.scene.w.scope() as body:
+            self.pack(task, operand, ctx, now.done)
+        self.scene.w.write(c.If(c.Bin("<", now.done, now.slices), tuple(body.statements)))
+        self.scene.w.write(c.Assign(now.done, c.Num("1"), "+"))
+
+    def rest(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Packs the slices for which there were no register tiles: at the ends of loops there are fewer."""
+        w, now = self.scene.w, self.progress[task.index, operand.access.array]
+        name = w.fresh("slice")
+        with w.scope() as body:
+            self.pack(task, operand, ctx, c.Id(name))
+        w.used.discard(name)
+        w.write(c.For(name, now.done, now.slices, 1, tuple(body.statements)))
+
+    def pack(self, task: TaskPlan, operand: Operand, ctx: Context, number: c.CExpr) -> None:
+        """Packs a slice into the half that is not in use."""
+        key = (task.index, operand.access.array)
+        w, made, now = self.scene.w, self.pipeline(task, operand), self.progress[key]
+        columns, layout = task.loop(made.along), self.scene.copies[key][1]
+        row, column = self.first_of(task, made, now, number)
+        names = [w.fresh(f"{name}_slice") for name in (made.across, made.along)]
+        for name, first in zip(names, (row, column), strict=True):
+            w.write(c.Declare("long", name, first, constant=True))
+        end = self.scene.end_of(now.starts[made.along], columns.tile, columns.loop.extent)
+        last: c.CExpr = c.Bin("+", c.Id(names[1]), c.number(made.chunk))
+        if columns.tile % made.chunk or columns.loop.extent % columns.tile:
+            last = c.minimum(last, end)
+        starts = {(task.index, name, OUTER): x for name, x in now.starts.items()}
+        window = {made.across: (c.Id(names[0]), None), made.along: (c.Id(names[1]), last)}
+        self.values.pack(
+            task,
+            operand,
+            replace(ctx, variables={**ctx.variables, **starts}),
+            window,
+            c.Bin("-", c.number(layout.n_elements), now.half),
+        )
+        for name in names:
+            w.used.discard(name)
+
+
+def _times(x: c.CExpr, n: int) -> c.CExpr:
+    return x if n == 1 or x == c.Num("0") else c.Bin("*", x, c.number(n))
+
+
+def _over(x: c.CExpr, n: int) -> c.CExpr:
+    return x if n == 1 else c.Bin("/", x, c.number(n))
+
+
+def _mod(x: c.CExpr, n: int) -> c.CExpr:
+    return c.Num("0") if n == 1 else c.Bin("%", x, c.number(n))

@@ -1,0 +1,111 @@
+"""How an operand is packed ahead: the next block of it is cut into slices, and one is packed with each register tile that uses the
+present block.
+
+A slice has the elements of one register tile along one loop and a chunk of them along the other. Its lines are asked for a register
+tile earlier, a few with each iteration of the innermost loop: where elements are far apart each is a line of its own, and so many
+loads that miss would hold up everything behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ..kernels.accesses import flat_strides
+from ..space.backbone import OUTER, Operand
+from ..space.target import LINE_BYTES
+from .plan import Plan
+from .tree import LoopNode, loop_of
+
+_MOST_ASKED = 8  # lines with one iteration: more would wait for one another
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a slice along one loop: so many, a number of iterations apart."""
+
+    count: int
+    apart: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The lines of a slice that an iteration of the innermost loop asks for: `each` of them, others after `repeats` iterations."""
+
+    loop: str
+    level: int
+    step: int  # iterations of the source loop that pass with each of its own
+    across: Lines
+    along: Lines
+    each: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """An operand of two loops that is packed ahead, a block for each iteration of the outer dim of `holder`.
+
+    A block has `chunks` slices for each register tile of `across`; each has `chunk` iterations of `along`. `asked` is None where
+    there are no loops inside: then the next block is packed when the present one has been used.
+    """
+
+    holder: str
+    across: str
+    along: str
+    chunk: int
+    chunks: int
+    asked: Asked | None
+
+
+def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Operand) -> Pipeline:
+    """For the loop `nodes[k]`, at whose head blocks are packed, of the loops around the body of task `t`."""
+    task, inside = plan.tasks[t], nodes[k + 1 :]
+    array = plan.problem.array(operand.access.array)
+    strides = flat_strides(operand.access, array)
+    innermost = loop_of(nodes[-1], t)
+    along = (
+        innermost if innermost in operand.loops else min(operand.loops, key=lambda x: strides[x])
+    )
+    (across,) = (name for name in operand.loops if name != along)
+    rows, columns = task.loop(across), task.loop(along)
+    n_steps = prod(_iterations(plan, n) for n in inside[:-1])
+    wanted = max(
+        1, n_steps // rows.mid
+    )  # slices for each register tile of rows, to have one a step
+    chunk = -(-columns.tile // wanted)
+    chunk = -(-chunk // columns.inner) * columns.inner
+    asked = None
+    if len(inside) > 1:
+        size = array.dtype.size_bytes
+        lines = (_lines(rows.inner, strides[across] * size), _lines(chunk, strides[along] * size))
+        n_lines, last = lines[0].count * lines[1].count, inside[-1]
+        n_iterations = _iterations(plan, last)
+        asked = Asked(
+            innermost,
+            last.level,
+            last.step,
+            *lines,
+            each=min(_MOST_ASKED, -(-n_lines // n_iterations)),
+            repeats=max(1, n_iterations // n_lines),
+        )
+    return Pipeline(
+        holder=loop_of(nodes[k], t),
+        across=across,
+        along=along,
+        chunk=chunk,
+        chunks=-(-columns.tile // chunk),
+        asked=asked,
+    )
+
+
+def _iterations(plan: Plan, node: LoopNode) -> int:
+    first = node.members[0]
+    p = plan.tasks[first.task].loop(first.loop)
+    return -(-node.extent // node.step) if node.level == OUTER else p.mid
+
+
+def _lines(n: int, stride_bytes: int) -> Lines:
+    """The lines of `n` elements that are so many bytes apart."""
+    apart = max(1, LINE_BYTES // max(1, abs(stride_bytes)))
+    return Lines(-(-n // apart), apart)

@@ -1,0 +1,175 @@
+"""Operands that are packed ahead: every shape computes the same, every slice is packed once, and every line of it is asked for."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from kernelscape.codegen.nest import build_launch
+from kernelscape.codegen.plan import read_plan
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library import load
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space import choices as ch
+from kernelscape.space.backbone import OUTER
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.constraints import build_space
+from kernelscape.space.decisions import restore
+
+CANDIDATES = 6
+
+# A thread packs blocks of 16 x 12 elements of A while it uses the one before, in register tiles of 4 rows by 8 columns.
+PRODUCT = {
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "dim_kind(multiply0.k.outer)": "LOOP",
+    "dim_kind(multiply0.j.outer)": "LOOP",
+    "size(multiply0.i.mid)": "4",
+    "size(multiply0.i.inner)": "4",
+    "size(multiply0.j.mid)": "4",
+    "size(multiply0.j.inner)": "8",
+    "dim_kind(multiply0.j.inner)": "VECTOR",
+    "size(multiply0.k.mid)": "4",
+    "size(multiply0.k.inner)": "3",
+    "staged(multiply0.a)": "TWO_STAGES",
+    "staged(multiply0.b)": "DIRECT",
+    "order(multiply0.i.outer,multiply0.k.outer)": "OUTER",
+    "order(multiply0.k.outer,multiply0.j.outer)": "OUTER",
+    "order(multiply0.j.outer,multiply0.j.mid)": "OUTER",
+    "order(multiply0.j.mid,multiply0.i.mid)": "OUTER",
+    "order(multiply0.i.mid,multiply0.k.mid)": "OUTER",
+}
+
+
+def recorded(name, dtype, **sizes):
+    entry = load(name)
+    args = entry.make_arguments(sizes, np.dtype(dtype), np.random.default_rng(sum(sizes.values())))
+    return record_sequence(entry.sequence, args, name), args
+
+
+def inputs_of(recording, args):
+    n = len(recording.arrays)
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
+    scalars = dict(zip((s.name for s in recording.scalars), args[n:], strict=True))
+    return checking.make_inputs(recording, normalise(recording), arrays, scalars)
+
+
+def ahead_candidates(recording, cores, vector_bytes, seed):
+    """Random ones that pack something ahead."""
+    space = build_space(normalise(recording), checking.target(cores, vector_bytes))
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(40 * CANDIDATES):
+        var = rng.choice([x for o, x in space.variables.staged.items() if len(o.loops) == 2])
+        root = space.root().decide(int(var), 1 << ch.TWO_STAGES)
+        made = root if isinstance(root, DeadEnd) else checking.random_candidate(root, rng)
+        if isinstance(made, Candidate):
+            found.append(made)
+        if len(found) == CANDIDATES:
+            break
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("matmul", {"m": 61, "n": 130, "k": 9}),
+        ("matmul", {"m": 64, "n": 96, "k": 128}),
+        ("matmul_strided", {"m": 33, "n": 47, "k": 65}),
+        ("matmul_strided", {"m": 5, "n": 3, "k": 2}),
+        ("matmul_strided", {"m": 96, "n": 33, "k": 200}),
+    ],
+)
+def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
+    """Partial tiles and blocks, one block only, teams smaller than planned, called twice."""
+    recording, args = recorded(name, dtype, **sizes)
+    candidates = ahead_candidates(recording, 2, 32, sum(sizes.values()))
+    assert len(candidates) == CANDIDATES
+    sources = [checking.source_of(c) for c in candidates]
+    for built in checking.build_all(sources, tmp_path, "ahead"):
+        assert built.library is not None, built.log
+        assert "in 2 stages" in built.source.text
+        for way in (Way(), Way(repeats=2, thread_limit=1)):
+            said = checking.check(built, inputs_of(recording, args), way)
+            assert not said, f"{said}\n{built.source.text}"
+
+
+def product(name="matmul", cores=2, **sizes):
+    recording, args = recorded(name, np.float32, **sizes)
+    space = build_space(normalise(recording), checking.target(cores, 32))
+    found = restore(space, PRODUCT.items())
+    assert isinstance(found, Candidate), found
+    made = found.complete()
+    assert isinstance(made, Candidate), made
+    return made, recording, args
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
+@pytest.mark.parametrize("sizes", [(64, 64, 48), (61, 67, 50), (7, 9, 13)])
+def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, sizes):
+    candidate, recording, args = product(name, **dict(zip("mnk", sizes, strict=True)))
+    (built,) = checking.build_all([checking.source_of(candidate)], tmp_path, "product")
+    assert built.library is not None, built.log
+    assert not checking.check(built, inputs_of(recording, args), Way())
+
+
+def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for():
+    candidate, _, _ = product("matmul_strided", m=64, n=64, k=48)
+    plan = read_plan(candidate)
+    launch = build_launch(plan, plan.launches[0])
+    made = launch.pipelines[0, "a"]
+    assert (made.holder, made.across, made.along) == ("k", "i", "k")
+    # 4 x 2 register tiles of 8 columns for each of 4 rows of tiles: 8 slices of each, of 3 columns at least (k.inner).
+    assert made.chunk * made.chunks >= 12
+    assert made.chunk % 3 == 0
+    asked = made.asked
+    assert asked is not None
+    assert (asked.across.count, asked.along.count) == (4, made.chunk)
+    lines = {
+        line % 4 + line // 4 * 100
+        for step in range(4)
+        for line in range(
+            step // asked.repeats * asked.each, step // asked.repeats * asked.each + asked.each
+        )
+    }
+    assert lines >= {row + 100 * column for row in range(4) for column in range(made.chunk)}
+
+
+def test_neighbours_share_the_lines_that_are_asked_for():
+    candidate, _, _ = product("matmul", m=64, n=64, k=48)
+    plan = read_plan(candidate)
+    asked = build_launch(plan, plan.launches[0]).pipelines[0, "a"].asked
+    assert asked is not None
+    assert (asked.along.count, asked.along.apart) == (1, 16)
+    text = checking.source_of(candidate).text
+    assert len(re.findall("__builtin_prefetch", text)) == asked.each
+
+
+def test_threads_are_around_the_loop_from_block_to_block():
+    recording, _ = recorded("matmul", np.float32, m=64, n=64, k=48)
+    space = build_space(normalise(recording), checking.target(2, 32))
+    v = space.variables
+    operand = next(o for o in v.staged if o.access.array == "a")
+    rng = np.random.default_rng(3)
+    root = space.root().decide(v.staged[operand], 1 << ch.TWO_STAGES)
+    assert isinstance(root, Candidate)
+    n_shared = 0
+    for _ in range(60):
+        made = root.random_completion(rng)
+        if isinstance(made, DeadEnd):
+            continue
+        dims = {name: space.backbone.dim(0, name, OUTER) for name in "ijk"}
+        blocks = [dims["i"], dims["k"]]
+        for d in dims.values():
+            if made.value(v.kind[d]) == ch.PARALLEL:
+                n_shared += 1
+                inside = [x for x in blocks if x is not d]
+                orders = [made.value(space.model.order(d.order_id, x.order_id)) for x in inside]
+                assert ch.OUTSIDE in orders
+    assert n_shared > 5
