@@ -111,7 +111,9 @@ class AheadWriter:
         variable = ctx.variables[task.index, asked.loop, asked.level]
         start = ctx.variables[task.index, asked.loop, OUTER] if asked.level == MID else c.Num("0")
         passed = variable if start == c.Num("0") else c.Bin("-", variable, start)
-        iteration = _over(passed, asked.step * asked.repeats)
+        # Divided without a sign, it is shifts and masks.
+        unsigned = c.CastTo("unsigned long", passed)
+        iteration = _over(unsigned, asked.step * asked.repeats)
         return c.linear(((iteration, asked.each),), k)
 
     def first_of(
