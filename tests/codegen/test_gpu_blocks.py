@@ -46,8 +46,9 @@ def threads(task, **sizes):
 
 
 def kernel_text(source, name):
-    """From the comment of a kernel to its end."""
-    return source.text[: source.text.index("\n}", source.text.index(f" {name}("))]
+    """A kernel of a text, from its name to its end."""
+    start = source.text.index(f" {name}(")
+    return source.text[start : source.text.index("\n}", start)]
 
 
 def assert_right(source, inputs, folder):

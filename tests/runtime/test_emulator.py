@@ -128,8 +128,8 @@ def test_faults_name_threads_by_their_places(emulator):
     assert "thread (3, 2, 3) of block (0, 0, 0): writes 4 bytes out of bounds" in said
     raced = gpu.REVERSE.replace("{barrier}", "").replace("255", "95")
     said = failure(emulator, gpu.one_block(raced, (4, 3, 8), 96), "backward")
-    assert "thread (3, 2, 3) of block (0, 0, 0): reads byte 192 of tile" in said
-    assert "which thread (0, 0, 4) of the block wrote" in said
+    assert "thread (3, 2, 3) of block (0, 0, 0): writes byte 188 of tile" in said
+    assert "which thread (0, 0, 4) of the block read" in said
 
 
 def test_dynamic_shared_memory(emulator):
