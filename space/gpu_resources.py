@@ -54,7 +54,10 @@ class BlockResources(SpaceBuilder):
             yield from ((o.task, group) for group in self.bytes_of_copy(o))
 
     def bytes_of_value(self, t: int, flows: list[Flow]) -> Iterator[Group]:
-        """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop."""
+        """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop.
+
+        Where they share the loops inside the tile as well, the array has less, and what is counted is more than there is.
+        """
         target = self.problem.tasks[t].target
         array, written = self.array(target.array), sorted(index_loops(target))
         any_of = tuple(Literal(self.v.mem_space[f], bits(ch.SHARED)) for f in flows)
