@@ -37,9 +37,8 @@ def build_lines(built: BuiltOnly) -> Iterator[str]:
         yield f"{name:<20} {bound:>10}  {report.kind}: {report.advice}"
         return
     for x in report.launches:
-        threads = x.block[0] * x.block[1] * x.block[2]
         yield (
-            f"{name:<20} {bound:>10}  {x.kernel:<10} {threads:>7} {x.registers:>9} "
+            f"{name:<20} {bound:>10}  {x.kernel:<10} {x.shape:>7} {x.registers:>9} "
             f"{x.shared_bytes:>6} B {x.spill_bytes:>5} B {x.occupancy:>9.0%}  {x.limit}"
         )
         name, bound = "", ""

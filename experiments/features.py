@@ -18,7 +18,7 @@ FEATURES = (
 GPU_FEATURES = (
     "several launches", "several tasks in a launch", "BLOCK", "THREAD", "LOOP", "UNROLL", "VECTOR", "partial tiles", "TREE",
     "tree over warps", "PARTIALS", "ATOMIC", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "copies ahead", "PADDED", "SWIZZLED",
-    "load hints", "barrier", "opaque task",
+    "load hints", "barrier", "opaque task", "blocks of two dims", "blocks of three dims",
 )  # fmt: skip
 
 
@@ -44,6 +44,8 @@ def gpu_features(candidate: Candidate, source: Source) -> set[str]:
         "several tasks in a launch": len(plan.launches) < len(plan.tasks),
         "tree over warps": " meeting[" in kernels,
         "barrier": "__syncthreads" in kernels,
+        "blocks of two dims": any(x.block[1] > 1 == x.block[2] for x in source.launches),
+        "blocks of three dims": any(x.block[2] > 1 for x in source.launches),
     }
     used = {name for name, holds in facts.items() if holds}
     return used.union(*(_gpu_task_features(t) for t in plan.tasks))

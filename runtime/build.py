@@ -64,6 +64,12 @@ class LaunchResources:
     occupancy: float  # warps held of the warps there is room for
     limit: str  # what keeps it from more: "threads", "registers", "shared memory" or "blocks"
 
+    @property
+    def shape(self) -> str:
+        """The threads of a block along the axes that it has, as in 32x8."""
+        n_axes = max((k + 1 for k, n in enumerate(self.block) if n > 1), default=1)
+        return "x".join(map(str, self.block[:n_axes]))
+
 
 @dataclass(frozen=True)
 class BuildReport:

@@ -28,6 +28,7 @@ MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
 MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
 _ANY_KIND = (1 << len(ch.GPU_DIM_KIND)) - 1
+_ANY_LEVEL = (1 << len(ch.THREAD_LEVEL)) - 1
 _ANY_SPACE = (1 << len(ch.MEM_SPACE)) - 1
 _ANY_HINT = (1 << len(ch.LOAD_CACHE)) - 1
 _ANY_REDUCTION = (1 << len(ch.GPU_REDUCTION)) - 1
@@ -199,6 +200,7 @@ class GpuSpaceBuilder(BlockResources):
                 limit = self.target.max_threads_per_block
                 self.b.product_at_most(f"threads of {task.name}", terms, limit)
             self.registers(t, terms)
+            self.third_axis(mids)
         for (d, e), var in v.thread_level.items():
             rule = gpu_truths.levels_of_threads
             self.b.table3("levels of threads", v.kind[d], v.kind[e], var, rule, share=rule)
@@ -206,6 +208,30 @@ class GpuSpaceBuilder(BlockResources):
                 levels = (var, v.thread_level[e, f], v.thread_level[d, f])
                 order = gpu_truths.order_of_threads
                 self.b.table3("order of threads", *levels, order, share=order)
+
+    def third_axis(self, mids: list[Dim]) -> None:
+        """Of three loops of a task that are shared out to threads, the one that varies most slowly is along z of its blocks.
+
+        With more than three there is no z: the threads are then counted in one number (`codegen/gpu/scene.py`).
+        """
+        v, most = self.v, self.target.max_threads_along_z
+        able = [d for d in mids if self.kinds_of(d) >> ch.THREAD & 1]
+        for d in (d for d in able if max(v.universe[d]) > most):
+            fits = bits(*(k for k, n in enumerate(v.universe[d]) if n <= most))
+            for faster in combinations([e for e in able if e != d], 2):
+                literals = [(v.size[d], fits)]
+                for e in faster:
+                    var, slower = self.level_between(d, e)
+                    literals.append((var, _ANY_LEVEL & ~bits(slower)))
+                rest = [f for f in able if f != d and f not in faster]
+                literals += [(v.kind[f], bits(ch.THREAD)) for f in rest]
+                self.b.clause("threads along z", literals)
+
+    def level_between(self, d: Dim, e: Dim) -> tuple[int, int]:
+        """The choice of which of two dims' threads vary faster, and its value where those of `d` are the slower ones."""
+        if (d, e) in self.v.thread_level:
+            return self.v.thread_level[d, e], ch.SLOWER
+        return self.v.thread_level[e, d], ch.FASTER
 
     def narrowest(self, lanes: int) -> int:
         return min(2, lanes)
@@ -271,7 +297,7 @@ class GpuSpaceBuilder(BlockResources):
 
     def other_threads(self, f: Flow, var: int) -> list[list[tuple[int, int]]]:
         """The numbers of threads in a register's dims follow one order in both tasks, or the value is in no register."""
-        b, every = self.b, (1 << len(ch.THREAD_LEVEL)) - 1
+        b = self.b
         reasons: list[list[tuple[int, int]]] = [[]]
         for here, there, is_turned in self.levels_of_flow(f):
             rule = gpu_truths.same_threads_turned if is_turned else gpu_truths.same_threads
@@ -279,7 +305,9 @@ class GpuSpaceBuilder(BlockResources):
             differ = []
             for level in range(len(ch.THREAD_LEVEL)):
                 other = gpu_truths.opposite(level) if is_turned else level
-                differ.append([(here, every & ~bits(level)), (there, every & ~bits(other))])
+                differ.append(
+                    [(here, _ANY_LEVEL & ~bits(level)), (there, _ANY_LEVEL & ~bits(other))]
+                )
             reasons = [[*found, *literals] for found in reasons for literals in differ]
         return reasons
 

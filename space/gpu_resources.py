@@ -54,8 +54,11 @@ class BlockResources(SpaceBuilder):
             yield from ((o.task, group) for group in self.bytes_of_copy(o))
 
     def bytes_of_value(self, t: int, flows: list[Flow]) -> Iterator[Group]:
-        """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop."""
-        b, target = self.b, self.problem.tasks[t].target
+        """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop.
+
+        Where they share the loops inside the tile as well, the array has less, and what is counted is more than there is.
+        """
+        target = self.problem.tasks[t].target
         array, written = self.array(target.array), sorted(index_loops(target))
         any_of = tuple(Literal(self.v.mem_space[f], bits(ch.SHARED)) for f in flows)
         constant = Term(None, any_of[0].var, (1,) * len(ch.MEM_SPACE))
@@ -75,21 +78,36 @@ class BlockResources(SpaceBuilder):
         if not self.is_small(t):
             yield Group(any_of, sizes)
             return
-        # Several readers may want the whole or a tile of it. A sum of products cannot say which is the larger of what they want, so
-        # the whole is set aside, which loses those that all want a tile of what does not fit as a whole.
-        partner = dict(flows[0].pairs)
-        if len(flows) > 1 or len(written) != 1 or written[0] not in partner:
+        if len(written) == 1 and all(written[0] in dict(f.pairs) for f in flows):
+            yield from self.bytes_of_vector(t, flows, sizes)
+        else:
             yield Group(any_of, (weighed(constant, array.size_bytes),))
-            return
-        outer = (
-            self.levels(t, written[0])[OUTER],
-            self.levels(flows[0].consumer, partner[written[0]])[OUTER],
-        )
-        order = b.order(outer[0].order_id, outer[1].order_id)
-        is_tile = tuple(int(value == ch.MERGED) for value in range(len(ch.ORDER)))
-        is_whole = tuple(1 - n for n in is_tile)
-        yield Group(any_of, (Term(None, order, is_tile), *sizes))
-        yield Group(any_of, (weighed(Term(None, order, is_whole), array.size_bytes),))
+
+    def bytes_of_vector(self, t: int, flows: list[Flow], tile: tuple[Term, ...]) -> Iterator[Group]:
+        """A vector that fits as a whole: a tile is enough where all that read it in shared memory share the loop that writes it.
+
+        The first reader that does not wants the whole, which is then there for all. A sum of products says so with one group for
+        each way in which the readers before it may have a tile or nothing.
+        """
+        target = self.problem.tasks[t].target
+        (loop,) = index_loops(target)
+        outer, n_bytes = self.levels(t, loop)[OUTER], self.array(target.array).size_bytes
+        earlier: list[tuple[Term, ...]] = [()]
+        for f in flows:
+            reader = self.levels(f.consumer, dict(f.pairs)[loop])[OUTER]
+            order, space = self.b.order(outer.order_id, reader.order_id), self.v.mem_space[f]
+            has_whole = where(order, len(ch.ORDER), ch.MERGED, 0, n_bytes)
+            has_tile = (
+                where(space, len(ch.MEM_SPACE), ch.SHARED, 1, 0),
+                where(order, len(ch.ORDER), ch.MERGED, 1, 0),
+            )
+            has_nothing = (where(space, len(ch.MEM_SPACE), ch.SHARED, 0, 1),)
+            for terms in earlier:
+                yield Group((Literal(space, bits(ch.SHARED)),), (*terms, has_whole))
+            earlier = [(*terms, *own) for terms in earlier for own in (has_nothing, has_tile)]
+        any_of = tuple(Literal(self.v.mem_space[f], bits(ch.SHARED)) for f in flows)
+        for terms in earlier[1:]:  # all but the one in which nobody has it
+            yield Group(any_of, (*terms, *tile))
 
     def bytes_of_copy(self, o: Operand) -> Iterator[Group]:
         """Each stage has a block, and what its layout leaves free between rows."""
@@ -131,6 +149,11 @@ class BlockResources(SpaceBuilder):
             self.b.product_at_most(f"sums of a thread of {task.name}", sums, most)
             limit = self.target.registers_per_core // words - 1
             self.b.product_at_most(f"sums of a block of {task.name}", [*sums, *threads], limit)
+
+
+def where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Term:
+    """Counts `there` where a choice of so many values has this one, else `elsewhere`."""
+    return Term(None, var, tuple(there if k == value else elsewhere for k in range(n_values)))
 
 
 def weighed(term: Term, factor: int) -> Term:

@@ -43,6 +43,7 @@ class Target:
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.
     architecture: str = ""  # what code is compiled for, as in "sm_90"
     max_threads_per_block: int = 0
+    max_threads_along_z: int = 64  # of a block; along x and y there may be as many as it has
     # For the bound alone, down to the latencies: 0 where nothing is known, and then nothing follows from it.
     max_threads_per_core: int = 0
     max_blocks_per_core: int = 0

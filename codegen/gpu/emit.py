@@ -6,8 +6,9 @@ always met by all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from ...space.backbone import MID, OUTER
 from ...space.target import Target
@@ -21,10 +22,9 @@ from ..tree import Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
 from ..vectors import Prelude
 from .nest import Transfer
 from .reductions import GpuReductions
-from .scene import GpuScene
+from .scene import AXES, GpuScene
 from .values import GpuValues
 
-_AXES = ("x", "y", "z")
 ALL, ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 
@@ -34,8 +34,13 @@ class Kernel:
 
     body: tuple[c.CStmt, ...]
     grid: tuple[int, int, int]
-    n_threads: int
+    block: tuple[int, int, int]
     shared_bytes: int = 0  # that its launch asks for
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block."""
+        return prod(self.block)
 
 
 class KernelWriter(LaunchWriter):
@@ -69,11 +74,10 @@ class KernelWriter(LaunchWriter):
         self.axes = self.block_axes(scene.launch.roots)
         with scene.w.scope() as body:
             self.children(scene.launch.roots, Context(is_team=True))
-        grid = [-(-n.extent // n.step) for n in reversed(self.axes)] + [1, 1, 1]
         return Kernel(
             self.opened(tuple(body.statements)),
-            (grid[0], grid[1], grid[2]),
-            scene.n_threads,
+            _along_axes(-(-n.extent // n.step) for n in reversed(self.axes)),
+            _along_axes(scene.shape),
             scene.asks_for_bytes,
         )
 
@@ -81,15 +85,19 @@ class KernelWriter(LaunchWriter):
         """The kernel that combines the partial results that `buffers` knows of."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
-            blocks, threads = self.reductions.combine_launch(task)
-        return Kernel(self.opened(tuple(body.statements)), (blocks, 1, 1), threads)
+            blocks = self.reductions.combine_launch(task)
+        return self.beside(tuple(body.statements), blocks)
 
     def starting(self, task: TaskPlan, buffers: GpuScene) -> Kernel:
         """The kernel that sets what blocks add to."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
-            blocks, threads = self.reductions.start_launch(task)
-        return Kernel(self.opened(tuple(body.statements)), (blocks, 1, 1), threads)
+            blocks = self.reductions.start_launch(task)
+        return self.beside(tuple(body.statements), blocks)
+
+    def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> Kernel:
+        """A kernel that comes before or after that of the launch."""
+        return Kernel(self.opened(body), _along_axes([blocks]), _along_axes(self.scene.shape))
 
     def take_over(self, task: TaskPlan, buffers: GpuScene) -> None:
         """Knows where a kernel of this launch leaves a task's sums."""
@@ -104,9 +112,6 @@ class KernelWriter(LaunchWriter):
         scene = self.scene
         opening: list[c.CStmt] = [*scene.shared_declarations()]
         opening += [scene.open_buffer(b) for b in scene.opened]
-        if scene.uses_tid:
-            tid = c.CastTo(scene.index_type, c.Id("threadIdx.x"))
-            opening.append(c.Declare(scene.index_type, "tid", tid, constant=True))
         return (*opening, *scene.thread_declarations(), *body)
 
     def block_axes(self, nodes: list[TreeNode]) -> list[LoopNode]:
@@ -177,7 +182,7 @@ class KernelWriter(LaunchWriter):
             return
         w = self.scene.w
         place = self.axes.index(node)
-        axis = _AXES[len(self.axes) - 1 - place]
+        axis = AXES[len(self.axes) - 1 - place]
         number = c.CastTo(self.scene.index_type, c.Id(f"blockIdx.{axis}"))
         name = w.fresh(first.loop if node.step == 1 else f"{first.loop}{node.level}")
         w.multiples[name] = node.step
@@ -229,3 +234,8 @@ class KernelWriter(LaunchWriter):
                 if p.is_thread:
                     own[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
             writer.write(task, own)
+
+
+def _along_axes(sizes: Iterable[int]) -> tuple[int, int, int]:
+    x, y, z = [*sizes, 1, 1, 1][:3]
+    return x, y, z

@@ -109,6 +109,7 @@ class _Lowering:
             for p in parameters(self.plan.problem, body, self.names, "__restrict__ ")
             if p.name not in temporary
         )
+        comment = f"{comment}; {_configuration(kernel)}"
         self.functions.append(
             c.Function(name, named, body, False, comment, block_threads=kernel.n_threads)
         )
@@ -121,12 +122,18 @@ class _Lowering:
             KernelLaunch(
                 kernel=name,
                 grid=kernel.grid,
-                block=(kernel.n_threads, 1, 1),
+                block=kernel.block,
                 shared_bytes=kernel.shared_bytes,
                 arguments=tuple(place[p] for p in names),
             )
             for name, kernel, names in self.configured
         )
+
+
+def _configuration(kernel: Kernel) -> str:
+    """How a kernel is launched, in the words of CUDA."""
+    shared = f", {kernel.shared_bytes} bytes of shared memory" if kernel.shared_bytes else ""
+    return f"grid {kernel.grid}, block {kernel.block}{shared}"
 
 
 def lower_kernels(candidate: Candidate) -> Program:

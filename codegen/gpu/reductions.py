@@ -79,8 +79,9 @@ class GpuReductions(Reductions):
                 first = max(stride, WARP)
                 meet = self.scene.prelude.use(f"block_{op}", dtype, 0)
                 place: c.CExpr = c.CastTo(f"{type_name(dtype, 0)} *", c.Id("meeting"))
-                self.scene.meets_warps = True
-                x = c.Call(meet, (x, place, c.number(first), c.number(end // first)))
+                self.scene.meets_warps = self.scene.uses_tid = True
+                numbers = (c.number(first), c.number(end // first))
+                x = c.Call(meet, (x, place, c.Id("tid"), *numbers))
         return Value(x, dtype)
 
     def own_result(self, task: TaskPlan) -> list[c.CExpr]:
@@ -160,13 +161,13 @@ class GpuReductions(Reductions):
 
     # --- the launch that combines partial results ---
 
-    def start_launch(self, task: TaskPlan) -> tuple[int, int]:
-        """Writes the kernel that sets what blocks add to; its blocks and threads."""
+    def start_launch(self, task: TaskPlan) -> int:
+        """Writes the kernel that sets what blocks add to; how many blocks it takes."""
         buffer, layout = self.scene.accumulators[task.index]
         op, w = task.task.op, self.scene.w
         assert op is not None
-        blocks, threads = self.by_result(layout.n_elements)
-        result = self.number_of_result(c.Id("tid"), threads)
+        blocks = self.by_result(layout.n_elements)
+        result = self.number_of_result(c.Id("tid"), self.scene.n_threads)
         with w.scope() as body:
             index: c.CExpr = c.Id(result)
             value = neutral(op, buffer.dtype)
@@ -181,13 +182,13 @@ class GpuReductions(Reductions):
             w.write(c.Assign(c.Index(c.Id(buffer.name), index), value))
         is_there = c.Bin("<", c.Id(result), c.number(layout.n_elements))
         w.write(c.If(is_there, tuple(body.statements)))
-        return blocks, threads
+        return blocks
 
-    def by_result(self, n_results: int) -> tuple[int, int]:
-        """Blocks and threads of a kernel with a thread for each result."""
+    def by_result(self, n_results: int) -> int:
+        """Blocks of a kernel with a thread for each result."""
         threads = min(FINISHING_THREADS, max(WARP, -(-n_results // WARP) * WARP))
-        self.scene.n_threads = threads
-        return -(-n_results // threads), threads
+        self.scene.shape = (threads,)
+        return -(-n_results // threads)
 
     def number_of_result(self, thread: c.CExpr, threads: int) -> str:
         """Declares which result a thread (or with none, its block) is about."""
@@ -198,16 +199,19 @@ class GpuReductions(Reductions):
         self.scene.w.write(c.Declare(self.scene.index_type, result, number, constant=True))
         return result
 
-    def combine_launch(self, task: TaskPlan) -> tuple[int, int]:
-        """Writes the kernel that combines a task's partial results; its blocks and threads."""
+    def combine_launch(self, task: TaskPlan) -> int:
+        """Writes the kernel that combines a task's partial results; how many blocks it takes."""
         buffer, layout = self.scene.accumulators[task.index]
         n_parts, n_results = partial_blocks(task), layout.n_elements
         op = task.task.op
         assert op is not None
         w, kind = self.scene.w, type_name(buffer.dtype, 0)
         alone = n_parts <= SHORT_SUM
-        blocks, threads = self.by_result(n_results) if alone else (n_results, FINISHING_THREADS)
-        self.scene.n_threads = threads
+        if alone:
+            blocks = self.by_result(n_results)
+        else:
+            blocks, self.scene.shape = n_results, (FINISHING_THREADS,)
+        threads = self.scene.n_threads
         result = self.number_of_result(c.Id("tid"), threads if alone else 1)
         total, part = w.fresh("total"), w.fresh("part")
         w.write(c.Declare(kind, total, neutral(op, buffer.dtype)))
@@ -225,12 +229,12 @@ class GpuReductions(Reductions):
             self.store_result(task, result, total)
         if alone:
             w.write(c.If(is_there, (loop, *finished.statements)))
-            return blocks, threads
+            return blocks
         w.write(loop)
         everyone = self.combined(task, c.Id(total), [(1, threads)])
         w.write(c.Assign(c.Id(total), everyone.x))
         w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(finished.statements)))
-        return blocks, threads
+        return blocks
 
     def store_result(self, task: TaskPlan, result: str, total: str) -> None:
         """Finishes and stores one result, whose number is in `result`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ...kernels.accesses import access_of, flat_strides
 from ...kernels.ir import DType, Load
@@ -24,6 +25,7 @@ from ..vectors import Prelude, type_name
 from .nest import partial_blocks
 from .vectors import HINTED_LOADS, STREAMING_STORE
 
+AXES = ("x", "y", "z")  # of blocks and grids
 SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
 WARP = 32
 VECTOR_BYTES = 16  # the widest access of a thread
@@ -154,7 +156,7 @@ class GpuScene(Scene):
         super().__init__(plan, launch, target, workspace, prelude, names)
         self.w = GpuWriter(prelude, names)
         self.index_type = index_type
-        self.n_threads = max(WARP, *(plan.tasks[t].n_threads for t in launch.tasks))
+        self.shape = block_shape([plan.tasks[t] for t in launch.tasks])
         self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop
         self.digits: dict[
             tuple[int, str], tuple[c.CExpr, int]
@@ -170,22 +172,30 @@ class GpuScene(Scene):
 
     # --- threads ---
 
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block."""
+        return prod(self.shape)
+
     def order_threads(self) -> None:
         """Numbers the threads of each task."""
         for t in self.launch.tasks:
             task, stride = self.plan.tasks[t], 1
-            for p in map(task.loop, task.threads):
-                self.digits[t, p.loop.name] = self.digit(p, stride), stride
+            for axis, p in enumerate(map(task.loop, task.threads)):
+                self.digits[t, p.loop.name] = self.digit(p, axis, stride), stride
                 stride *= p.mid
 
-    def digit(self, p: LoopPlan, stride: int) -> c.CExpr:
-        """The number of a thread along a loop, under a name."""
-        x: c.CExpr = c.Id("tid")
-        if stride > 1:
-            x = c.Bin("/", x, c.number(stride))
-        if stride * p.mid < self.n_threads:
-            x = c.Bin("%", x, c.number(p.mid))
-        self.uses_tid = True
+    def digit(self, p: LoopPlan, axis: int, stride: int) -> c.CExpr:
+        """The number of a thread along a loop, under a name: its place along an axis of the block, or a digit of its number."""
+        if len(self.shape) > 1:
+            x: c.CExpr = c.CastTo(self.index_type, c.Id(f"threadIdx.{AXES[axis]}"))
+        else:
+            x = c.Id("tid")
+            if stride > 1:
+                x = c.Bin("/", x, c.number(stride))
+            if stride * p.mid < self.n_threads:
+                x = c.Bin("%", x, c.number(p.mid))
+            self.uses_tid = True
         if isinstance(x, c.Id):
             return x
         if x not in self.digit_names:
@@ -193,6 +203,14 @@ class GpuScene(Scene):
         return c.Id(self.digit_names[x])
 
     def thread_declarations(self) -> Iterator[c.CStmt]:
+        """The number of a thread in its block, in the order in which warps take them, and its places along loops."""
+        if self.uses_tid:
+            terms, stride = [], 1
+            for axis, n in zip(AXES, self.shape, strict=False):
+                terms.append((c.Id(f"threadIdx.{axis}"), stride))
+                stride *= n
+            tid = c.CastTo(self.index_type, c.linear(tuple(terms), 0))
+            yield c.Declare(self.index_type, "tid", tid, constant=True)
         for x, name in self.digit_names.items():
             yield c.Declare(self.index_type, name, x, constant=True)
 
@@ -267,3 +285,17 @@ class GpuScene(Scene):
         kind = type_name(b.dtype, 0)
         place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
         return c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place))
+
+
+def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
+    """Threads of a launch's blocks along x, y and z, as many axes as it takes.
+
+    An axis is a loop that is shared out to threads, where every task takes its loops in the same sizes; some may take the first of
+    them only. Where they do not, there are more than three, or fewer threads than a warp, the threads are all along x.
+    """
+    sizes = [tuple(task.loop(name).mid for name in task.threads) for task in tasks]
+    widest = max(sizes, key=prod)
+    if prod(widest) < WARP:
+        return (WARP,)
+    has_axes = len(widest) <= len(AXES) and all(widest[: len(own)] == own for own in sizes)
+    return widest if has_axes else (prod(widest),)

@@ -182,7 +182,7 @@ def _atomic(name: str, operation: str, dtype: DType) -> str:
 
 
 def _threads(name: str, operation: str, c: str) -> str:
-    """Reductions over threads whose numbers differ in some digits; every thread of the block takes part and gets the result.
+    """Reductions over threads whose numbers in the block differ in some digits; every thread takes part and gets the result.
 
     `warp_*` combines those that differ by `first`, 2 * `first`, ... below `end`; `block_*` those that differ by less than `count`
     times `first`, through shared memory: `first` is at least a warp, so that warps differ and lanes do not.
@@ -199,8 +199,7 @@ def _threads(name: str, operation: str, c: str) -> str:
             f"    return a;\n}}"
         )
     return (
-        f"{_INLINE} {c} {name}({c} x, {c} *meeting, int first, int count) {{\n"
-        f"    const int tid = threadIdx.x;\n"
+        f"{_INLINE} {c} {name}({c} x, {c} *meeting, int tid, int first, int count) {{\n"
         f"    const int base = tid % first + tid / (first * count) * (first * count);\n"
         f"    meeting[tid] = x;\n"
         f"    __syncthreads();\n"

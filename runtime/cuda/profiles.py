@@ -85,6 +85,8 @@ PROFILES = {
     ),
 }
 
+# CUDA C++ Programming Guide, technical specifications per compute capability: the same for all.
+MAX_THREADS_PER_BLOCK, MAX_THREADS_ALONG_Z = 1024, 64
 # Per clock: L1 of one multiprocessor, and all of L2 on the A100 (its white paper); no data sheet says it of the others.
 _L1_BYTES_PER_CLOCK = 128
 _L2_BYTES_PER_CLOCK = 5120
@@ -140,7 +142,8 @@ def target_of(p: Profile, backend: str) -> Target:
         call_ns=1.0,
         add_latency_ns=_ADD_CLOCKS / p.clock_ghz,
         architecture=p.architecture,
-        max_threads_per_block=1024,
+        max_threads_per_block=MAX_THREADS_PER_BLOCK,
+        max_threads_along_z=MAX_THREADS_ALONG_Z,
         registers_per_core=1 << 16,
         shared_bytes_per_block=48 * _KIB,
         shared_bytes_per_block_most=p.shared_bytes_per_block_most,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..build import BuildReport, LaunchResources
 from ..outcome import Failure
 from .nvrtc import KernelReport
-from .profiles import Profile
+from .profiles import MAX_THREADS_ALONG_Z, MAX_THREADS_PER_BLOCK, Profile
 
 if TYPE_CHECKING:
     from ...codegen.source import KernelLaunch, Source
@@ -39,9 +40,9 @@ def refusal(report: BuildReport, gpu: str) -> Failure | None:
     for x in report.launches:
         if x.blocks_per_core > 0:
             continue
-        n_threads = x.block[0] * x.block[1] * x.block[2]
+        n_threads = prod(x.block)
         needs = {
-            "threads": f"{n_threads} threads",
+            "threads": f"{x.shape} threads",
             "registers": f"{x.registers} registers in each of {n_threads} threads",
             "shared memory": f"{x.shared_bytes} bytes of shared memory",
         }
@@ -51,7 +52,7 @@ def refusal(report: BuildReport, gpu: str) -> Failure | None:
 
 def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> LaunchResources:
     """How a kernel with these needs fills a multiprocessor of the profile."""
-    n_threads = launch.block[0] * launch.block[1] * launch.block[2]
+    n_threads = prod(launch.block)
     n_warps = -(-n_threads // _WARP)
     shared_bytes = report.shared_bytes + launch.shared_bytes
     warp_registers = _round_up(max(1, report.registers) * _WARP, _REGISTERS_A_STEP)
@@ -64,8 +65,9 @@ def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> 
         "blocks": p.blocks_per_core,
     }
     limit = min(room, key=room.__getitem__)
-    if n_threads > 1024 or shared_bytes > p.shared_bytes_per_block_most:
-        limit = "threads" if n_threads > 1024 else "shared memory"
+    is_too_large = n_threads > MAX_THREADS_PER_BLOCK or launch.block[2] > MAX_THREADS_ALONG_Z
+    if is_too_large or shared_bytes > p.shared_bytes_per_block_most:
+        limit = "threads" if is_too_large else "shared memory"
         room[limit] = 0
     return LaunchResources(
         kernel=report.kernel,

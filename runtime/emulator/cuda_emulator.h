@@ -67,7 +67,7 @@ namespace emulator {
 
 /* ---- the state of one launch ------------------------------------------------------------------------------------------ */
 
-enum { MAX_THREADS = 1024, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8 };
+enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8 };
 enum { STATIC_SHARED_BYTES = 48 << 10, SHARED_BYTES = 227 << 10, ARENA_BYTES = 1 << 20, GAP_BYTES = 256 };
 enum { STACK_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum State : unsigned char { READY, AT_BARRIER, AT_WARP, DONE };
@@ -182,6 +182,13 @@ EMULATOR_OWN static void resume(Thread *t) {
 
 /* ---- errors ------------------------------------------------------------------------------------------------------------ */
 
+/* Where in its block a thread is: "(x, y, z)". */
+EMULATOR_OWN static const char *coordinates(unsigned linear, char (&text)[48]) {
+  const uint3 &at = threads[linear].index;
+  snprintf(text, sizeof text, "(%u, %u, %u)", at.x, at.y, at.z);
+  return text;
+}
+
 /* Keep the first error, and leave the fiber for good if one runs. */
 EMULATOR_OWN __attribute__((format(printf, 1, 2), cold)) static void fail(const char *format, ...) {
   if (!message[0]) {
@@ -255,12 +262,14 @@ EMULATOR_OWN __attribute__((cold)) static void out_of_bounds(uintptr_t a, unsign
 EMULATOR_OWN __attribute__((cold)) static void race(const Region &r, uintptr_t a, Kind kind, const char *did, unsigned who,
                                                     bool is_other_block) {
   unsigned long offset = (unsigned long)(a - r.begin);
+  char thread[48];
   if (is_other_block)
     fail("%s byte %lu of %s, which another block of this launch %s", verb(kind), offset, r.name, did);
   else if (who >= SEVERAL_IN_WARP)
     fail("%s byte %lu of %s, which several threads %s with no barrier in between", verb(kind), offset, r.name, did);
   else
-    fail("%s byte %lu of %s, which thread %u of the block %s with no barrier in between", verb(kind), offset, r.name, who, did);
+    fail("%s byte %lu of %s, which thread %s of the block %s with no barrier in between", verb(kind), offset, r.name,
+         coordinates(who, thread), did);
 }
 
 /* Whether an access of this thread comes after one that `interval`, `who`, `warp` and `time` tell of. */
@@ -447,10 +456,11 @@ EMULATOR_OWN __attribute__((cold)) static void explain_standstill() {
   }
   unsigned n_waiting = 0;
   for (unsigned k = 0; k < n_threads; k++) n_waiting += threads[k].state == AT_BARRIER;
+  char one[48], other[48];
   for (unsigned k = 0; k < n_threads; k++)
     if (threads[k].state == AT_BARRIER && threads[k].line != barrier->line)
-      return fail("divergent barrier: thread %u is at the one in line %d, thread %u at the one in line %d", barrier->linear,
-                  barrier->line, k, threads[k].line);
+      return fail("divergent barrier: thread %s is at the one in line %d, thread %s at the one in line %d",
+                  coordinates(barrier->linear, one), barrier->line, coordinates(k, other), threads[k].line);
   fail("divergent barrier: %u threads wait at line %d, %u have finished without it", n_waiting, barrier->line, n_finished);
 }
 
@@ -508,7 +518,8 @@ EMULATOR_OWN inline void launch(const char *name, dim3 grid, dim3 block, size_t 
   kernel_name = name;
   grid_size = grid, block_size = block, block_index = uint3{0, 0, 0};
   unsigned long n_blocks = (unsigned long)grid.x * grid.y * grid.z, n = (unsigned long)block.x * block.y * block.z;
-  if (n == 0 || n > MAX_THREADS || block.z > 64) return fail("a block of %u x %u x %u threads", block.x, block.y, block.z);
+  if (n == 0 || n > MAX_THREADS || block.z > MAX_THREADS_ALONG_Z)
+    return fail("a block of %u x %u x %u threads", block.x, block.y, block.z);
   if (n_blocks == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
     return fail("a grid of %u x %u x %u blocks", grid.x, grid.y, grid.z);
   if (!reserve()) return fail("no memory for %d stacks", (int)MAX_THREADS);

@@ -142,11 +142,10 @@ def test_any_order_of_threads(order, tmp_path):
         wanted[f"thread_level(multiply0.{x}.mid,multiply0.{y}.mid)"] = level
     source = gpu.source_of(decided(case.problem, wanted))
     size = {"i": 2, "j": 8, "k": 4}
-    first, second, last = order
-    assert f"const int t_{first} = tid % {size[first]};" in source.text
-    assert f"const int t_{second} = tid / {size[first]} % {size[second]};" in source.text
-    assert f"const int t_{last} = tid / {size[first] * size[second]};" in source.text
-    assert source.launches[0].block == (64, 1, 1)
+    for axis, x in zip("xyz", order, strict=True):
+        assert f"const int t_{x} = (int)threadIdx.{axis};" in source.text
+    assert source.launches[0].block == tuple(size[x] for x in order)
+    assert f"block {source.launches[0].block} */" in source.text
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 
 

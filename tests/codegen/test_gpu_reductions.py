@@ -171,7 +171,7 @@ def test_warps_meet_to_reduce(tmp_path):
         "size(gemv0.i.mid)": "4",
     }
     source = gpu.source_of(decided(case.problem, wanted))
-    assert source.launches[0].block == (512, 1, 1)
+    assert source.launches[0].block == (4, 128, 1)
     assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from kernelscape.codegen.gpu.preamble import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.codegen.source import KernelLaunch
-from kernelscape.runtime.build import Artifact, report_many
+from kernelscape.runtime.build import Artifact, BuildReport, report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.driver import explain
 from kernelscape.runtime.cuda.nvrtc import KernelReport, read_log
 from kernelscape.runtime.cuda.profiles import PROFILES, find_profile, profile_target
-from kernelscape.runtime.cuda.resources import launch_resources
+from kernelscape.runtime.cuda.resources import launch_resources, refusal
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.outcome import Failure
 from kernelscape.space.target import Target
@@ -172,6 +172,17 @@ def test_blocks_that_fit_a_multiprocessor(registers, shared, block, blocks, limi
     launch = KernelLaunch("k", (1, 1, 1), (block, 1, 1), shared, ())
     found = launch_resources(report, launch, find_profile("h200"))
     assert (found.blocks_per_core, found.limit) == (blocks, limit)
+
+
+def test_a_block_has_few_threads_along_z():
+    report, sheet = KernelReport("k", 32, 0, 0, 0, 0), find_profile("h200")
+    for block, blocks, shape in (((4, 1, 64), 8, "4x1x64"), ((2, 1, 128), 0, "2x1x128")):
+        launch = KernelLaunch("k", (1, 1, 1), block, 0, ())
+        found = launch_resources(report, launch, sheet)
+        assert (found.blocks_per_core, found.limit, found.shape) == (blocks, "threads", shape)
+    refused = refusal(BuildReport((found,), "", 0), "this GPU")
+    assert refused is not None
+    assert refused.advice == "k: a block needs 2x1x128 threads, too many for this GPU"
 
 
 def test_log_of_two_kernels_is_told_apart():

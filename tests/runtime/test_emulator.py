@@ -114,6 +114,24 @@ def test_the_largest_block_and_three_dims(emulator):
     assert np.array_equal(y.download(), x.download() + np.float32(np.arange(1024) // 128))
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_warps_are_formed_along_x_then_y_then_z(emulator, order):
+    s = gpu.one_block("    y[t] = __shfl_xor_sync(0xffffffffu, x[t], 16);\n", (4, 3, 8), 96)
+    module, (x, y) = load(emulator, s), arrays(emulator, s)
+    module.run([x, y], order)
+    assert np.array_equal(y.download(), x.download()[np.arange(96) ^ 16])
+
+
+def test_faults_name_threads_by_their_places(emulator):
+    outside = "    if (threadIdx.z == 3) y[t + 96] = x[t];\n"
+    said = failure(emulator, gpu.one_block(outside, (4, 3, 8), 96), "backward")
+    assert "thread (3, 2, 3) of block (0, 0, 0): writes 4 bytes out of bounds" in said
+    raced = gpu.REVERSE.replace("{barrier}", "").replace("255", "95")
+    said = failure(emulator, gpu.one_block(raced, (4, 3, 8), 96), "backward")
+    assert "thread (3, 2, 3) of block (0, 0, 0): writes byte 188 of tile" in said
+    assert "which thread (0, 0, 4) of the block read" in said
+
+
 def test_dynamic_shared_memory(emulator):
     body = """\
     extern __shared__ float pool[];
@@ -251,7 +269,7 @@ DIVERGENT = {
     "half": ("    if (t < 128) __syncthreads();\n    y[t] = x[t];\n", "have finished without it"),
     "two": (
         "    if (t < 128)\n        __syncthreads();\n    else\n        __syncthreads();\n",
-        "line 4, thread 128 at the one in line 6",
+        "line 4, thread (128, 0, 0) at the one in line 6",
     ),
     "lanes": (
         "    if (t % 32 < 16) y[t] = __shfl_xor_sync(0xffffffffu, x[t], 1);\n",
@@ -330,7 +348,11 @@ def test_shared_memory_is_not_zero_at_first(emulator):
 
 @pytest.mark.parametrize(
     ("threads", "bytes_", "words"),
-    [((1025, 1, 1), 0, "1025 x 1 x 1 threads"), ((32, 1, 1), 233000, "shared memory")],
+    [
+        ((1025, 1, 1), 0, "1025 x 1 x 1 threads"),
+        ((2, 2, 65), 0, "2 x 2 x 65 threads"),
+        ((32, 1, 1), 233000, "shared memory"),
+    ],
 )
 def test_limits_of_a_launch(emulator, threads, bytes_, words):
     s = gpu.one_block("    extern __shared__ float p[];\n    p[t] = 0;\n", threads, 2048)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -14,7 +15,7 @@ from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER, written_arrays
-from kernelscape.space.candidate import Candidate
+from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
 from kernelscape.space.gpu_facts import adds_to_result
@@ -106,6 +107,53 @@ def test_threads_along_three_loops_have_every_order():
     assert {p.tasks[0].threads for p in plans} == set(
         permutations(x.name for x in space.problem.tasks[0].loops)
     )
+
+
+@kernel
+def add_along_rows(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                for m in range(a.shape[3]):
+                    c[i, j, k, m] = a[i, j, k, m] + b[j, m]
+
+
+def rows_problem():
+    shapes = ((16, 16, 16, 16), (16, 16), (16, 16, 16, 16))
+    arrays = [np.zeros(s, np.float32) for s in shapes]
+    return normalise(record_sequence(lambda a, b, c: add_along_rows(a, b, c), arrays, "rows"))
+
+
+def threads_along(task, sizes):
+    """Decisions: (loop, threads) of a task, those of neighbours first."""
+    wanted = {}
+    for n, (x, size) in enumerate(sizes):
+        wanted |= {f"dim_kind({task}.{x}.mid)": "THREAD", f"size({task}.{x}.mid)": str(size)}
+        for y, _ in sizes[n + 1 :]:
+            first, second, level = (x, y, "INNER") if x < y else (y, x, "OUTER")
+            wanted[f"thread_level({task}.{first}.mid,{task}.{second}.mid)"] = level
+    return wanted
+
+
+@pytest.mark.parametrize("order", list(permutations("ijk")), ids="".join)
+def test_there_are_few_threads_along_z(order):
+    """Of three loops, the slowest is along z; two loops have no z, and threads along four are counted in one number."""
+    target = replace(GPU, max_threads_along_z=4)
+
+    def fits(problem, task, *sizes):
+        wanted = threads_along(task, sizes)
+        return isinstance(restore(build_space(problem, target), wanted.items()), Candidate)
+
+    product, (x, y, z) = problem_of("matmul", LARGE), order
+    assert fits(product, "multiply0", (x, 8), (y, 8), (z, 4))
+    assert not fits(product, "multiply0", (x, 2), (y, 2), (z, 8))
+    assert fits(product, "multiply0", (x, 2), (y, 8))
+    rows = rows_problem()
+    absent = {"dim_kind(add_along_rows0.m.mid)": "ABSENT"}
+    assert fits(rows, "add_along_rows0", (x, 2), (y, 2), (z, 8), ("m", 8))
+    three = threads_along("add_along_rows0", [(x, 2), (y, 2), (z, 8)]) | absent
+    made = restore(build_space(rows, target), three.items())
+    assert isinstance(made, DeadEnd) and "threads along z" in made.why
 
 
 def test_loops_are_inside_blocks(plans):

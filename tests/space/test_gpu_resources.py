@@ -8,6 +8,8 @@ from math import prod
 
 import numpy as np
 import pytest
+from kernelscape.codegen import csyntax
+from kernelscape.codegen.lower import lower
 from kernelscape.kernels.language import kernel, template, types
 from kernelscape.kernels.library import load
 from kernelscape.kernels.normalise import normalise
@@ -142,39 +144,74 @@ def column(x, y, z):
     take_column(t, y)
 
 
-def kept(sequence, order, shared_bytes):
-    """A sequence whose value is in shared memory, of which there is so much for what a block keeps."""
+def shared_elements(candidate):
+    """Sizes of the arrays that the kernels of a candidate have in shared memory."""
+    bodies = [f.body for f in lower(candidate).functions]
+    return [
+        s.extent
+        for body in bodies
+        for s in body
+        if isinstance(s, csyntax.Declare) and s.is_shared and s.name != "meeting"
+    ]
+
+
+def kept(sequence, orders, shared_bytes):
+    """A sequence whose value is in shared memory, of which there is so much for what a block keeps; the order of its loop to those
+    of its readers.
+    """
     arrays = [np.zeros(N, np.float32) for _ in range(3)]
     problem = normalise(record_sequence(sequence, arrays, "kept"))
     little = tree_bytes(GPU.max_threads_per_block) + shared_bytes
     space = build_space(problem, replace(GPU, shared_bytes_per_block=little))
     writer, *readers = (t.name for t in problem.tasks)
     wanted = {f"mem_space({writer}->{r}.t)": "SHARED" for r in readers}
-    wanted |= {f"order({writer}.i.outer,{r}.i.outer)": order for r in readers}
+    for r, order in zip(readers, orders, strict=True):
+        wanted |= {f"order({writer}.i.outer,{r}.i.outer)": order}
     made = restore(space, wanted.items())
     return made.complete() if isinstance(made, Candidate) else made
 
 
-@pytest.mark.parametrize("sequence", [forward, two_readers])
-def test_a_small_value_is_there_once_for_all_its_readers(sequence):
-    """As a whole, because no reader shares the loop that writes it."""
+@pytest.mark.parametrize(
+    ("sequence", "orders"),
+    [
+        (forward, ["BEFORE"]),
+        (two_readers, ["BEFORE", "BEFORE"]),
+        (two_readers, ["BEFORE", "MERGED"]),
+        (two_readers, ["MERGED", "BEFORE"]),
+    ],
+)
+def test_a_small_value_is_there_once_for_all_its_readers(sequence, orders):
+    """As a whole, because some reader does not share the loop that writes it."""
     needed = 4 * N + SLACK_BYTES
-    assert isinstance(kept(sequence, "BEFORE", needed), Candidate)
-    assert isinstance(kept(sequence, "BEFORE", needed - 1), DeadEnd)
+    made = kept(sequence, orders, needed)
+    assert isinstance(made, Candidate)
+    assert shared_elements(made) == [N]
+    assert isinstance(kept(sequence, orders, needed - 1), DeadEnd)
+
+
+@pytest.mark.parametrize("n_elements", [16, 128])
+def test_readers_that_share_the_loop_have_one_tile(n_elements):
+    """The tile takes what there is and no more, however long the value is."""
+    made = kept(two_readers, ["MERGED", "MERGED"], 4 * n_elements + SLACK_BYTES)
+    assert isinstance(made, Candidate)
+    (found,) = shared_elements(made)
+    assert found <= n_elements
 
 
 @pytest.mark.parametrize(
     ("sequence", "needed", "is_tile_enough"),
     [
         (forward, 4 * N + SLACK_BYTES, True),
+        (two_readers, 4 * N + SLACK_BYTES, True),
         (backward, 4 * N + SLACK_BYTES, False),
         (column, 2 * 4 * N + SLACK_BYTES, False),
     ],
 )
 def test_a_tile_has_room_for_whole_axes_unless_each_is_one_loop(sequence, needed, is_tile_enough):
     """An axis that is constant, or that a loop strides along or runs down, is there as a whole, though the loops are shared."""
-    assert isinstance(kept(sequence, "MERGED", needed), Candidate)
-    assert isinstance(kept(sequence, "MERGED", needed - 1), Candidate) == is_tile_enough
+    orders = ["MERGED"] * (2 if sequence is two_readers else 1)
+    assert isinstance(kept(sequence, orders, needed), Candidate)
+    assert isinstance(kept(sequence, orders, needed - 1), Candidate) == is_tile_enough
 
 
 @pytest.mark.parametrize(
