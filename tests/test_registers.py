@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernelscape.cli.explain_view import explain_fields, explain_lines
+from kernelscape.explorer import explanation as explanation_module
 from kernelscape.explorer import session as session_module
 from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.registers import Registers, registers_of_tasks, reported_launches
 from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load
@@ -104,6 +107,19 @@ def test_reports_are_kept_beside_what_the_space_counts(runs):
         known = registers_of_tasks(r.launches, 1)
         assert known == [40.0]
         assert r.bound_ns == pytest.approx(bounder.ns(candidate, registers=known))
+
+
+def test_a_run_is_explained_with_what_was_reported(runs, monkeypatch):
+    runs(40, 6)
+    monkeypatch.setattr(explanation_module, "open_device", lambda *_: ReportingDevice(40))
+    found = explain_run(runs.folder)
+    assert [x.registers for x in found.best.launches] == [40] * len(found.best.launches) != []
+    counted = next(x.counted for x in found.best.launches if x.tasks)
+    text = "\n".join(explain_lines(found, 1))
+    assert f"40 registers each ({counted} counted for its sums), 0 B spilled" in text
+    fields = explain_fields(found)
+    assert fields["best"]["launches"][0]["registers"] == 40
+    assert "launches" not in fields["default"]
 
 
 def test_a_resumed_run_has_learned_what_the_first_one_learned(runs):
