@@ -12,7 +12,7 @@ from ..explorer.building import BuiltOnly
 from ..runtime.outcome import Failure
 
 _HEAD = (
-    f"{'implementation':<20} {'bound':>10}  {'launch':<10} {'threads':>7} {'registers':>9} "
+    f"{'implementation':<20} {'bound':>10}  {'launch':<10} {'threads':>7} {'counted':>7} {'expected':>8} {'registers':>9} "
     f"{'shared':>8} {'spills':>7} {'occupancy':>9}  limit"
 )
 
@@ -36,9 +36,12 @@ def build_lines(built: BuiltOnly) -> Iterator[str]:
     if isinstance(report, Failure):
         yield f"{name:<20} {bound:>10}  {report.kind}: {report.advice}"
         return
-    for x in report.launches:
+    for x, record, expected in zip(report.launches, built.launches, built.expected, strict=True):
+        counted, foreseen = "-", "-"  # of a launch without sums nothing is counted
+        if record.counted:
+            counted, foreseen = str(record.counted), f"{expected:.0f}"
         yield (
-            f"{name:<20} {bound:>10}  {x.kernel:<10} {x.shape:>7} {x.registers:>9} "
+            f"{name:<20} {bound:>10}  {x.kernel:<10} {x.shape:>7} {counted:>7} {foreseen:>8} {x.registers:>9} "
             f"{x.shared_bytes:>6} B {x.spill_bytes:>5} B {x.occupancy:>9.0%}  {x.limit}"
         )
         name, bound = "", ""
@@ -62,11 +65,13 @@ def build_fields(built: BuiltOnly) -> dict[str, Any]:
             "kernel": x.kernel,
             "block": list(x.block),
             "registers": x.registers,
+            "registers_counted": record.counted,
+            "registers_expected": expected if record.counted else None,
             "shared_bytes": x.shared_bytes,
             "spill_bytes": x.spill_bytes,
             "occupancy": x.occupancy,
             "limit": x.limit,
         }
-        for x in report.launches
+        for x, record, expected in zip(report.launches, built.launches, built.expected, strict=True)
     ]
     return fields | {"status": "ok", "warnings": report.warnings, "launches": launches}

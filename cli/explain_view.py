@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from ..explorer.explanation import Account, Explanation, Pruned, Untried
+from ..runtime.records import LaunchRecord
 from ..search.explain import Use, size_text
 from .log import Unit
 
@@ -65,7 +68,7 @@ def _account_fields(a: Account) -> dict[str, Any]:
         "phases": list(a.phases),
         "starts": asdict(a.starts),
         "words": {topic: list(phrases) for topic, phrases in a.words.items()},
-    }
+    } | ({"launches": [msgspec.to_builtins(x) for x in a.launches]} if a.launches else {})
 
 
 def _pruned_fields(p: Pruned) -> dict[str, Any]:
@@ -111,6 +114,15 @@ def _account_lines(e: Explanation, unit: Unit) -> Iterator[str]:
             f" {_count(s.n_barriers, 'barrier', 'barriers')} inside"
         )
         yield from (f"  {phase}" for phase in a.phases)
+        yield from (f"  {_launch_text(x)}" for x in a.launches)
+
+
+def _launch_text(x: LaunchRecord) -> str:
+    counted = f" ({x.counted} counted for its sums)" if x.counted else ""
+    return (
+        f"{x.kernel}: {x.threads} threads a block, {x.registers} registers each{counted},"
+        f" {x.spill_bytes} B spilled, {size_text(x.shared_bytes)} of shared memory"
+    )
 
 
 def _use_cell(a: Account, name: str, unit: Unit) -> str:

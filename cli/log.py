@@ -83,6 +83,10 @@ class TextLog:
                 f"!     {self._unit.text(event.time_ns)} was measured below its bound"
                 f" {self._unit.text(event.bound_ns)}: the gap is withdrawn"
             )
+        elif isinstance(event, ev.Widened):
+            self._write(
+                "!     kernels need fewer registers than were counted: the space is wider, and its tree is begun again"
+            )
         elif isinstance(event, st.MachineChanged):
             self._write(
                 f"!     the machine changed: one program takes {event.ratio:.2f} times as long as before;"
@@ -291,6 +295,8 @@ def to_fields(event: Event) -> dict[str, Any] | None:
             return _row_fields(event)
         case ev.AdmissibilityAlarm():
             return {"event": "alarm", "time_ns": event.time_ns, "bound_ns": event.bound_ns}
+        case ev.Widened():
+            return {"event": "widened", "bound_ns": event.bound_ns}
         case st.MachineChanged():
             return {"event": "machine_changed", "ratio": event.ratio}
         case st.Remeasured():

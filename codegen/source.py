@@ -25,6 +25,8 @@ class KernelLaunch:
     block: tuple[int, int, int]
     shared_bytes: int  # dynamic shared memory; 0 when all is static
     arguments: tuple[int, ...]  # indices into Source.arguments, in the order of the parameters
+    # Numbers of the tasks that it computes; none for what starts or ends a reduction over blocks. Says nothing about the text.
+    tasks: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..codegen.source import Source
 from ..runtime.build import BuildReport, report_many
 from ..runtime.channel import available_cores
 from ..runtime.device import DeviceOptions, open_device
@@ -19,6 +20,7 @@ from ..search.bound import Bounder
 from ..search.first import first_candidates
 from ..space.candidate import Candidate, Space
 from ..space.constraints import build_space
+from .registers import Launches, Registers
 from .subject import Options, Subject
 
 
@@ -30,6 +32,10 @@ class BuiltOnly:
     candidate: Candidate
     bound_ns: float
     report: BuildReport | Failure
+    launches: Launches = ()  # with the registers that the space counts, beside the report
+    expected: tuple[
+        float, ...
+    ] = ()  # registers, by launch, that were expected by the reports before this one
 
 
 PROFILE = "h200"  # where none is named
@@ -50,28 +56,42 @@ def build_only(subject: Subject, options: Options, profile: str) -> Iterator[Bui
     )
     space = build_space(subject.problem, device.facts())
     bounder, dialect = Bounder(space), dialect_of(device)
+    registers = Registers(device, space, bounder)
     end = time.monotonic() + (60.0 if options.time_limit_s is None else options.time_limit_s)
     left = options.max_evals
-    drawn = _candidates(space, options.seed)
+    drawn = _candidates(space, registers, options.seed)
     while (left is None or left > 0) and time.monotonic() < end:
         n = available_cores() if left is None else min(available_cores(), left)
         batch = list(islice(drawn, n))
         if not batch:
             return
         sources = [print_source(lower(c), dialect) for _, c in batch]
-        for (tag, c), report in zip(batch, report_many(device, sources, n), strict=True):
-            yield BuiltOnly(tag, c, bounder.ns(c), report)
+        reports = report_many(device, sources, n)
+        for (tag, c), source, report in zip(batch, sources, reports, strict=True):
+            yield _built(tag, c, source, report, registers)
         left = None if left is None else left - len(batch)
 
 
-def _candidates(space: Space, seed: int) -> Iterator[tuple[str, Candidate]]:
-    """Each implementation once; random ones until none is new any more."""
+def _built(
+    tag: str, c: Candidate, source: Source, report: BuildReport | Failure, registers: Registers
+) -> BuiltOnly:
+    if isinstance(report, Failure):
+        return BuiltOnly(tag, c, registers.bound_ns(c, ()), report)
+    launches = registers.launches(c, source, report)
+    expected = tuple(registers.model.expected(x.counted) for x in launches)
+    registers.note(launches)
+    return BuiltOnly(tag, c, registers.bound_ns(c, launches), report, launches, expected)
+
+
+def _candidates(space: Space, registers: Registers, seed: int) -> Iterator[tuple[str, Candidate]]:
+    """Each implementation once; random ones, of the space as wide as it is by then, until none is new any more."""
     seen: set[bytes] = set()
     for tag, c in first_candidates(space):
         seen.add(c.key)
         yield tag, c
     rng, root, n_known = np.random.default_rng(seed), space.root(), 0
     while isinstance(root, Candidate) and n_known < 100:
+        root = registers.widened() or root
         made = root.random_completion(rng)
         if not isinstance(made, Candidate) or made.key in seen:
             n_known += 1

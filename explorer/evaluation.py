@@ -8,8 +8,10 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
@@ -17,7 +19,7 @@ from ..runtime.build import Artifact, build_many
 from ..runtime.device import AbstractDevice
 from ..runtime.journal import AbstractJournal
 from ..runtime.outcome import Failure, Measurement, Protocol
-from ..runtime.records import Decisions, EvaluationRecord
+from ..runtime.records import Decisions, EvaluationRecord, LaunchRecord
 from ..runtime.replay import dialect_of
 from ..runtime.worker import AbstractWorker
 from ..search.budget import Interrupt
@@ -34,6 +36,14 @@ _JOBS = 2  # compilers at once, before and never while times are taken
 _DETAIL_CHARACTERS = 2000
 
 Entry = tuple[Outcome, Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a compiler said of a candidate's launches, and the lower bound that follows; nothing where nobody says."""
+
+    launches: tuple[LaunchRecord, ...] = ()
+    bound_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +74,11 @@ class Evaluator:
         doubt: Callable[[], None] = lambda: None,
         scale: Callable[[], float] = lambda: 1.0,
         on_change: Callable[[float], None] = lambda ratio: None,
+        reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported(),
     ) -> None:
         """`doubt` is called when a time is below its bound times `scale`, before anybody sees it: the
         machine may have become faster than it was calibrated. `on_change` is called when one program takes `ratio` times as long
-        as it did before.
+        as it did before. `reports` is asked about every candidate that compiled.
         """
         self._device = device
         self._worker = worker
@@ -81,6 +92,7 @@ class Evaluator:
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self._on_change = on_change
+        self._reports = reports
         self._states = MachineStates()
         self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
@@ -181,8 +193,12 @@ class Evaluator:
         else:
             found = self._worker.evaluate(built, Protocol().with_cut(self._cut_ns()))
         key = source.key if isinstance(source, Source) else ""
-        outcome = _as_outcome(found, key)
-        bound_ns = self._bound(candidate)
+        reported = Reported()
+        # What did not compile is not compiled again to hear why; what needs too much for a launch was compiled.
+        if isinstance(source, Source) and (isinstance(built, Artifact) or built.kind == "launch"):
+            reported = self._reports(candidate, source)
+        outcome = replace(_as_outcome(found, key), bound_ns=reported.bound_ns)
+        bound_ns = max(self._bound(candidate), reported.bound_ns)
         if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
             self._doubt()
         if outcome.time_ns is None and isinstance(source, Source):
@@ -199,6 +215,7 @@ class Evaluator:
                 bound_ns=bound_ns * self._scale(),
                 detail=outcome.detail,
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
+                launches=reported.launches or msgspec.UNSET,
             )
         )
         artifact = built if isinstance(built, Artifact) else None

@@ -29,6 +29,7 @@ from ..search.explain import Use, explain_phases, rate_texts, uses
 from ..search.first import complete_style, default_style
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
+from .registers import Launches, registers_of_tasks, reported_launches
 from .saved import stored_best
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
@@ -47,6 +48,7 @@ class Account:
     phases: tuple[str, ...]
     starts: Starts
     words: Words
+    launches: Launches = ()  # of a GPU, as the compiler reported them when it was measured; the bound knows them
 
     @property
     def unexplained_ns(self) -> float | None:
@@ -123,13 +125,16 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append("the space has changed since, so counts and bounds are of another one")
     best = restore_complete(space, file.decisions)
     bounder = Bounder(space)
-    scale = _scale(file, records, bounder.ns(best))
+    launches = reported_launches(records or (), file.source_key)
+    known = registers_of_tasks(launches, len(problem.tasks))
+    best_bound_ns = bounder.ns(best, registers=known)
+    scale = _scale(file, records, best_bound_ns)
     if scale < 1:
         notes.append(
             f"bounds are {scale:.0%} of what the calibrated rates give: memory was faster when this"
             " was measured, or has been calibrated since"
         )
-    is_doubtful = _is_doubtful(records, file.time_ns, bounder.ns(best) * scale)
+    is_doubtful = _is_doubtful(records, file.time_ns, best_bound_ns * scale)
     if is_doubtful:
         notes.append(
             "an implementation was faster than its bound, so nothing that follows from bounds is sure"
@@ -142,7 +147,7 @@ def explain_run(path: str | Path) -> Explanation:
         file=file,
         formula=problem.formula,
         rates=rate_texts(space),
-        best=_account(best, bounder, scale, file.time_ns),
+        best=_account(best, bounder, scale, file.time_ns, launches),
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
         changed=() if default is None else _changed(space, default, best),
         pruned=None if records is None else _pruned(records),
@@ -180,9 +185,14 @@ def _is_doubtful(records: Sequence[Record] | None, time_ns: float, bound_ns: flo
 
 
 def _account(
-    candidate: Candidate, bounder: Bounder, scale: float, time_ns: float | None
+    candidate: Candidate,
+    bounder: Bounder,
+    scale: float,
+    time_ns: float | None,
+    launches: Launches = (),
 ) -> Account:
-    bound = bounder.bound(candidate)
+    known = registers_of_tasks(launches, len(bounder.space.problem.tasks))
+    bound = bounder.bound(candidate, registers=known)
     scaled = tuple(
         Use(use.resource, use.ns * scale, use.amount, use.unit) for use in uses(bounder, bound)
     )
@@ -194,6 +204,7 @@ def _account(
         phases=_phases(bound, bounder.space),
         starts=count_starts(candidate),
         words=describe(candidate),
+        launches=launches,
     )
 
 

@@ -22,7 +22,6 @@ from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from ..search.first import first_candidates
 from ..search.incumbent import BoundScale
-from ..search.neighbourhood import Neighbourhood
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
 from ..search.run import search
@@ -34,6 +33,7 @@ from .evaluation import Entry, Evaluator
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
 from .machine import conditions_of, lower_to_memory, open_worker, time_reference
+from .registers import Registers
 from .rivals import Rival, Rivalry
 from .subject import Options, Subject
 
@@ -122,6 +122,8 @@ class Session:
         self._bound_ns = whole.ns * scale.factor
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
         self._prepare()
+        registers = Registers(self._device, space, bounder)
+        registers.recall(self._keeper.evaluations)
         evaluator = self._evaluator = Evaluator(
             self._device,
             self._worker,
@@ -133,6 +135,7 @@ class Session:
             doubt=lambda: lower_to_memory(scale, space.target, self._worker),
             scale=lambda: scale.factor,
             on_change=lambda ratio: self._tell(st.MachineChanged(ratio)),
+            reports=registers.reports,
         )
         firsts = [candidate for _, candidate in first_candidates(space)]
         known, warm = self._keeper.known(), self._warm(space)
@@ -144,10 +147,12 @@ class Session:
             "evaluate": evaluator,
             "next_choice": NextChoice(space),
             "implementation_key": evaluator.implementation_key,
-            "neighbour": Neighbourhood(space),
+            "neighbour": registers.neighbour,
+            "expected": registers.expected_ns if self._device.reports else None,
+            "widened": registers.widened,
         }
         for event in search(
-            root,
+            registers.widened() or root,
             **world,
             strategy=self._options.strategy,
             budget=self._budget(),

@@ -130,6 +130,7 @@ class AbstractDevice(ABC):
     name: str
     limits_memory = True  # whether the private memory of a worker's child may be limited
     most_together = 1  # sources that one compiler is given at once
+    reports = False  # whether its compiler says what code takes
 
     def check(self) -> None:
         """Raises DeviceError with a sentence when code can be built but not run here."""

@@ -54,6 +54,18 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     stored: StoredSequence
 
 
+class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One kernel of a built candidate, of a GPU: what its compiler says that it takes, beside what the space counts."""
+
+    kernel: str
+    tasks: tuple[Count, ...]  # numbers of those that it computes
+    threads: Count  # of a block
+    counted: Count  # registers of a thread's sums, as the space counts them
+    registers: Count  # of a thread
+    spill_bytes: Count  # stored by a thread
+    shared_bytes: Count  # of a block
+
+
 class EvaluationRecord(
     msgspec.Struct,
     frozen=True,
@@ -74,6 +86,7 @@ class EvaluationRecord(
     bound_ns: Share = 0.0
     detail: str = ""
     stopped_early: bool = False  # clearly slower than the best: hardly measured
+    launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
 
 
 class IncumbentRecord(

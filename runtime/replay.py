@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ from ..kernels.normalise import normalise
 from ..kernels.sequence import Recording
 from ..kernels.tasks import Problem
 from ..space.candidate import Candidate, DeadEnd, Space
-from ..space.constraints import build_space
+from ..space.constraints import build_space, widened
 from ..space.decisions import DecisionError, restore
+from ..space.gpu_resources import REGISTER_ROOMS
 from ..space.target import Target
 from .device import AbstractDevice, AbstractModule
 from .inputs import make_workload
@@ -64,7 +66,20 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
 
 
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
-    """The implementation that the decisions name. Raises StaleError when there is none."""
+    """The implementation that the decisions name. Raises StaleError when there is none.
+
+    On a GPU it may be one of the same space with more room for registers.
+    """
+    try:
+        return _restore_here(space, decisions)
+    except StaleError:
+        for room in REGISTER_ROOMS[1:] if space.target.is_gpu else ():
+            with suppress(StaleError):
+                return _restore_here(widened(space, room), decisions)
+        raise
+
+
+def _restore_here(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
     try:
         candidate = restore(space, decisions)
     except DecisionError as e:

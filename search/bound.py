@@ -7,6 +7,7 @@ is monotone once the parent's value is handed in, and it names the resource that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy.typing as npt
 
 from ..space.candidate import Candidate, Space
 from . import bound_terms as bt
+from . import gpu_facts as gf
 from . import gpu_terms as gt
-from .bound_tables import build_tables
+from .bound_tables import Floats, build_tables
 from .gpu_tables import build_gpu_tables
 from .operations import named_flops
 
@@ -82,19 +84,51 @@ class Bounder:
         self.names = (*_NAMES, *levels) if self.gpu is None else _GPU_NAMES
         self._phase = np.zeros(len(space.problem.tasks), np.int64)
         self._terms = np.zeros(len(self.names))
+        self._none_known = np.zeros(len(space.problem.tasks))
+        self._no_line = np.zeros(2)
 
-    def ns(self, candidate: Candidate | Mask, parent_ns: float = 0.0) -> float:
-        """Lower bound in ns, at least that of the parent."""
+    def ns(
+        self,
+        candidate: Candidate | Mask,
+        parent_ns: float = 0.0,
+        registers: Sequence[float] | None = None,
+    ) -> float:
+        """Lower bound in ns, at least that of the parent.
+
+        `registers` ([n_tasks], on a GPU) are those of each thread of a task where its kernel is compiled, 0 where it is not.
+        """
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
-        found = (self._phase, self._terms)
         if self.gpu is None:
+            found = (self._phase, self._terms)
             return max(parent_ns, float(bt.lower_bound(self.tables, domains, *found)))
-        return max(parent_ns, float(gt.lower_bound(self.tables, self.gpu, domains, *found)))
+        known = self._none_known if registers is None else np.array(registers, np.float64)
+        return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
 
-    def bound(self, candidate: Candidate | Mask, parent_ns: float = 0.0) -> Bound:
-        """The bound with its terms, largest first, and the phases that it counted."""
+    def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
+        """What the bound would be, on a GPU, if each thread that sums up had `base + slope * counted` registers."""
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
-        ns = self.ns(domains, parent_ns)
+        return self._gpu_ns(domains, self._none_known, np.array([base, slope]))
+
+    def registers(self, candidate: Candidate | Mask) -> tuple[int, ...]:
+        """[n_tasks] registers that the sums of a thread are counted with on a GPU, the least that is open; 0 without sums."""
+        assert self.gpu is not None
+        domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        return tuple(int(n) for n in gf.registers_counted(self.gpu, domains))
+
+    def _gpu_ns(self, domains: Mask, registers: Floats, line: Floats) -> float:
+        assert self.gpu is not None
+        found = (self._phase, self._terms, registers, line)
+        return float(gt.lower_bound(self.tables, self.gpu, domains, *found))
+
+    def bound(
+        self,
+        candidate: Candidate | Mask,
+        parent_ns: float = 0.0,
+        registers: Sequence[float] | None = None,
+    ) -> Bound:
+        """The bound with its terms, largest first, and the phases that it counted; `registers` as in `ns`."""
+        domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        ns = self.ns(domains, parent_ns, registers)
         terms = sorted(
             ((name, float(t)) for name, t in zip(self.names, self._terms, strict=True) if t > 0),
             key=lambda term: -term[1],

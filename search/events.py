@@ -25,7 +25,8 @@ class Outcome:
     """How the evaluation of one complete candidate ended.
 
     `status` is one of STATUSES; `time_ns` is set if and only if it is "ok"; `spread` is the
-    relative half width of the measured time; `key` is the source key.
+    relative half width of the measured time; `key` is the source key. `bound_ns` is a lower bound
+    that building it has shown, not scaled; 0 where it has shown none.
     """
 
     status: str
@@ -33,6 +34,7 @@ class Outcome:
     spread: float = 0.0
     detail: str = ""
     key: str = ""
+    bound_ns: float = 0.0
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -110,6 +112,14 @@ class Reopened:
 
 
 @dataclass(frozen=True, slots=True)
+class Widened:
+    """The space has become wider, its root has this bound, and another tree is begun: nodes count from 0 again."""
+
+    bound_ns: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class DeadEndMet:
     """A descent met a candidate without live children `depth` decisions below the root. `node` is
     where it left the tree.
@@ -151,7 +161,7 @@ class NewIncumbent:
 
 @dataclass(frozen=True, slots=True)
 class BoundMoved:
-    """The global lower bound changed (downwards only when the bounds were scaled down)."""
+    """The global lower bound changed (downwards only when the bounds were scaled down, or the space was widened)."""
 
     bound_ns: float
     previous_ns: float
@@ -247,6 +257,7 @@ Event = (
     | NodeExpanded
     | Pruned
     | Reopened
+    | Widened
     | DeadEndMet
     | Evaluated
     | NewIncumbent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class Live:
     """
 
     bounds_ns: list[float]
+    prices_ns: list[float]  # the same, and more where more is expected: what rollouts weigh them by
     candidates: list[SearchCandidate]
     cut_floor_ns: float
     why: str  # of a dead end among them
@@ -38,13 +39,13 @@ def live_children(
     if limit is None:
         return _sift(world, candidate.expand(choice), bound_ns)
     values = world.rng.permutation(np.asarray(candidate.values(choice))).tolist()
-    live = Live([], [], math.inf, "")
+    live = Live([], [], [], math.inf, "")
     floor_ns = math.inf
     while values and not live.candidates:
         some, values = values[:limit], values[limit:]
         live = _sift(world, [(v, candidate.decide(choice, 1 << v)) for v in some], bound_ns)
         floor_ns = min(floor_ns, live.cut_floor_ns)
-    return Live(live.bounds_ns, live.candidates, floor_ns, live.why, bool(values))
+    return replace(live, cut_floor_ns=floor_ns, is_partial=bool(values))
 
 
 def _sift(
@@ -53,6 +54,7 @@ def _sift(
     bound_ns: float,
 ) -> Live:
     bounds_ns: list[float] = []
+    prices_ns: list[float] = []
     candidates: list[SearchCandidate] = []
     bound, cut_ns = world.bound, world.cut_ns
     floor_ns, why = math.inf, ""
@@ -67,11 +69,21 @@ def _sift(
             child_ns = bound_ns  # monotone along the path
         if child_ns < cut_ns:
             bounds_ns.append(child_ns)
+            prices_ns.append(
+                child_ns if world.expected is None else _price_ns(world, child, child_ns)
+            )
             candidates.append(child)
         else:
             world.tally.rollout_bound += 1
             floor_ns = min(floor_ns, child_ns)
-    return Live(bounds_ns, candidates, floor_ns, why)
+    return Live(bounds_ns, prices_ns, candidates, floor_ns, why)
+
+
+def _price_ns(world: Exploration, child: SearchCandidate, bound_ns: float) -> float:
+    """What is expected of a child; half way to the cut at most, because a guess shall rule nothing out."""
+    assert world.expected is not None
+    dear_ns = 0.5 * (bound_ns + world.cut_ns)
+    return max(bound_ns, min(world.expected(child), dear_ns))
 
 
 def expand(world: Exploration, node: Node, tag: ev.Tag) -> list[Node]:

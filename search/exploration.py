@@ -32,6 +32,8 @@ RELATIVE_SLACK = 1e-9
 
 # A complete candidate near a given one; None: there is nothing to change.
 Neighbour = Callable[[SearchCandidate, np.random.Generator], SearchCandidate | DeadEnd | None]
+# What a candidate may be expected to take, in ns, where that is more than its bound says: a guess, that prunes nothing.
+Expected = Callable[[SearchCandidate], float]
 
 
 class AbstractStrategy(ABC):
@@ -58,9 +60,10 @@ class Exploration:
         scale: BoundScale | None,
         names: Callable[[int, int], tuple[str, str]],
         neighbour: Neighbour | None = None,
+        expected: Expected | None = None,
     ) -> None:
-        self.root = root
         self.neighbour = neighbour
+        self.expected = expected
         self.bound = bound
         self.next_choice = next_choice
         self.ledger = ledger
@@ -75,15 +78,26 @@ class Exploration:
             prune=options.prune,
             n_top=options.n_top,
         )
-        self.root_bound_ns = float(bound(root))
-        self.tree = Tree(root, self.root_bound_ns, max_held=options.max_held)
+        self._scale = scale
+        self._plant(root)
         self.is_interrupted = False
-        self.pruning = Pruning(self.tree, self.incumbent, scale, self.tally, self.told)
         self._told_bound_ns = self.bound_ns
         self._since_best = 0
         self.last_tag: ev.Tag = "M"  # of what was done last
         self._start_s = budget.clock()
         self._row_s = 0.0
+
+    def _plant(self, root: SearchCandidate) -> None:
+        self.root = root
+        self.root_bound_ns = float(self.bound(root))
+        self.tree = Tree(root, self.root_bound_ns, max_held=self.options.max_held)
+        self.pruning = Pruning(self.tree, self.incumbent, self._scale, self.tally, self.told)
+
+    def begin_again(self, root: SearchCandidate) -> None:
+        """Take the root of a wider space: the tree is another one, what was measured stays. Nothing waits to be measured."""
+        self._plant(root)
+        self.pruning.refresh()
+        self.told.append(ev.Widened(self.root_bound_ns * self.pruning.factor, self.elapsed_s))
 
     # ------------------------------------------------------------------ what is known
 
@@ -205,7 +219,7 @@ class Exploration:
             self.tally.replayed += 1
         node = request.node
         node_id = -1 if node is None else node.node_id
-        bound_ns = request.bound_ns * self.pruning.factor
+        bound_ns = max(request.bound_ns, outcome.bound_ns) * self.pruning.factor
         self.told.append(
             ev.Evaluated(
                 node=node_id,

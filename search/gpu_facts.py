@@ -35,6 +35,7 @@ _LOOP = 1 << ch.LOOP
 _THREAD = 1 << ch.THREAD
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
+_LANES = 1 << ch.LANES
 
 
 @jit
@@ -82,8 +83,36 @@ def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
 
 
 @jit
-def task_facts(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
-    """Blocks, threads, chains and shares of multiprocessors, task by task."""
+def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> float:
+    """Registers that the sums of a thread of a task take, as the space counts them: the least that is still open."""
+    n = float(gpu.words[t])
+    for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
+        lanes = gpu.loop[k, 10]
+        if not gpu.loop[k, 0] or (lanes >= 0 and domains[lanes] == _LANES):
+            n *= facts[k, INNER_LEAST]
+    return n
+
+
+@jit
+def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
+    """[n_tasks] `count_registers` of every task."""
+    facts = np.zeros((gpu.loop.shape[0], N_FACTS))
+    tilings(gpu, domains, facts)
+    counted = np.zeros(gpu.words.size)
+    for t in range(counted.size):
+        counted[t] = count_registers(gpu, domains, facts, t)
+    return counted
+
+
+@jit
+def task_facts(
+    gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, registers: Floats, line: Floats
+) -> None:
+    """Blocks, threads, chains and shares of multiprocessors, task by task.
+
+    `registers` ([n_tasks]) are those that each thread of a task is known to have, 0 where nothing is known. `line` ([2], zeros for
+    none) is what a thread is taken to have for the registers that its sums are counted with.
+    """
     for t in range(tasks.shape[0]):
         most, full, share, is_open, splits = 1.0, 1.0, 1.0, False, 0.0
         threads_least, threads_most, steps, sums = 1.0, 1.0, 1.0, 1.0
@@ -120,6 +149,9 @@ def task_facts(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> N
         scheduled = max(factor, SCHEDULERS * alone / (most * warps))
         tasks[t, ISSUE_FACTOR] = scheduled * WARP / min(WARP, threads_most)
         kept = sums * gpu.words[t] if gpu.reduces[t] and steps >= KEPT_STEPS else 0.0
+        kept = max(kept, registers[t])
+        if gpu.words[t] and (line[0] > 0 or line[1] > 0):
+            kept = max(kept, line[0] + line[1] * count_registers(gpu, domains, facts, t))
         resident = _resident(gpu, domains, facts, t, threads_least, kept)
         tasks[t, WAVES] = max(1.0, np.ceil(full / (gpu.cores * resident)))
 

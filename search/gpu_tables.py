@@ -11,6 +11,7 @@ from ..kernels.accesses import access_of, arrays_written, extents, flat_strides
 from ..kernels.tasks import Access, ArrayInfo, Task
 from ..space.backbone import INNER, MID, OUTER, index_loops
 from ..space.candidate import Space
+from ..space.gpu_resources import register_words
 from .bound_tables import Floats, Ints, Universes, int_rows
 from .operations import SureOperations, expression_weight
 from .traffic import distinct_elements, sure_loads
@@ -43,11 +44,11 @@ class GpuTables(NamedTuple):
     # tasks
     universe: Ints  # all universes of sizes, one after the other
     loop_start: Ints  # [n_tasks + 1] first row of `loop`
-    # [n, 10] 1 where it reduces, extent, outer kind; of mid and of inner: kind, size, where its universe begins; reduction of
-    # the outer dim
+    # [n, 11] 1 where it reduces, extent, outer kind; of mid and of inner: kind, size, where its universe begins; reduction of
+    # the outer dim, and of the inner dim
     loop: Ints
     reduces: Ints  # [n_tasks] 1 where floating-point values are summed up, or the like
-    words: Ints  # [n_tasks] registers of one accumulator
+    words: Ints  # [n_tasks] registers of one accumulator, 0 where nothing is reduced
     instructions: Floats  # [n_tasks] of threads, arithmetic only, multiply-adds fused
     work_ns: Floats  # [n_tasks] on all cores, of values
     finish_ns: Floats  # [n_tasks] of what finishes reductions
@@ -92,9 +93,7 @@ def build_gpu_tables(space: Space) -> GpuTables:
         loop_start=start,
         loop=loops,
         reduces=np.array([int(_sums(task)) for task in space.problem.tasks], np.int64),
-        words=np.array(
-            [max(1, task.dtype.size_bytes // 4) for task in space.problem.tasks], np.int64
-        ),
+        words=np.array([register_words(task) for task in space.problem.tasks], np.int64),
         **_arithmetic(space),
         **_accesses(space, row_of),
         **_copies(space, row_of),
@@ -116,10 +115,10 @@ def _loops(space: Space, universe: Universes) -> tuple[Ints, Ints, dict[tuple[in
             for level in (MID, INNER):
                 d = b.dim(t, loop.name, level)
                 row += [v.kind[d], v.size[d], universe.at(d)]
-            row.append(v.reduction.get(b.dim(t, loop.name, OUTER), -1))
+            row += [v.reduction.get(b.dim(t, loop.name, level), -1) for level in (OUTER, INNER)]
             rows.append(tuple(row))
         start.append(len(rows))
-    return np.array(start, np.int64), int_rows(rows, 10), row_of
+    return np.array(start, np.int64), int_rows(rows, 11), row_of
 
 
 def _arithmetic(space: Space) -> dict[str, Any]:

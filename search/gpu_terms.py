@@ -256,9 +256,18 @@ def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: 
 
 @jit
 def lower_bound(
-    tables: BoundTables, gpu: GpuTables, domains: Mask, phase: Ints, terms: Floats
+    tables: BoundTables,
+    gpu: GpuTables,
+    domains: Mask,
+    phase: Ints,
+    terms: Floats,
+    registers: Floats,
+    line: Floats,
 ) -> float:
-    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each)."""
+    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each).
+
+    For `registers` and `line` see `task_facts`; with a line it is no bound but a guess.
+    """
     n = phase.size
     terms[:] = 0.0
     facts = np.zeros((gpu.loop.shape[0], N_FACTS))
@@ -267,7 +276,7 @@ def lower_bound(
     read, write = np.zeros(n), np.zeros(n)
     is_first = np.ones(n, np.int64)
     tilings(gpu, domains, facts)
-    task_facts(gpu, domains, facts, tasks)
+    task_facts(gpu, domains, facts, tasks, registers, line)
     meetings(gpu, domains, facts, tasks)
     # Everything as one phase, because what L2 keeps is then subtracted once only.
     phase[:] = 0

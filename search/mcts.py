@@ -172,7 +172,8 @@ class Mcts(AbstractStrategy):
                     if not is_partial:
                         world.pruning.close_explored(node, cut_floor_ns)
                     return
-            at = pick_by_bound(live.bounds_ns, world.cut_ns, world.rng)
+            at = pick_by_bound(live.prices_ns, world.cut_ns, world.rng)
+            live.prices_ns.pop(at)
             bound_ns = live.bounds_ns.pop(at)
             candidate = live.candidates.pop(at)
             passed.append(live)

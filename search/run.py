@@ -5,6 +5,7 @@ yields events.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,12 +13,14 @@ from ..space.candidate import DeadEnd
 from . import events as ev
 from .baselines import Beam, BoundFirst, Exhaustive, RandomSampling
 from .budget import Budget
-from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
+from .exploration import RELATIVE_SLACK, AbstractStrategy, Expected, Exploration, Neighbour
 from .incumbent import BoundScale
 from .ledger import Ledger
 from .mcts import Mcts
 from .options import SearchOptions
 from .tree import SearchCandidate
+
+Widened = Callable[[], SearchCandidate | None]
 
 STRATEGIES: dict[str, Callable[[SearchOptions], AbstractStrategy]] = {
     "mcts": lambda options: Mcts(options.policy, options.focus),
@@ -48,6 +51,8 @@ def search(
     alarmed: Collection[bytes] = (),
     scale: BoundScale | None = None,
     neighbour: Neighbour | None = None,
+    expected: Expected | None = None,
+    widened: Widened = lambda: None,
     names: Callable[[int, int], tuple[str, str]] = _plain_names,
     options: SearchOptions | None = None,
 ) -> Iterator[ev.Event]:
@@ -61,7 +66,9 @@ def search(
     are not measured again and set the first cut: that is how a search is resumed. `scale`, which
     the caller may lower at any time, multiplies every bound. `alarmed` are keys of implementations
     once found faster than their bound: the gap stays withdrawn. `neighbour(centre, rng)` draws a
-    complete candidate near a good one; `mcts` alternates between the tree and such draws. `names(choice, value)` gives the
+    complete candidate near a good one; `mcts` alternates between the tree and such draws. `expected(candidate)` is a guess in
+    ns that rollouts weigh values by where it is above the bound. `widened()` gives the root of a wider space, with the same
+    choices, once what was measured shows that this one leaves too much out. `names(choice, value)` gives the
     names that events use. Equal seeds and outcomes give equal events.
 
     Statuses: `optimal` when all was evaluated or closed under a cut whose bounds may be believed;
@@ -74,7 +81,8 @@ def search(
     options = options or SearchOptions()
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(STRATEGIES)}")
-    chosen = STRATEGIES[strategy](options)
+    make = partial(STRATEGIES[strategy], options)
+    chosen = make()  # an unknown policy is an error of the caller, at once
     for candidate in (*incumbents, *warm_starts):
         if not candidate.is_complete:
             raise ValueError("an incumbent leaves choices open")
@@ -92,6 +100,7 @@ def search(
         scale=scale,
         names=names,
         neighbour=neighbour,
+        expected=expected,
     )
     for key in alarmed:
         world.incumbent.alarm(key)
@@ -99,7 +108,7 @@ def search(
     world.told.append(ev.Started(strategy, world.bound_ns, len(known)))
     firsts: list[tuple[ev.Tag, SearchCandidate]] = [("U", c) for c in incumbents]
     firsts += [("W", c) for c in warm_starts]
-    return _run(world, chosen, firsts, known)
+    return _run(world, chosen, firsts, known, make, widened)
 
 
 def _run(
@@ -107,6 +116,8 @@ def _run(
     strategy: AbstractStrategy,
     firsts: Sequence[tuple[ev.Tag, SearchCandidate]],
     known: Mapping[bytes, ev.Outcome],
+    make: Callable[[], AbstractStrategy],
+    widened: Widened,
 ) -> Iterator[ev.Event]:
     for tag, candidate in firsts:
         if world.stop_status() is not None:
@@ -120,11 +131,17 @@ def _run(
     yield from _drain(world)
     while (status := world.stop_status()) is None:
         world.pruning.refresh()
-        if world.tree.is_closed or not strategy.step(world):
-            if not world.ledger.n_waiting:
-                status = _conclude(world)
-                break
+        is_done = world.tree.is_closed or not strategy.step(world)
+        if is_done and world.ledger.n_waiting:
             world.flush()
+            is_done = False
+        if (wider := widened()) is not None:
+            world.flush()
+            world.begin_again(wider)
+            strategy = make()
+        elif is_done:
+            status = _conclude(world)
+            break
         world.after_step()
         yield from _drain(world)
     yield from _drain(world)

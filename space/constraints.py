@@ -7,6 +7,7 @@ coherence (the order algebra and canonical forms), semantics (what may not chang
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 
 from ..kernels.accesses import flat_strides
@@ -31,13 +32,24 @@ from .target import Target
 MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
 
 
-def build_space(problem: Problem, target: Target) -> Space:
-    """The space of all implementations of `problem` on `target`."""
+def build_space(problem: Problem, target: Target, register_room: int = 1) -> Space:
+    """The space of all implementations of `problem` on `target`.
+
+    On a GPU, registers may be counted `register_room` times: one of REGISTER_ROOMS of space/gpu_resources.py.
+    """
     if target.is_gpu:
         from .gpu import GpuSpaceBuilder  # built on this module
 
-        return GpuSpaceBuilder(problem, target).build()
+        builder = GpuSpaceBuilder(problem, target)
+        builder.register_room = register_room
+        return builder.build()
     return SpaceBuilder(problem, target).build()
+
+
+@lru_cache(maxsize=4)
+def widened(space: Space, register_room: int) -> Space:
+    """The same space of a GPU with another limit for the registers counted: choices and their positions are the same."""
+    return build_space(space.problem, space.target, register_room)
 
 
 class SpaceBuilder(ChoiceBuilder):

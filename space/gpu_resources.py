@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..kernels.tasks import Task
 from . import choices as ch
 from .backbone import INNER, OUTER, Flow, Operand, index_loops
 from .constraints import SpaceBuilder
@@ -15,10 +16,15 @@ SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its sta
 VECTOR_BYTES = 16  # between padded rows
 REGISTER_BYTES = 4
 MAX_REGISTERS = 255  # of a thread
+# How many times the registers that there are may be counted: by compilers' reports a count may be too high. With the last one
+# nothing is cut: no block has so many copies in so many threads.
+REGISTER_ROOMS = (1, 2, 4, 8)
 
 
 class BlockResources(SpaceBuilder):
     """Declares that what the tasks of a launch keep in a block fits into what a block may have."""
+
+    register_room = 1
 
     @property
     def shared_bytes(self) -> int:
@@ -135,25 +141,32 @@ class BlockResources(SpaceBuilder):
         """The sums of a thread leave registers for other values, and those of a block are in one multiprocessor.
 
         This is an estimate: what a compiler needs besides is known when it has compiled, and its counts then say whether a launch
-        fits (`runtime/cuda/resources.py`).
+        fits (`runtime/cuda/resources.py`). It may also need less, as where no loop is around a sum: `register_room` is how many
+        times the registers that there are may be counted.
         """
         v, task = self.v, self.problem.tasks[t]
         if not task.is_reduction or not self.target.registers_per_core:
             return
-        words = -(-task.dtype.size_bytes // REGISTER_BYTES)
+        words = register_words(task)
         inner = [d for d in self.backbone.dims_of(t) if d.level == INNER]
         has_own = {d: (v.reduction[d], bits(ch.LANES)) for d in inner if d in v.reduction}
         sums = [Term(has_own.get(d), v.size[d], v.universe[d]) for d in inner]
         if sums:
-            most = MAX_REGISTERS // words
+            most = MAX_REGISTERS * self.register_room // words
             self.b.product_at_most(f"sums of a thread of {task.name}", sums, most)
-            limit = self.target.registers_per_core // words - 1
+            limit = self.target.registers_per_core * self.register_room // words - 1
             self.b.product_at_most(f"sums of a block of {task.name}", [*sums, *threads], limit)
 
 
 def where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Term:
     """Counts `there` where a choice of so many values has this one, else `elsewhere`."""
     return Term(None, var, tuple(there if k == value else elsewhere for k in range(n_values)))
+
+
+def register_words(task: Task) -> int:
+    """Registers of one sum of a task, 0 where nothing is summed up."""
+    is_sum = task.opaque is None and task.is_reduction
+    return -(-task.dtype.size_bytes // REGISTER_BYTES) if is_sum else 0
 
 
 def weighed(term: Term, factor: int) -> Term:

@@ -35,6 +35,24 @@ def test_rows_and_objects_say_the_same():
     launches = [x for o in objects for x in o["launches"]]
     assert len(launches) == len(text.output.splitlines()) - 1
     assert all(x["registers"] > 0 for x in launches)
+    assert {"counted", "expected", "registers"} <= set(text.output.splitlines()[0].split())
+
+
+@nvrtc
+def test_what_is_expected_follows_the_reports():
+    """Without a GPU as well: the first count is taken at its word, and later ones are corrected."""
+    given = ["run", "matmul", "--size", "n=512", "--build-only", "--target", "cuda"]
+    ended = CliRunner().invoke(explore, [*given, "--max-evals", "12", "--json"])
+    built = [json.loads(line) for line in ended.output.splitlines()]
+    summed = [x for o in built for x in o["launches"] if x["registers_counted"]]
+    assert len(summed) >= 10
+    assert summed[0]["registers_expected"] == summed[0]["registers_counted"]
+    later = summed[4:]
+    as_counted = sum(abs(x["registers"] - x["registers_counted"]) for x in later)
+    as_expected = sum(abs(x["registers"] - x["registers_expected"]) for x in later)
+    assert as_expected < 0.8 * as_counted
+    idle = [x for o in built for x in o["launches"] if not x["registers_counted"]]
+    assert all(x["registers_expected"] is None for x in idle)
 
 
 @nvrtc

@@ -43,7 +43,7 @@ class _Lowering:
         sizes += [loop.extent for task in problem.tasks for loop in task.loops]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []
-        self.configured: list[tuple[str, Kernel, tuple[str, ...]]] = []
+        self.configured: list[tuple[str, Kernel, tuple[str, ...], tuple[int, ...]]] = []
 
     def program(self) -> Program:
         for roots in self.plan.launches:
@@ -55,7 +55,8 @@ class _Lowering:
                 if task.is_atomic and not writer.scene.is_set_already(task):
                     started = self.writer(launch).starting(task, writer.scene)
                     self.add(started, f"{task.task.name}: sets what the blocks add to")
-            self.add(kernel, "; ".join(sentence(self.plan, t) for t in launch.tasks))
+            comment = "; ".join(sentence(self.plan, t) for t in launch.tasks)
+            self.add(kernel, comment, tuple(launch.tasks))
             for task in tasks:
                 if task.is_split and not writer.scene.adds_to_result(task):
                     combined = self.writer(launch).combining(task, writer.scene)
@@ -69,7 +70,7 @@ class _Lowering:
             prelude=self.prelude.text(),
             streams=False,
             intrinsics=False,
-            n_threads=max((kernel.n_threads for _, kernel, _ in self.configured), default=1),
+            n_threads=max((kernel.n_threads for _, kernel, *_ in self.configured), default=1),
             decisions=decisions(self.plan, "blocks"),
             names=self.names,
             is_gpu=True,
@@ -88,8 +89,8 @@ class _Lowering:
             self.index_type,
         )
 
-    def add(self, kernel: Kernel, comment: str) -> None:
-        """Takes a kernel in, its temporaries declared at their places in the workspace."""
+    def add(self, kernel: Kernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
+        """Takes a kernel in that computes these tasks, its temporaries declared at their places in the workspace."""
         name = f"launch_{len(self.functions)}"
         body = without_unused(kernel.body)
         seen, stored = identifiers(body)
@@ -113,7 +114,7 @@ class _Lowering:
         self.functions.append(
             c.Function(name, named, body, False, comment, block_threads=kernel.n_threads)
         )
-        self.configured.append((name, kernel, tuple(p.name for p in named)))
+        self.configured.append((name, kernel, tuple(p.name for p in named), tasks))
 
     def launches(self) -> tuple[KernelLaunch, ...]:
         found = arguments_of(self.plan.problem, self.workspace.size_bytes)
@@ -125,8 +126,9 @@ class _Lowering:
                 block=kernel.block,
                 shared_bytes=kernel.shared_bytes,
                 arguments=tuple(place[p] for p in names),
+                tasks=tasks,
             )
-            for name, kernel, names in self.configured
+            for name, kernel, names, tasks in self.configured
         )
 
 

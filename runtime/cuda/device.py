@@ -155,6 +155,7 @@ class CudaDevice(AbstractDevice):
 
     name = "cuda"
     limits_memory = False  # the driver maps far more than it uses
+    reports = True
 
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options

@@ -1,0 +1,111 @@
+"""Registers as compilers report them, in a run: beside every candidate, in its bound, and in what the search expects and cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..codegen.source import Source
+from ..runtime.build import BuildReport
+from ..runtime.device import AbstractDevice
+from ..runtime.records import EvaluationRecord, LaunchRecord
+from ..search.bound import Bounder
+from ..search.neighbourhood import Neighbourhood
+from ..search.registers import Compiled, RegisterModel
+from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.constraints import widened
+from .evaluation import Reported
+
+Launches = tuple[LaunchRecord, ...]
+
+
+def registers_of_tasks(launches: Launches, n_tasks: int) -> list[float]:
+    """[n_tasks] registers of a thread in the kernel of each task; 0 where they were not reported."""
+    known = [0.0] * n_tasks
+    for x in launches:
+        for t in x.tasks:
+            known[t] = float(x.registers)
+    return known
+
+
+class Registers:
+    """What the compilers of a run said, and what follows: where a device does not report, nothing.
+
+    The model is made of the launches in the journal alone, so a session that goes on has the one that the last one had.
+    """
+
+    def __init__(self, device: AbstractDevice, space: Space, bounder: Bounder) -> None:
+        self._device = device
+        self._space = space
+        self._bounder = bounder
+        self._neighbour = Neighbourhood(space)
+        self._room = 1
+        self.model = RegisterModel()
+
+    def note(self, launches: Launches) -> None:
+        """Learn from a candidate's launches."""
+        self.model.note(Compiled(x.counted, x.registers, x.spill_bytes) for x in launches)
+
+    def launches(self, candidate: Candidate, source: Source, report: BuildReport) -> Launches:
+        """Every launch of a compiled candidate, beside what the space counts: of the tasks of a launch the one with most."""
+        counted = self._bounder.registers(candidate)
+        return tuple(
+            LaunchRecord(
+                kernel=x.kernel,
+                tasks=launch.tasks,
+                threads=x.block[0] * x.block[1] * x.block[2],
+                counted=max((counted[t] for t in launch.tasks), default=0),
+                registers=x.registers,
+                spill_bytes=x.spill_bytes,
+                shared_bytes=x.shared_bytes,
+            )
+            for launch, x in zip(source.launches, report.launches, strict=True)
+        )
+
+    def recall(self, records: Iterable[EvaluationRecord]) -> None:
+        """Learn from earlier sessions."""
+        for r in records:
+            if isinstance(r.launches, tuple):
+                self.note(r.launches)
+
+    def reports(self, candidate: Candidate, source: Source) -> Reported:
+        """What the launches of a built candidate take, which is learned."""
+        report = self._device.report(source) if self._device.reports else None
+        if not isinstance(report, BuildReport):
+            return Reported()
+        launches = self.launches(candidate, source, report)
+        self.note(launches)
+        return Reported(launches, self.bound_ns(candidate, launches))
+
+    def bound_ns(self, candidate: Candidate, launches: Launches) -> float:
+        """A lower bound; the blocks that a multiprocessor holds are known where the candidate's own registers are."""
+        known = registers_of_tasks(launches, len(self._space.problem.tasks))
+        return self._bounder.ns(candidate, registers=known)
+
+    def expected_ns(self, candidate: Candidate) -> float:
+        """The bound with the registers that are expected; 0 before there are reports."""
+        if not self.model.n_reports:
+            return 0.0
+        return self._bounder.expected_ns(candidate, *self.model.line)
+
+    def neighbour(self, centre: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd | None:
+        """A neighbour in the space as wide as it is by now."""
+        return self._neighbour(centre, rng)
+
+    def widened(self) -> Candidate | None:
+        """The root of the space with the room that the reports ask for, when that has grown; else None."""
+        if self.model.room <= self._room:
+            return None
+        self._room = self.model.room
+        wider = widened(self._space, self._room)
+        self._neighbour = Neighbourhood(wider)
+        root = wider.root()
+        return root if isinstance(root, Candidate) else None
+
+
+def reported_launches(records: Sequence[object], source_key: str) -> Launches:
+    """What the journal says of the launches of a source; () where it says nothing."""
+    evaluations = (r for r in records if isinstance(r, EvaluationRecord))
+    own = [r.launches for r in evaluations if r.source_key == source_key]
+    return next((launches for launches in own if isinstance(launches, tuple)), ())
