@@ -69,13 +69,15 @@ def driver(tmp_path_factory):
 
 @pytest.fixture
 def worker(driver, monkeypatch, tmp_path):
-    for name, first in (("PYTHONPATH", driver), ("LD_LIBRARY_PATH", driver)):
-        rest = os.environ.get(name)
-        monkeypatch.setenv(name, f"{first}:{rest}" if rest else str(first))
+    """An artifact, and a worker whose child meets the stand-ins; NVRTC, which looks for a driver too, does not."""
     device = open_device("cuda", DeviceOptions(build_folder=tmp_path))
+    artifact = device.build(gpu.source())
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
+        rest = os.environ.get(name)
+        monkeypatch.setenv(name, f"{driver}:{rest}" if rest else str(driver))
     with Worker(device, WorkerOptions(run_timeout_s=1.0)) as found:
         found.prepare(workload())
-        yield device, found
+        yield artifact, found
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,7 @@ def worker(driver, monkeypatch, tmp_path):
     ],
 )
 def test_a_lost_context_is_one_candidate_s_loss(worker, driver, fault, kind, said, n_restarts):
-    device, evaluator = worker
-    artifact = device.build(gpu.source())
+    artifact, evaluator = worker
     assert isinstance(evaluator.evaluate(artifact, QUICK), Measurement)
     (driver / "pycuda/fault").write_text(fault)
     outcome = evaluator.evaluate(artifact, QUICK)
