@@ -45,9 +45,21 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
-
-        return version("kernelscape")
+        return _version()
     if name in _PUBLIC:
         return getattr(import_module("." + _PUBLIC[name], __name__), name)
     raise AttributeError(f"kernelscape has no public name {name!r}; it has {', '.join(__all__)}")
+
+
+def _version() -> str:
+    """Of the installed package, or of a checkout that is on the path and not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kernelscape")
+    except PackageNotFoundError:
+        import tomllib
+        from pathlib import Path
+
+        settings = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text())
+        return str(settings["project"]["version"])

@@ -57,8 +57,23 @@ class _Group(click.Group):
         return list(_COMMANDS)
 
 
+def _show_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        from .. import __version__
+
+        click.echo(f"kernelscape, version {__version__}")
+        context.exit()
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kernelscape", prog_name="kernelscape")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file.")
 @click.option("-v", "--verbose", count=True, help="Say more.")
 @click.option("-q", "--quiet", is_flag=True, help="The result only.")
@@ -276,8 +291,7 @@ def _data(fields: dict[str, Any]) -> None:
 
 def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
     """JSON lines go to stdout, and then the rows for people to stderr."""
-    from importlib.metadata import version
-
+    from .. import __version__
     from .log import JsonLog, TextLog
 
     def write(line: str) -> None:
@@ -285,7 +299,7 @@ def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
 
     rows = TextLog(
         write,
-        version=version("kernelscape"),
+        version=__version__,
         every_s=settings.log_every_s,
         verbosity=talk.verbosity,
     )

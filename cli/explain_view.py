@@ -108,9 +108,9 @@ def _account_lines(e: Explanation, unit: Unit) -> Iterator[str]:
     yield "(* binds; each resource alone is busy for its time; phases that follow one another add up)"
     for head, a in zip(heads, accounts, strict=True):
         s = a.starts
+        teams = "" if s.n_teams is None else f" {_count(s.n_teams, 'team', 'teams')} of threads,"
         yield (
-            f"{head}: {_count(s.n_launches, 'launch', 'launches')},"
-            f" {_count(s.n_teams, 'team', 'teams')} of threads,"
+            f"{head}: {_count(s.n_launches, 'launch', 'launches')},{teams}"
             f" {_count(s.n_barriers, 'barrier', 'barriers')} inside"
         )
         yield from (f"  {phase}" for phase in a.phases)

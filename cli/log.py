@@ -109,7 +109,8 @@ class TextLog:
         p = e.problem
         formula = f": {p.formula}" if p.formula else ""
         self._write(f"Problem    {p.name}{formula}   fingerprint {p.key[:8]}")
-        calibrated = "calibrated" if e.target.calibrated else "guessed: run explore calibrate"
+        guessed = f"guessed: run {e.calibrated_by}" if e.calibrated_by else "no rate is measured"
+        calibrated = "calibrated" if e.target.calibrated else guessed
         self._write(f"Target     {e.target.backend} {e.target.name}; {calibrated}")
         for line in space_lines(e.problem, e.space, e.prepare_s):
             self._write(line)

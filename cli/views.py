@@ -198,6 +198,8 @@ def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 def measurable(target: str, compiler: str | None) -> AbstractDevice:
     """This machine, or its GPU, where code can be run on it. Raises DeviceError."""
     device = open_device(target, DeviceOptions(compiler=compiler))
+    if not device.calibrated_by:
+        raise DeviceError(f"the backend {target!r} has no facts that could be measured")
     device.check()
     return device
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.candidate import Candidate
+from .gpu.lower import lower_kernels
 from .gpu.nest import build_grid
 from .nest import build_launch
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
@@ -48,11 +49,12 @@ _ACCUMULATORS = {
 @dataclass(frozen=True, slots=True)
 class Starts:
     """What one call of an implementation starts: launches, those of them that are run by a team of
-    threads, and barriers inside launches (as often as the threads of a team or block meet there).
+    threads, and barriers inside launches (as often as the threads of a team or block meet there, but
+    for those inside a tree over warps).
     """
 
     n_launches: int
-    n_teams: int
+    n_teams: int | None  # None on a GPU, where every launch is a grid of blocks
     n_barriers: int
 
 
@@ -78,9 +80,10 @@ def count_starts(candidate: Candidate) -> Starts:
     on_gpu = candidate.space.target.is_gpu
     build = build_grid if on_gpu else build_launch
     launches = [build(plan, roots) for roots in plan.launches]
+    # On a GPU what blocks sum up together is set and combined by launches of its own.
     return Starts(
-        n_launches=len(launches),
-        n_teams=sum(launch.is_parallel for launch in launches),
+        n_launches=len(lower_kernels(candidate).launches) if on_gpu else len(launches),
+        n_teams=None if on_gpu else sum(launch.is_parallel for launch in launches),
         n_barriers=sum(_meetings(plan, launch.roots, on_gpu) for launch in launches),
     )
 

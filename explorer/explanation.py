@@ -120,7 +120,8 @@ def explain_run(path: str | Path) -> Explanation:
     space = build_space(problem, target)
     notes = []
     if not target.calibrated:
-        notes.append("rates are guessed from a data sheet: run explore calibrate")
+        advice = f": run {device.calibrated_by}" if device.calibrated_by else ""
+        notes.append(f"rates are guessed from a data sheet{advice}")
     if space.key != file.space_key:
         notes.append("the space has changed since, so counts and bounds are of another one")
     best = restore_complete(space, file.decisions)

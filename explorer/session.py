@@ -86,7 +86,7 @@ class Session:
             conditions = conditions_of(device, worker)
             keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
             keeper.begin()
-            self._tell_opened(keeper, space, target)
+            self._tell_opened(keeper, space, target, device.calibrated_by)
             root = space.root()
             if isinstance(root, DeadEnd):
                 return self._tell_end("infeasible", None, None, keeper, 0)
@@ -97,7 +97,9 @@ class Session:
             lower_to_memory(scale, target, worker)
             return self._explore(space, root, scale)
 
-    def _tell_opened(self, keeper: Keeper, space: Space, target: Target) -> None:
+    def _tell_opened(
+        self, keeper: Keeper, space: Space, target: Target, calibrated_by: str
+    ) -> None:
         o = self._options
         n_resumed = len(keeper.evaluations)
         elapsed_s = self._elapsed_s
@@ -111,6 +113,7 @@ class Session:
                 o.given,
                 n_resumed,
                 elapsed_s,
+                calibrated_by,
             )
         )
 

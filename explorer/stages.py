@@ -25,6 +25,7 @@ class Opened:
     given: tuple[tuple[str, str], ...]  # settings that are no defaults, as text
     n_resumed: int  # finished evaluations taken over from the journal
     prepare_s: float
+    calibrated_by: str = ""  # the command that measures the facts of the target, where there is one
 
 
 @dataclass(frozen=True, slots=True)

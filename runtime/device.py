@@ -128,6 +128,9 @@ class AbstractDevice(ABC):
     """One device: its facts, and how sources are built, loaded, fed and timed on it."""
 
     name: str
+    calibrated_by = (
+        ""  # the command that measures its facts; "" where they are those of a data sheet for ever
+    )
     limits_memory = True  # whether the private memory of a worker's child may be limited
     most_together = 1  # sources that one compiler is given at once
     reports = False  # whether its compiler says what code takes

@@ -26,4 +26,4 @@ class AbstractGpuLibrary(AbstractBlas):
 
     @abstractmethod
     def clock(self, call: Callable[[], None]) -> Callable[[int], float]:
-        """A function that makes n calls and gives their nanoseconds on the GPU, by events before and after."""
+        """A function that makes n calls, or as many as fill whole graphs, and gives the nanoseconds of n on the GPU, by events."""

@@ -110,6 +110,7 @@ class CpuDevice(AbstractDevice):
     """This machine's CPU. Raises DeviceError on creation when no compiler with OpenMP is found."""
 
     name = "cpu"
+    calibrated_by = "explore calibrate"
     most_together = 8  # more take longer to come back than starting compilers would
 
     def __init__(self, options: DeviceOptions) -> None:

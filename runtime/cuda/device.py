@@ -154,6 +154,7 @@ class CudaDevice(AbstractDevice):
     """
 
     name = "cuda"
+    calibrated_by = "explore calibrate --target cuda"
     limits_memory = False  # the driver maps far more than it uses
     reports = True
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import kernelscape
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.kernels.library import names
@@ -44,3 +49,18 @@ def test_doctor_says_what_is_missing(explore, monkeypatch: pytest.MonkeyPatch) -
     code, out, _ = explore("doctor")
     assert code == cli.Exit.ENVIRONMENT
     assert "apt install gcc" in out
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_checkout_has_its_version_also_where_it_is_not_installed(
+    explore, monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    def absent(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    if not is_installed:
+        monkeypatch.setattr(importlib.metadata, "version", absent)
+    settings = tomllib.loads((Path(kernelscape.__file__).parent / "pyproject.toml").read_text())
+    version = settings["project"]["version"]
+    assert explore("--version") == (0, f"kernelscape, version {version}\n", "")
+    assert kernelscape.__version__ == version

@@ -51,6 +51,7 @@ EXAMPLES = {
     "fused": (("bicgk", 4), BICGK),
     "shared": (("atax", 4), SHARED),
 }
+IN_SHARED = {"product": 2, "tree": 1, "fused": 0, "shared": 1}  # arrays
 
 
 @cache
@@ -132,7 +133,8 @@ def test_accesses_outside_an_array_are_named(name, evaluate):
     """Array by array, of the call and in shared memory: its accesses moved by its size."""
     case, source = example(name)
     text = kernels(source)
-    shared = dict(re.findall(r"__shared__ (?:alignas\(16\) )?\w+ (\w+)\[(\d+)\];", text))
+    shared = dict(re.findall(r"__shared__ __align__\(16\) \w+ (\w+)\[(\d+)\];", text))
+    assert len(shared) == text.count("__shared__") == IN_SHARED[name]
     sizes = {a.name: prod(a.shape) for a in source.arguments if a.kind == "array"}
     sizes |= {array: int(n) for array, n in shared.items()}
     for array, n in sizes.items():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 import time
+from contextlib import contextmanager, nullcontext
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,6 +129,69 @@ def test_a_library_that_is_not_installed_is_a_sentence():
         peer.begin(asked("vadd"))
         with pytest.raises(PeerError, match="cupy: ModuleNotFoundError: No module named 'cupy'"):
             peer.opened(60.0)
+
+
+NS = 3000.0  # of a call
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """The clock of TorchLibrary on a stand-in for torch; what was called, and what was replayed."""
+    found = SimpleNamespace(ns=0.0, n_calls=0, n_replays=0, may_record=True)
+
+    class Event:
+        def __init__(self, **_):
+            pass
+
+        def record(self, stream):
+            self.ns = found.ns
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, later):
+            return (later.ns - self.ns) * 1e-6
+
+    class CUDAGraph:
+        def replay(self):
+            found.n_replays += 1
+            found.ns += 32 * NS
+
+    @contextmanager
+    def graph(made, **_):
+        if not found.may_record:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        before = found.ns
+        yield
+        found.ns = before  # recorded is not run
+
+    def call():
+        found.n_calls += 1
+        found.ns += NS
+
+    torch = ModuleType("torch")
+    torch.set_float32_matmul_precision = lambda precision: None
+    torch.cuda = SimpleNamespace(Event=Event, CUDAGraph=CUDAGraph, graph=graph, Stream=object)
+    torch.cuda.stream = lambda stream: nullcontext()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    name = "kernelscape.experiments.libraries.gpu_torch"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    found.run = importlib.import_module(name).TorchLibrary().clock(call)
+    sys.modules.pop(name)
+    return found
+
+
+def test_torch_is_timed_in_whole_graphs(recorded):
+    assert recorded.run(31) == pytest.approx(31 * NS)
+    assert (recorded.n_calls, recorded.n_replays) == (31, 0)
+    assert recorded.run(100) == pytest.approx(100 * NS)
+    assert (recorded.n_calls, recorded.n_replays) == (31 + 32, 3)
+
+
+def test_what_torch_cannot_record_is_called(recorded):
+    recorded.may_record = False
+    assert recorded.run(100) == pytest.approx(100 * NS)
+    assert (recorded.n_calls, recorded.n_replays) == (100, 0)
 
 
 def test_searches_share_the_time_that_is_left():

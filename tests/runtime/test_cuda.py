@@ -10,6 +10,7 @@ from kernelscape.cli import commands as cli
 from kernelscape.cli.doctor import examine
 from kernelscape.runtime.cuda import device as cuda_device
 from kernelscape.runtime.cuda import driver as cuda_driver
+from kernelscape.runtime.cuda import graph as cuda_graph
 from kernelscape.runtime.cuda import memory as cuda_memory
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.device import (
@@ -264,3 +265,65 @@ def test_a_run_without_a_gpu_ends_with_a_sentence(capfd, tmp_path, monkeypatch):
     out, err = capfd.readouterr()
     assert (caught.value.code, out) == (cli.Exit.ENVIRONMENT, "")
     assert "driver" in err or "PyCUDA" in err
+
+
+class GraphLibrary:
+    """The driver's functions for graphs: a graph is as many kernels as were launched while it was recorded."""
+
+    def __init__(self):
+        self.n_recorded = self.n_launched = 0
+        self.is_open = False
+
+    def cuStreamBeginCapture_v2(self, stream, mode):
+        self.before = len(fake_pycuda.calls)
+        return 0
+
+    def cuStreamEndCapture(self, stream, graph):
+        self.n_recorded = len(fake_pycuda.calls) - self.before
+        fake_pycuda.clock_ns[0] -= NS * self.n_recorded  # recorded is not run
+        graph._obj.value = 7
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made, graph, flags):
+        assert graph.value == 7
+        made._obj.value = 9
+        self.is_open = True
+        return 0
+
+    def cuGraphDestroy(self, graph):
+        return 0
+
+    def cuGraphLaunch(self, made, stream):
+        assert made.value == 9
+        self.n_launched += 1
+        fake_pycuda.clock_ns[0] += NS * self.n_recorded
+        return 0
+
+    def cuGraphExecDestroy(self, made):
+        self.is_open = False
+        return 0
+
+
+NS = 3000.0  # of a launch
+
+
+@compiled
+def test_many_short_calls_are_timed_as_graphs(stand_in, monkeypatch):
+    library = GraphLibrary()
+    monkeypatch.setattr(cuda_device, "Graph", cuda_graph.Graph)
+    monkeypatch.setattr(cuda_graph, "library", lambda: library)
+    monkeypatch.setitem(fake_pycuda.models, "launch_0", lambda *_: NS)
+    calls = [stand_in.allocate((N,), np.dtype(np.float32)) for _ in range(3)]
+    timed = cuda_device.TimedCalls(loaded(stand_in), CallArguments((*calls, 1.0)))
+    assert timed.run(31) == pytest.approx(31 * NS)
+    assert library.n_recorded == 0
+    n_calls = len(fake_pycuda.calls)
+    assert timed.run(100) == pytest.approx(100 * NS)
+    assert (library.n_recorded, library.n_launched) == (32, 3)
+    assert (
+        len(fake_pycuda.calls) == n_calls + 32
+    )  # while it was recorded: nothing at the host's pace
+    timed.run(64)
+    assert (library.n_launched, library.is_open) == (5, True)
+    timed.close()
+    assert not library.is_open

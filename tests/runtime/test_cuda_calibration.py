@@ -246,7 +246,7 @@ def test_a_chain_that_takes_no_time_is_no_fact(stand_in):
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("cuda",), "driver"), (("emulator", "-q"), "no facts that could be measured")],
+    [(("cuda",), "driver"), (("emulator",), "no facts that could be measured")],
 )
 def test_without_a_gpu_calibration_ends_with_a_sentence(
     arguments, said, capfd, monkeypatch, tmp_path

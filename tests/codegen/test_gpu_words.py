@@ -1,0 +1,27 @@
+"""What `explore explain` says of implementations on a GPU is what their text does."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from gpu_cases import BICGK, case_of, decided, drawn, gpu, root_of
+from kernelscape.codegen.describe import count_starts, describe
+
+
+@pytest.mark.parametrize("name", ["gemver", "atax", "axpydot", "matmul"])
+def test_equal_words_mean_equal_text(name):
+    texts: dict[str, str] = {}
+    for candidate in drawn(root_of(case_of(name).problem), 3, 40):
+        source = gpu.source_of(candidate)
+        starts = count_starts(candidate)
+        kernels = len(re.findall(r"__global__", source.text))
+        assert (starts.n_launches, starts.n_teams) == (kernels, None)
+        words = json.dumps(describe(candidate))
+        assert texts.setdefault(words, source.key) == source.key
+    assert len(texts) > 20
+
+
+def test_the_launch_that_combines_what_blocks_left_is_counted():
+    assert count_starts(decided(case_of("bicgk").problem, BICGK)).n_launches == 2
