@@ -21,6 +21,7 @@ import numpy as np
 
 from ..kernels.library import LibrarySequence, names
 from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
+from ..runtime.free_memory import within_free_memory
 from ..runtime.measure import Sampler, measure
 from ..runtime.outcome import FINAL
 from ..runtime.records import RecordError, load_header
@@ -102,10 +103,11 @@ def explore(
 def library_subject(
     entry: LibrarySequence, sizes: Mapping[str, int], dtype: str, seed: int
 ) -> Subject:
-    """A library sequence with arguments of its own making. Raises ValueError for unknown sizes."""
+    """A library sequence with arguments of its own making. Raises ValueError for unknown sizes, MemoryError for too large ones."""
     complete = entry.complete(sizes)
     numpy_type = {"f32": np.float32, "f64": np.float64}[dtype]
-    arguments = entry.make_arguments(complete, numpy_type, np.random.default_rng(seed))
+    with within_free_memory():
+        arguments = entry.make_arguments(complete, numpy_type, np.random.default_rng(seed))
     return make_subject(
         entry.sequence,
         arguments,

@@ -184,6 +184,14 @@ class Evaluator:
         with ThreadPoolExecutor(_JOBS, thread_name_prefix="build") as pool:
             return list(pool.map(alone, [self.source(c) for c in candidates]))
 
+    def built_by(
+        self, device: AbstractDevice, entries: Sequence[Entry]
+    ) -> list[Artifact | Failure]:
+        """Each as another device of the same dialect builds it, several in one run of its compiler."""
+        sources = [self.source(candidate) for _, candidate in entries]
+        built = iter(build_many(device, [s for s in sources if isinstance(s, Source)], _JOBS))
+        return [s if isinstance(s, Failure) else next(built) for s in sources]
+
     def _measure(
         self, candidate: Candidate, source: Source | Failure, built: Artifact | Failure
     ) -> Outcome:

@@ -34,7 +34,7 @@ from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
 from .machine import conditions_of, lower_to_memory, open_worker, time_reference
 from .registers import Registers
-from .rivals import Rival, Rivalry
+from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
 
 _BATCH = 8  # candidates compiled together; a longer batch learns later from what it measured
@@ -299,7 +299,10 @@ class Session:
     def _try_other_compilers(self, top: list[Entry]) -> Rival | None:
         """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
         default = None if self._default is None else self._default[1]
-        rivalry = Rivalry(top, default, self._evaluator, self._worker)
+        keys = {outcome.key for outcome, _ in top}
+        others = [e for e in self._evaluator.top(N_RIVALS) if e[0].key not in keys]
+        entries = [*top, *others][:N_RIVALS]
+        rivalry = Rivalry(entries, default, self._evaluator, self._worker)
         won: Rival | None = None
         for rival in rivalry.run(self._device.others(), _RIVALS_SHARE * self._final_s):
             self._tell(st.OtherCompiler(rival.compiler, rival.outcome.time_ns or 0.0, rival.ratio))

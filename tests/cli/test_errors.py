@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.cli import commands as cli
+from kernelscape.runtime import free_memory
 
 from .command import USER_FILE
 
@@ -41,6 +42,16 @@ def test_errors_are_one_sentence(explore, arguments, code: int, sentence: str) -
     assert (got, out) == (code, "")
     assert sentence in err
     assert err.startswith("explore: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "show"])
+def test_arguments_that_do_not_fit_into_memory_are_refused(explore, monkeypatch, command) -> None:
+    """They would be drawn bit by bit, until the system ends the program."""
+    monkeypatch.setattr(free_memory, "available_bytes", lambda: 64 << 20)
+    got, out, err = explore(command, "axpydot", "--size", "n=2^26")
+    assert (got, out) == (3, "")
+    assert err.startswith("explore: there is not enough memory: Unable to allocate ")
     assert err.count("\n") == 1
 
 
