@@ -1,5 +1,6 @@
 /* C = A B, with A's elements STRIDE apart: register tiles of a few rows by two vectors over packed blocks of A (second cache) and
- * packed panels of B (last cache); without packing where B fits the first cache and A has no gaps. */
+ * packed panels of B (last cache); without packing where B fits the first cache and A has no gaps; or with the next block of A
+ * packed, a slice after each register tile, while one is used, and its lines asked for during the register tile before that. */
 #include "expert.h"
 
 #ifndef STRIDE
@@ -23,13 +24,16 @@
 #ifndef PACKS
 #define PACKS (STRIDE > 1 || (long)K * N * (long)sizeof(REAL) > (40L << 10))
 #endif
+#ifndef AHEAD
+#define AHEAD 0 /* whether blocks of A are packed ahead */
+#endif
 
 #define WIDTH (2 * LANES) /* columns of a register tile */
 #define UP(n, multiple) (((long)(n) + (multiple) - 1) / (multiple) * (multiple))
 #define A_SPACE PADDED(UP(BLOCK_ROWS, TILE) * BLOCK_DEPTH)
 #define B_SPACE PADDED(UP(BLOCK_COLUMNS, WIDTH) * BLOCK_DEPTH)
 
-_Static_assert(!PACKS || WORKSPACE >= (B_SPACE + THREADS * A_SPACE) * sizeof(REAL), "workspace");
+_Static_assert(!PACKS || WORKSPACE >= (B_SPACE + THREADS * (1 + AHEAD) * A_SPACE) * sizeof(REAL), "workspace");
 
 /* Where a tile finds its operands: A at r * a_row + k * a_step, B at k * b_step. */
 typedef struct {
@@ -129,8 +133,101 @@ static void packed(const REAL *a, const REAL *b, REAL *c, REAL *space) {
   }
 }
 
+/* A block of A that is to be packed: from where, to where, how large. */
+typedef struct {
+  const REAL *a;
+  REAL *to;
+  long rows, depth;
+} block;
+
+/* A whole register tile, with a line of A asked for every so many steps: `chunk` in each of TILE rows. */
+INLINE void asking_tile(REAL *c, operands o, long depth, int adds, const REAL *ask, long chunk, long every) {
+  vec t[TILE][2];
+  UNROLL for (int r = 0; r < TILE; r++) t[r][0] = t[r][1] = (vec){0};
+  long k = 0;
+  for (int row = 0; row < TILE; row++)
+    for (long column = 0; column < chunk && k < depth; column++) {
+      __builtin_prefetch(ask + ((long)row * K + column) * STRIDE);
+      const long end = row == TILE - 1 && column == chunk - 1 ? depth : least(depth, k + every);
+      UNROLL for (; k < end; k++) {
+        const vec b0 = get(o.b + k * o.b_step, LANES), b1 = get(o.b + k * o.b_step + LANES, LANES);
+        UNROLL for (int r = 0; r < TILE; r++) {
+          const REAL a = o.a[r * o.a_row + k * o.a_step];
+          t[r][0] += a * b0;
+          t[r][1] += a * b1;
+        }
+      }
+    }
+  UNROLL for (int r = 0; r < TILE; r++) {
+    REAL *at = c + (long)r * N;
+    if (adds) {
+      t[r][0] += get(at, LANES);
+      t[r][1] += get(at + LANES, LANES);
+    }
+    put(at, t[r][0], LANES);
+    put(at + LANES, t[r][1], LANES);
+  }
+}
+
+/* A register tile of rows of a block, `chunk` of its columns. */
+INLINE void pack_slice(block next, long row, long column, long chunk) {
+  if (row >= next.rows || column >= next.depth) return;
+  REAL *to = next.to + row * next.depth + column * TILE;
+  const REAL *a = next.a + (row * K + column) * STRIDE;
+  chunk = least(chunk, next.depth - column);
+  if (next.rows - row >= TILE)
+    pack_rows(to, a, chunk, TILE);
+  else
+    pack_rows(to, a, chunk, (int)(next.rows - row));
+}
+
+static void packed_ahead(const REAL *a, const REAL *b, REAL *c, REAL *space) {
+#pragma omp parallel num_threads(THREADS)
+  {
+    const long tid = omp_get_thread_num();
+    REAL *b_panels = space, *a_tiles[2] = {space + B_SPACE + 2 * tid * A_SPACE, space + B_SPACE + (2 * tid + 1) * A_SPACE};
+    const span part = share(M, TILE);
+    for (long j0 = 0; j0 < N; j0 += BLOCK_COLUMNS) {
+      const long columns = least(BLOCK_COLUMNS, N - j0), n_tiles = (columns + WIDTH - 1) / WIDTH;
+      int now = 0;
+      pack_a(a_tiles[0], a + part.first * K * STRIDE, least(BLOCK_ROWS, part.end - part.first), least(BLOCK_DEPTH, K));
+      for (long k0 = 0; k0 < K; k0 += BLOCK_DEPTH) {
+        const long depth = least(BLOCK_DEPTH, K - k0);
+        pack_b(b_panels, b + k0 * N + j0, depth, columns);
+#pragma omp barrier
+        for (long i0 = part.first; i0 < part.end; i0 += BLOCK_ROWS, now = !now) {
+          const long rows = least(BLOCK_ROWS, part.end - i0), is_last = i0 + BLOCK_ROWS >= part.end;
+          const long i1 = is_last ? part.first : i0 + BLOCK_ROWS, k1 = is_last ? k0 + BLOCK_DEPTH : k0;
+          const block next = {a + (i1 * K + k1) * STRIDE, a_tiles[!now], least(BLOCK_ROWS, part.end - i1),
+                              most(0, least(BLOCK_DEPTH, K - k1))};
+          const long chunk = (next.depth + n_tiles - 1) / n_tiles, every = chunk ? depth / (TILE * chunk) : 0;
+          for (long j = 0; j < columns; j += WIDTH)
+            for (long i = 0; i < rows; i += TILE) {
+              const operands o = {a_tiles[now] + i * depth, b_panels + j * depth, 1, TILE, WIDTH};
+              REAL *at = c + (i0 + i) * N + j0 + j;
+              const int wraps = i + TILE >= rows; /* the slice after this one */
+              const long row = wraps ? 0 : i + TILE, column = (j / WIDTH + wraps) * chunk;
+              const int asks = every && row + TILE <= next.rows && column + chunk <= next.depth;
+              if (!asks || rows - i < TILE || columns - j < WIDTH)
+                any_tile(at, o, depth, rows - i, columns - j, 1, k0 > 0);
+              else if (every == 4)
+                asking_tile(at, o, depth, k0 > 0, next.a + (row * K + column) * STRIDE, chunk, 4);
+              else
+                asking_tile(at, o, depth, k0 > 0, next.a + (row * K + column) * STRIDE, chunk, every);
+              pack_slice(next, i, j / WIDTH * chunk, chunk);
+            }
+          for (long i = UP(rows, TILE); i < next.rows; i += TILE) pack_slice(next, i, 0, next.depth);
+        }
+#pragma omp barrier
+      }
+    }
+  }
+}
+
 void ENTRY(void **args) {
-  if (PACKS)
+  if (PACKS && AHEAD)
+    packed_ahead(args[0], args[1], args[2], args[3]);
+  else if (PACKS)
     packed(args[0], args[1], args[2], args[3]);
   else
     unpacked(args[0], args[1], args[2]);

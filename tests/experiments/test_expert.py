@@ -95,9 +95,10 @@ def test_panels_are_right_where_results_go_past_the_caches(name, tmp_path):
 
 
 @pytest.mark.parametrize("sizes", [{"m": 130, "n": 75, "k": 90}, {"m": 33, "n": 100, "k": 65}])
-def test_a_product_of_several_blocks_is_right(sizes, tmp_path):
-    small = "-DPACKS=1 -DBLOCK_DEPTH=32 -DBLOCK_ROWS=24 -DBLOCK_COLUMNS=64"
-    found = fault("matmul", sizes, np.float32, tmp_path, variant=small)
+@pytest.mark.parametrize(("name", "ahead"), [("matmul", 0), ("matmul_strided", 1)])
+def test_a_product_of_several_blocks_is_right(name, ahead, sizes, tmp_path):
+    small = f"-DPACKS=1 -DBLOCK_DEPTH=32 -DBLOCK_ROWS=24 -DBLOCK_COLUMNS=64 -DAHEAD={ahead}"
+    found = fault(name, sizes, np.float32, tmp_path, variant=small)
     assert not found, found
 
 
