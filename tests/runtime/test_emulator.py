@@ -47,11 +47,23 @@ class TestEmulator(DeviceContract):
         return gpu.broken_source()
 
 
+LOADED = []
+
+
+@pytest.fixture(autouse=True)
+def unloaded():
+    """The stacks of a module take two thousand mappings, and a process may have some ten thousands."""
+    yield
+    while LOADED:
+        LOADED.pop().close()
+
+
 def load(device, source):
     built = device.build(source)
     assert not isinstance(built, Failure), built.log
     module = device.load(built)
     assert not isinstance(module, Failure), module
+    LOADED.append(module)
     return module
 
 
@@ -70,7 +82,6 @@ def failure(device, source, order="forward"):
     module = load(device, source)
     with pytest.raises(RunError) as caught:
         module.run(arrays(device, source), order)
-    module.close()
     assert caught.value.failure.kind == "crash"
     assert caught.value.failure.advice.startswith("launch_0, ")
     return caught.value.failure.advice
