@@ -25,7 +25,7 @@ _BATCH = 8
 _FASTER = 0.98  # of the time: for less than that a run does not change its compiler
 _ROUNDS = 5
 _FEW = Protocol(min_samples=5, max_samples=5)
-_LEAST_S = 0.3  # in less a worker has hardly begun
+_LEAST_S = 0.9  # in less a worker and a compiler have hardly begun
 
 
 @dataclass(frozen=True, slots=True)
