@@ -46,9 +46,11 @@ _QUICK = ("axpydot:n=2^15", "gemver:n=256", "sgemvt:n=256:f64", "matmul:m=256,n=
 
 PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
 calibration (of the first row only, with --no-calibrate), a search of our own with gcc (the budget is
-in the row), then the best it found, built with each compiler, beside the expert's C. Of the expert's
-program all variants are verified and timed in turn, and the fastest of each compiler competes. Then
-rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample in turn; each
+in the row), at whose end newer versions let the other compilers build the best as well; then the best
+it found, built with each compiler, beside the expert's C; "ours" is with the compiler of the result. Of
+the expert's program all variants are verified and timed in turn, and the fastest of each compiler
+competes. The strided product is compared with the row of the unstrided one, which was made at another
+moment. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample in turn; each
 library in a child of its own}, which begin with another competitor each time. Arrays are on huge
 pages, touched and warm; calls follow one another; every child has as many threads as this process has
 cores, and teams of OpenMP are bound.
