@@ -289,4 +289,5 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.
     joined = launches * min(tables.barrier_ns, tables.launch_ns) / 2
-    return float(tables.call_ns + met + max(all_ns + joined, core_ns + started))
+    # A core is in the next call before it has finished the sums of this one: the call and the work are not added.
+    return float(max(tables.call_ns, met + max(all_ns + joined, core_ns + started)))

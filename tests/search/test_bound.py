@@ -80,7 +80,17 @@ def test_axpydot_reads_three_vectors_and_writes_one() -> None:
     assert found["L3"] == pytest.approx((3 * vector - 2 * MEBI) / 200, rel=1e-4)
     assert found["operations"] == pytest.approx(4 * 2**24 / 500, rel=1e-4)
     assert bound.limiting == "memory"
-    assert bound.ns == pytest.approx(100 + found["memory"])
+    assert bound.ns == pytest.approx(found["memory"])
+
+
+def test_a_call_is_not_added_to_the_work() -> None:
+    """Of calls that follow one another a core begins the next one while it finishes the sums of the last."""
+    b = bounder("sgemv", m=1, n=1)
+    bound = b.bound(root_of(b.space))
+    found = dict(bound.terms)
+    assert found["launches"] == 100
+    assert found["chain"] > 0
+    assert bound.ns == pytest.approx(max(100, found["chain"]))
 
 
 def test_axpydot_unfused_reads_z_again_and_starts_two_launches() -> None:
