@@ -21,7 +21,7 @@ import numpy as np
 from ..kernels.library import load
 from .conditions import stamp_text
 from .expert import names
-from .peers_bars import SEQUENCES, UNFUSED, fusion_gain, missed_bars, verdict
+from .peers_bars import SEQUENCES, UNFUSED, fusion_gain, missed_bars, share_of_unstrided, verdict
 from .peers_row import COMPILERS, LIBRARIES, PeerOptions, make_row
 from .rows import Job, Row, Table, answer, table_parser, title, wanted_jobs
 from .rows import run_row as row_of_child
@@ -49,11 +49,11 @@ calibration (of the first row only, with --no-calibrate), a search of our own wi
 in the row), at whose end newer versions let the other compilers build the best as well; then the best
 it found, built with each compiler, beside the expert's C; "ours" is with the compiler of the result. Of
 the expert's program all variants are verified and timed in turn, and the fastest of each compiler
-competes. The strided product is compared with the row of the unstrided one, which was made at another
-moment. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample in turn; each
-library in a child of its own}, which begin with another competitor each time. Arrays are on huge
-pages, touched and warm; calls follow one another; every child has as many threads as this process has
-cores, and teams of OpenMP are bound.
+competes. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample
+in turn; each library in a child of its own; beside a strided product what a second search found for
+the unstrided one}, which begin with another competitor each time. Arrays are on huge pages, touched
+and warm; calls follow one another; every child has as many threads as this process has cores, and
+teams of OpenMP are bound.
 Columns are times divided by the expert's of the same round (1.00 is equal, more is slower), medians
 over rounds; ± is half the inter-quartile range of ours. "Expert" is the faster of its compilers.
 JAX makes new arrays for results, which is part of its time; torch.compile copies into the given ones.
@@ -80,7 +80,7 @@ def _sizes(name: str, dtype: str) -> list[dict[str, int]]:
 
 def run_row(job: Job, options: PeerOptions) -> Row:
     """The row, made in a child. A row that fails says why."""
-    return row_of_child("peers", job, options, 3 * options.seconds + _ROW_MARGIN_S)
+    return row_of_child("peers", job, options, 4 * options.seconds + _ROW_MARGIN_S)
 
 
 def report(made: dict[str, Any]) -> str:
@@ -95,7 +95,7 @@ def report(made: dict[str, Any]) -> str:
     parts = ["# Against expert C and other libraries", ""]
     if ok:
         parts += [stamp_text(ok[-1]["stamp"]), *_versions(ok[-1])]
-    parts += ["", PROTOCOL, "", table(heads, [_cells(r, ok) for r in ok]), "", *_means(ok)]
+    parts += ["", PROTOCOL, "", table(heads, [_cells(r) for r in ok]), "", *_means(ok)]
     failed = [f"- {title(r)} {r['dtype']} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     absent = {key: why for r in ok for key, why in r["absent"].items()}
     gaps = [f"- not compared: {key}, {why}" for key, why in sorted(absent.items())]
@@ -108,7 +108,7 @@ def _versions(row: Row) -> list[str]:
     return [f"- compared: {libraries}; " + "; ".join(row["compilers"].values())]
 
 
-def _cells(r: Row, rows: Sequence[Row]) -> list[str]:
+def _cells(r: Row) -> list[str]:
     ratio, compiler = r["ratio"], r["expert"].partition(" ")[2]
     ours = f"ours {r['search']['compiler']}"
     variant = r["variants"][compiler].replace("-D", "")
@@ -126,7 +126,7 @@ def _cells(r: Row, rows: Sequence[Row]) -> list[str]:
         f"{np.median(r['memory']):.0f}",
         str(r["search"]["evaluations"]),
         f"{r['options']['seconds']:g}",
-        verdict(r, rows),
+        verdict(r),
     ]
 
 
@@ -144,6 +144,13 @@ def _means(rows: Sequence[Row]) -> list[str]:
     if gain is not None:
         what = f"{gain:.2f} ({', '.join(UNFUSED)})"
         lines += ["", f"Speed-up over the best unfused library calls, beyond the caches: {what}."]
+    for r in rows:
+        share = share_of_unstrided(r)
+        if share is not None:
+            lines += [
+                "",
+                f"{title(r)} {r['dtype']}: {share:.2f} of the speed of the unstrided product.",
+            ]
     return lines
 
 
@@ -162,7 +169,7 @@ def make_table(
 
 
 def _said(row: Row) -> str:
-    return f"{verdict(row, [row])}, expert {row['expert']}"
+    return f"{verdict(row)}, expert {row['expert']}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

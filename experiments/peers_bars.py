@@ -18,6 +18,8 @@ FUSION_GAIN = 2.0
 _PRODUCT_OF_EXPERT, _STRIDED_OF_UNSTRIDED = 0.95, 0.90
 _NOISE = 0.02  # "never slower" within what two equal programs differ by
 _UNFUSED_CALLS = ("numpy", "numpy_out")
+_COMPILED = ("ours", "expert")
+UNSTRIDED = "unstrided"  # what a search of the unstrided product found, in the rows of strided ones
 
 
 def share_of_expert(r: Row) -> float:
@@ -38,40 +40,37 @@ def share_of_blas(r: Row) -> float:
     return 0.85 if volume >= 2048**3 else 0.90
 
 
-def problems(r: Row, rows: Sequence[Row]) -> list[str]:
-    """What one row misses; `rows` has the unstrided products that strided ones are compared with."""
+def problems(r: Row) -> list[str]:
+    """What one row misses."""
     ratio = r["ratio"]
     ours = ratio[f"ours {r['search']['compiler']}"]
     found = []
     if 1 / ours < share_of_expert(r):
         found.append(f"{1 / ours:.2f} of the expert, not {share_of_expert(r):.2f}")
-    others = {k: v for k, v in ratio.items() if not k.startswith(("ours", "expert"))}
+    others = {k: v for k, v in ratio.items() if k != UNSTRIDED and not k.startswith(_COMPILED)}
     if r["name"].startswith("matmul"):
         blas = min((others[k] for k in _UNFUSED_CALLS if k in others), default=None)
         if r["name"] == "matmul" and blas is not None and blas / ours < share_of_blas(r):
             found.append(f"{blas / ours:.2f} of NumPy, not {share_of_blas(r):.2f}")
-        found += _strided(r, ours, rows)
         others = {k: v for k, v in others.items() if k not in _UNFUSED_CALLS}
+    share = share_of_unstrided(r)
+    if share is not None and share < _STRIDED_OF_UNSTRIDED:
+        found.append(f"{share:.2f} of the unstrided product, not {_STRIDED_OF_UNSTRIDED:.2f}")
     slower = sorted(k for k, v in others.items() if ours > v * (1 + _NOISE))
     return found + [f"slower than {k} ({others[k] / ours:.2f})" for k in slower]
 
 
-def _strided(r: Row, ours: float, rows: Sequence[Row]) -> list[str]:
+def share_of_unstrided(r: Row) -> float | None:
+    """What share of the speed of the unstrided product a strided one has; None for other rows."""
     if r["name"] != "matmul_strided":
-        return []
-    column = f"ours {r['search']['compiler']}"
-    for other in rows:
-        same = other["sizes"] == r["sizes"] and other["dtype"] == r["dtype"]
-        if other["name"] == "matmul" and same and column in other["median_ns"]:
-            share = other["median_ns"][column] / r["median_ns"][column]
-            if share < _STRIDED_OF_UNSTRIDED:
-                return [f"{share:.2f} of the unstrided product, not {_STRIDED_OF_UNSTRIDED:.2f}"]
-    return []
+        return None
+    share: float = r["ratio"][UNSTRIDED] / r["ratio"][f"ours {r['search']['compiler']}"]
+    return share
 
 
-def verdict(r: Row, rows: Sequence[Row]) -> str:
+def verdict(r: Row) -> str:
     """ "met", or what is missed."""
-    return "; ".join(problems(r, rows)) or "met"
+    return "; ".join(problems(r)) or "met"
 
 
 def fusion_gain(rows: Sequence[Row]) -> float | None:
@@ -94,9 +93,7 @@ def missed_bars(rows: Sequence[Row]) -> list[str]:
         if r["status"] != "ok":
             found.append(f"{where} failed: {r['why']}")
             continue
-        found += [
-            f"{where}: {what}" for what in problems(r, [x for x in rows if x["status"] == "ok"])
-        ]
+        found += [f"{where}: {what}" for what in problems(r)]
     gain = fusion_gain([r for r in rows if r["status"] == "ok"])
     if gain is not None and gain < FUSION_GAIN:
         found.append(f"fusion gains {gain:.2f} times beyond the caches, not {FUSION_GAIN:g}")

@@ -35,9 +35,11 @@ from ..runtime.worker import Worker, WorkerOptions, Workload
 from .conditions import stamp
 from .expert import VARIANTS, expert_source
 from .measuring import built, level_of, median, spread, time_ns
+from .peers_bars import UNSTRIDED
 from .rows import Job, Row
 
 COMPILERS = ("gcc", "clang")
+_UNSTRIDED_OF = {"matmul_strided": "matmul"}
 _LIBRARY_S = 180.0  # for the first call, which compiles
 _LIBRARY_BYTES = (
     16 << 30
@@ -93,19 +95,22 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     if options.calibrate:
         calibrate(first)
     subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
-    folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
-    try:
-        found, ours = _search(subject, devices, options, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    rng = np.random.default_rng(options.seed)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    found, ours = _search(subject, devices, options)
+    workload = _workload(subject, options)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     chosen = {
         key: choose(device, subject, workload, ours, replace(protocol, budget_ns=3e7))
         for key, device in devices.items()
     }
-    times, absent, memory = _compare(subject, devices, workload, chosen, protocol, options.rounds)
+    beside = {}
+    if job.name in _UNSTRIDED_OF:
+        plain = library_subject(load(_UNSTRIDED_OF[job.name]), job.sizes, job.dtype, options.seed)
+        what, source = _search(plain, devices, options)
+        device = devices[what["compiler"]]
+        beside[UNSTRIDED] = Beside(device, _workload(plain, options), built(device, source))
+    times, absent, memory = _compare(
+        subject, devices, workload, chosen, beside, protocol, options.rounds
+    )
     level = level_of(subject.problem, first.facts())
     return {
         "search": found,
@@ -138,12 +143,21 @@ def usable_devices() -> dict[str, CpuDevice]:
     return devices
 
 
+def _workload(subject: Subject, options: PeerOptions) -> Workload:
+    rng = np.random.default_rng(options.seed)
+    return make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+
+
 def _search(
-    subject: Subject, devices: dict[str, CpuDevice], options: PeerOptions, folder: Path
+    subject: Subject, devices: dict[str, CpuDevice], options: PeerOptions
 ) -> tuple[dict[str, Any], Source]:
     """Explore; what came out of it, with the compiler that was found to be the best for it, and the source of the best."""
     explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
-    run = explore_subject(subject, explored, directory=folder)
+    folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
+    try:
+        run = explore_subject(subject, explored, directory=folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     if run.best is None:
         raise RuntimeError(f"no implementation was found: {run.ended.status}")
     saved = run.best.file
@@ -162,6 +176,15 @@ def _search(
         "decisions": saved.decisions,
     }
     return facts, best.source
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What was found for another problem."""
+
+    device: CpuDevice
+    workload: Workload
+    artifact: Artifact
 
 
 @dataclass(frozen=True)
@@ -200,6 +223,7 @@ def _compare(
     devices: dict[str, CpuDevice],
     workload: Workload,
     chosen: dict[str, Chosen],
+    beside: dict[str, Beside],
     protocol: Protocol,
     n_rounds: int,
 ) -> tuple[Times, dict[str, str], list[float]]:
@@ -219,6 +243,12 @@ def _compare(
             worker.prepare(unverified)
             probe = probe or worker.probe
             runners[key] = _Alternating(worker, key, chosen[key], protocol)
+        for key, other in beside.items():
+            worker = stack.enter_context(Worker(other.device))
+            assert isinstance(worker, Worker)
+            worker.prepare(other.workload)
+            time_ns(worker.evaluate(other.artifact, replace(protocol, max_samples=3)))  # verified
+            runners[key] = _Alone(worker, key, other.artifact, protocol)
         for library in LIBRARIES:
             if importlib.util.find_spec(library.package) is None:
                 absent[library.key] = f"{library.package} is not installed"
@@ -266,6 +296,20 @@ class _Alternating:
         both = self.worker.interleave([self.chosen.ours, self.chosen.expert], self.protocol)
         keys = (f"ours {self.compiler}", f"expert {self.compiler}")
         return {key: time_ns(x) for key, x in zip(keys, both, strict=True)}
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """What was found for another problem."""
+
+    worker: Worker
+    key: str
+    artifact: Artifact
+    protocol: Protocol
+
+    def __call__(self) -> dict[str, float]:
+        [measured] = self.worker.interleave([self.artifact], self.protocol)
+        return {self.key: time_ns(measured)}
 
 
 @dataclass(frozen=True)
