@@ -30,6 +30,7 @@ _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far abov
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
 _N_BLOCKS = 8
+_PROBED_BYTES = 512 << 20
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
 
 
@@ -132,12 +133,11 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
 
 def run_memory_probe(library: Path, n_threads: int, mixes: bool) -> dict[str, list[float]]:
     """Rates of memory right now by name, bytes a nanosecond: reading, in 20 to 60 ms; with `mixes` every
-    way of reading and writing, over as much memory as the calibration uses, in about half a second.
+    way of reading and writing, in about half a second. Beyond last caches of 64 MiB either takes longer.
     """
     probe = _open(library)
-    # What still hits in the last cache raises the rate: by a third in the quick probe, an eighth in the other.
-    times_cache = 8 if mixes else 3
-    n_bytes = max(16 << 20, times_cache * _last_cache_bytes(read_machine()) // n_threads)
+    total = probed_bytes(_last_cache_bytes(read_machine()), mixes)
+    n_bytes = max(16 << 20, total // n_threads)
     _reserve(probe, n_threads, n_bytes + (1 << 16))
     try:
         samples: dict[str, list[float]] = {}
@@ -152,6 +152,16 @@ def run_memory_probe(library: Path, n_threads: int, mixes: bool) -> dict[str, li
         return samples
     finally:
         probe.ks_release()
+
+
+def probed_bytes(last_cache_bytes: int, mixes: bool) -> int:
+    """How much memory a look at it goes through.
+
+    What still hits in the last cache raises the rate: by a third in the quick look, an eighth in the other. Twice as much as a
+    cache has to do where that is hundreds of MiB: touching fresh memory would take seconds of every search.
+    """
+    wanted = (8 if mixes else 3) * last_cache_bytes
+    return max(2 * last_cache_bytes, min(wanted, _PROBED_BYTES))
 
 
 def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:

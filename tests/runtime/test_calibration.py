@@ -7,7 +7,12 @@ from dataclasses import replace
 import pytest
 from kernelscape.runtime.calibration import SCHEMA, Calibration, merge, store_calibration
 from kernelscape.runtime.cpu.machine import read_machine
-from kernelscape.runtime.cpu.probe import guess_target, load_target, target_from_samples
+from kernelscape.runtime.cpu.probe import (
+    guess_target,
+    load_target,
+    probed_bytes,
+    target_from_samples,
+)
 from kernelscape.runtime.worker import Worker
 
 
@@ -44,6 +49,16 @@ def test_stored_calibration_is_loaded_and_a_torn_one_is_not(tmp_path):
     [path] = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-5])
     assert load_target(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("cache_mib", "quick_mib", "whole_mib"), [(32, 96, 256), (260, 520, 520), (1024, 2048, 2048)]
+)
+def test_a_look_at_memory_goes_through_more_than_the_caches_and_not_for_seconds(
+    cache_mib, quick_mib, whole_mib
+):
+    assert probed_bytes(cache_mib << 20, False) == quick_mib << 20
+    assert probed_bytes(cache_mib << 20, True) == whole_mib << 20
 
 
 def test_guess_is_faster_than_what_is_measured(cpu):
