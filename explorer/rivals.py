@@ -25,7 +25,7 @@ _BATCH = 8
 _FASTER = 0.98  # of the time: for less than that a run does not change its compiler
 _ROUNDS = 5
 _FEW = Protocol(min_samples=5, max_samples=5)
-_LEAST_S = 0.9  # in less a worker and a compiler have hardly begun
+_LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have hardly begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,16 @@ class Rivalry:
         self._evaluator = evaluator
         self._worker = worker
 
-    def run(self, others: Sequence[AbstractDevice], limit_s: float) -> Iterator[Rival]:
-        """One for each device on which any entry is built and right, while there is time. Each is verified on every input set
-        again: it is other code.
+    def run(
+        self, others: Sequence[AbstractDevice], limit_s: float, preparing_s: float
+    ) -> Iterator[Rival]:
+        """One for each device on which any entry is built and right, while there is time; a worker takes `preparing_s` to take
+        over the arguments. Each is verified on every input set again: it is other code.
         """
         ends_s = time.monotonic() + limit_s
         for k, device in enumerate(others):
             left_s = (ends_s - time.monotonic()) / (len(others) - k)
-            if left_s < _LEAST_S:
+            if left_s < _LEAST_S + preparing_s:
                 return
             try:
                 with open_worker(device) as worker:

@@ -67,6 +67,7 @@ class Session:
         self._default_ns: float | None = None
         self._numpy_ns = subject.numpy_ns
         self._n_sets = 0
+        self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
         self._compiler = ""
 
@@ -188,7 +189,9 @@ class Session:
             self._numpy_ns = time_reference(self._device, workload, s.reference)
         if self._numpy_ns is not None and not noted:
             self._keeper.note("numpy_ns", repr(self._numpy_ns))
+        started_s = time.monotonic()
         self._worker.prepare(workload)
+        self._preparing_s = time.monotonic() - started_s
 
     def _warm(self, space: Space) -> list[Candidate]:
         """The best candidates of earlier sessions."""
@@ -303,8 +306,11 @@ class Session:
         others = [e for e in self._evaluator.top(N_RIVALS) if e[0].key not in keys]
         entries = [*top, *others][:N_RIVALS]
         rivalry = Rivalry(entries, default, self._evaluator, self._worker)
+        left_s, limit_s = _RIVALS_SHARE * self._final_s, self._options.time_limit_s
+        if limit_s is not None:
+            left_s = min(left_s, limit_s - self._elapsed_s)
         won: Rival | None = None
-        for rival in rivalry.run(self._device.others(), _RIVALS_SHARE * self._final_s):
+        for rival in rivalry.run(self._device.others(), left_s, self._preparing_s):
             self._tell(st.OtherCompiler(rival.compiler, rival.outcome.time_ns or 0.0, rival.ratio))
             if rival.wins and (won is None or rival.ratio < won.ratio):
                 won = rival

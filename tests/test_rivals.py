@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from kernelscape.explorer import rivals
+from kernelscape.explorer import rivals, session
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.entry import explore_subject, library_subject
 from kernelscape.explorer.saved import replay_again
@@ -15,7 +16,7 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import find_compiler
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.device import DeviceOptions
-from kernelscape.runtime.fake.device import FakeDevice, _hashed_ns
+from kernelscape.runtime.fake.device import FakeDevice, FakeWorker, _hashed_ns
 from kernelscape.runtime.journal import read_journal
 from kernelscape.runtime.outcome import Failure
 from kernelscape.runtime.records import EvaluationRecord
@@ -72,6 +73,24 @@ def test_what_another_compiler_builds_wrong_is_not_taken(tmp_path, monkeypatch):
     run, searched_ns, told = explored(tmp_path / "second", monkeypatch, wrong)
     assert not told
     assert run.best.time_ns == searched_ns
+
+
+@pytest.mark.parametrize(("preparing_s", "n_tried"), [(0.0, 1), (60.0, 0)])
+def test_where_taking_over_the_arguments_takes_too_long_none_is_tried(
+    tmp_path, monkeypatch, preparing_s, n_tried
+):
+    """Of GiB of arguments it takes seconds, and the time limit is to hold."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(session.time, "monotonic", lambda: clock.now)
+    prepare = FakeWorker.prepare
+
+    def slow(self, workload):
+        clock.now += preparing_s
+        prepare(self, workload)
+
+    monkeypatch.setattr(FakeWorker, "prepare", slow)
+    _, _, told = explored(tmp_path, monkeypatch, Other(lambda key: 0.5 * _hashed_ns(key)))
+    assert len(told) == n_tried
 
 
 @needs_clang

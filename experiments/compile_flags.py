@@ -1,0 +1,184 @@
+"""What does the compiler cost a search, what would other levels of optimisation cost, and how fast is their code?
+
+    python -m kernelscape.experiments.compile_flags [--only atax:n=1024] [--candidates 40] [--again]
+
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/compile_flags.md and .json after
+every row. The exit status is 1 when a row fails.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..codegen.source import Source
+from ..explorer.entry import explore_subject, library_subject
+from ..explorer.subject import Options
+from ..kernels.library import load, names
+from ..runtime.build import Artifact, build_many
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.folder import JOURNAL
+from ..runtime.inputs import make_workload
+from ..runtime.journal import read_journal
+from ..runtime.outcome import FINAL, Failure
+from ..runtime.records import EvaluationRecord
+from ..runtime.replay import dialect_of, restore_complete
+from ..runtime.worker import Worker
+from ..space.constraints import build_space
+from .conditions import stamp, stamp_text
+from .measuring import failure_text, median, time_ns
+from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .writing import table
+
+LEVELS = (
+    "-O2",
+    "-O1",
+    "-O0",
+)  # the first is what a search uses, and what the others are compared with
+JOBS = (
+    Job("axpydot", {"n": 1 << 15}),
+    Job("atax", {"m": 1024, "n": 1024}),
+    Job("sgemvt", {"m": 1009, "n": 4093}),
+    Job("matmul", {"m": 256, "n": 256, "k": 32}),
+)
+_LIMIT_S = 900.0  # of one row
+
+PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
+does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
+Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
+level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
+
+
+@dataclass(frozen=True)
+class FlagOptions:
+    """How one row is made."""
+
+    seconds: float = 20.0  # of the search
+    candidates: int = 40
+    seed: int = 1
+
+
+def make_row(job: Job, options: FlagOptions) -> Row:
+    """What is found for a row. Raises RuntimeError where a level does not compile."""
+    device = open_device("cpu")
+    assert isinstance(device, CpuDevice)
+    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="kernelscape-flags-"))
+    try:
+        explored = Options(
+            time_limit_s=options.seconds,
+            seed=options.seed,
+            store=False,
+            compiler=device.compiler.path,
+        )
+        explore_subject(subject, explored, directory=folder)
+        records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
+        timed = sorted((r for r in records if r.time_ns is not None), key=lambda r: r.time_ns or 0)
+        n_taken = min(options.candidates, len(timed))
+        taken = [timed[int(k)] for k in np.linspace(0, len(timed) - 1, n_taken)]
+        space = build_space(subject.problem, device.facts())
+        sources = [
+            print_source(lower(restore_complete(space, r.decisions)), dialect_of(device))
+            for r in taken
+        ]
+        built = {level: _built(level, sources, folder / level.strip("-")) for level in LEVELS}
+
+        rng = np.random.default_rng(options.seed)
+        workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+        protocol = replace(FINAL, budget_ns=3e7)
+        with Worker(device) as worker:
+            worker.prepare(workload)
+            memory = worker.probe()
+            times = [
+                [time_ns(x) for x in worker.interleave(list(same), protocol)]
+                for same in zip(*(artifacts for artifacts, _ in built.values()), strict=True)
+            ]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "compile_ms": {level: ms for level, (_, ms) in built.items()},
+        "times_ns": {
+            level: list(ns) for level, ns in zip(LEVELS, zip(*times, strict=True), strict=True)
+        },
+        "text_bytes": median([len(s.text) for s in sources]),
+        "stamp": stamp(device, memory),
+    }
+
+
+def _built(level: str, sources: Sequence[Source], folder: Path) -> tuple[list[Artifact], float]:
+    """Artifacts of the sources at that level, and milliseconds of processor time for each."""
+    device = open_device("cpu", DeviceOptions(build_folder=folder))
+    assert isinstance(device, CpuDevice)
+    flags = tuple(level if f == LEVELS[0] else f for f in device.compiler.flags)
+    device.compiler = replace(device.compiler, flags=flags)
+    before_s = _children_s()
+    made = build_many(device, sources, 1)
+    spent_s = _children_s() - before_s
+    for one in made:
+        if isinstance(one, Failure):
+            raise RuntimeError(failure_text(one))
+    return [a for a in made if isinstance(a, Artifact)], 1e3 * spent_s / len(sources)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def report(made: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    rows: list[Row] = made["rows"]
+    good = [r for r in rows if r["status"] == "ok"]
+    heads = ["sequence", "type", "candidates", "text kB"]
+    heads += [f"{level} ms" for level in LEVELS]
+    heads += [f"{level} {what}" for level in LEVELS[1:] for what in ("x time", "x best")]
+    parts = ["# What the compiler costs", "", PROTOCOL, ""]
+    if good:
+        parts += [stamp_text(good[-1]["stamp"])]
+    parts += ["", table(heads, [_cells(r) for r in good]), ""]
+    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
+    return "\n".join([*parts, ""])
+
+
+def _cells(r: Row) -> list[str]:
+    base = np.array(r["times_ns"][LEVELS[0]])
+    cells = [title(r), r["dtype"], str(len(base)), f"{r['text_bytes'] / 1e3:.1f}"]
+    cells += [f"{r['compile_ms'][level]:.0f}" for level in LEVELS]
+    for level in LEVELS[1:]:
+        ns = np.array(r["times_ns"][level])
+        low, middle, high = np.quantile(ns / base, [0.05, 0.5, 0.95])
+        cells += [f"{middle:.2f} ({low:.2f} – {high:.2f})", f"{ns.min() / base.min():.2f}"]
+    return cells
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = table_parser(__doc__, "NAME or NAME:n=2^20,...[:f64]")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
+    parser.add_argument("--candidates", type=int, default=40, help="at most, of each row")
+    given = parser.parse_args(arguments)
+    if given.child:
+        return answer(given.child, FlagOptions, make_row)
+    options = FlagOptions(given.seconds, given.candidates, given.seed)
+    wanted = wanted_jobs(parser, given.only, JOBS, known=names(), dtypes=("f32", "f64"))
+    results = Table("compile_flags", JOBS, report, given.results)
+
+    def make(job: Job) -> Row:
+        return run_row("compile_flags", job, options, _LIMIT_S)
+
+    rows = results.make(results.missing(wanted, given.again), make, lambda _: "made")["rows"]
+    return 1 if any(r["status"] != "ok" for r in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""What the compiler costs at each level is measured on candidates of a search, and written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kernelscape.experiments import compile_flags
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    few = ["--seconds", "1", "--candidates", "3", "--results", str(tmp_path)]
+    assert compile_flags.main([*few, "--only", "axpydot:n=1009:f64"]) == 0
+    [row] = json.loads((tmp_path / "compile_flags.json").read_text())["rows"]
+    assert set(row["compile_ms"]) == set(row["times_ns"]) == set(compile_flags.LEVELS)
+    assert all(ms > 0 for ms in row["compile_ms"].values())
+    assert {len(ns) for ns in row["times_ns"].values()} == {3}
+    # Without optimisation every vector goes through memory: another program was timed.
+    assert sum(row["times_ns"]["-O0"]) > 1.5 * sum(row["times_ns"]["-O2"])
+    assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()
