@@ -91,7 +91,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             print_source(lower(restore_complete(space, r.decisions)), dialect_of(device))
             for r in taken
         ]
-        built = {level: _built(level, sources, folder / level.strip("-")) for level in LEVELS}
+        built = {level: _build(level, sources, folder / level.strip("-")) for level in LEVELS}
 
         rng = np.random.default_rng(options.seed)
         workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
@@ -101,22 +101,31 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             memory = worker.probe()
             times = [
                 [time_ns(x) for x in worker.interleave(list(same), protocol)]
-                for same in zip(*(artifacts for artifacts, _ in built.values()), strict=True)
+                for same in zip(*(b.artifacts for b in built.values()), strict=True)
             ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "compile_ms": {level: ms for level, (_, ms) in built.items()},
+        "compile_ms": {level: b.each_ms for level, b in built.items()},
         "times_ns": {
             level: list(ns) for level, ns in zip(LEVELS, zip(*times, strict=True), strict=True)
         },
+        "library_bytes": {level: b.library_bytes for level, b in built.items()},
         "text_bytes": median([len(s.text) for s in sources]),
         "stamp": stamp(device, memory),
     }
 
 
-def _built(level: str, sources: Sequence[Source], folder: Path) -> tuple[list[Artifact], float]:
-    """Artifacts of the sources at that level, and milliseconds of processor time for each."""
+@dataclass(frozen=True)
+class _Built:
+    """What one level made of the candidates."""
+
+    artifacts: list[Artifact]
+    each_ms: float  # processor time of the compiler
+    library_bytes: int  # of all libraries together
+
+
+def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
     device = open_device("cpu", DeviceOptions(build_folder=folder))
     assert isinstance(device, CpuDevice)
     flags = tuple(level if f == LEVELS[0] else f for f in device.compiler.flags)
@@ -127,7 +136,9 @@ def _built(level: str, sources: Sequence[Source], folder: Path) -> tuple[list[Ar
     for one in made:
         if isinstance(one, Failure):
             raise RuntimeError(failure_text(one))
-    return [a for a in made if isinstance(a, Artifact)], 1e3 * spent_s / len(sources)
+    artifacts = [a for a in made if isinstance(a, Artifact)]
+    n_bytes = sum(Path(path).stat().st_size for path in {a.path for a in artifacts})
+    return _Built(artifacts, 1e3 * spent_s / len(sources), n_bytes)
 
 
 def _children_s() -> float:

@@ -17,7 +17,8 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
     [row] = json.loads((tmp_path / "compile_flags.json").read_text())["rows"]
     assert set(row["compile_ms"]) == set(row["times_ns"]) == set(compile_flags.LEVELS)
     assert all(ms > 0 for ms in row["compile_ms"].values())
-    assert {len(ns) for ns in row["times_ns"].values()} == {3}
-    # Without optimisation every vector goes through memory: another program was timed.
-    assert sum(row["times_ns"]["-O0"]) > 1.5 * sum(row["times_ns"]["-O2"])
+    [n_candidates] = {len(ns) for ns in row["times_ns"].values()}
+    assert 1 <= n_candidates <= 3
+    # Each level is another program.
+    assert len(set(row["library_bytes"].values())) == len(compile_flags.LEVELS)
     assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()
