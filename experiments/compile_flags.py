@@ -110,7 +110,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
         "times_ns": {
             level: list(ns) for level, ns in zip(LEVELS, zip(*times, strict=True), strict=True)
         },
-        "library_bytes": {level: b.library_bytes for level, b in built.items()},
+        "flags": {level: list(b.flags) for level, b in built.items()},
         "text_bytes": median([len(s.text) for s in sources]),
         "stamp": stamp(device, memory),
     }
@@ -122,7 +122,7 @@ class _Built:
 
     artifacts: list[Artifact]
     each_ms: float  # processor time of the compiler
-    library_bytes: int  # of all libraries together
+    flags: tuple[str, ...]
 
 
 def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
@@ -137,8 +137,7 @@ def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
         if isinstance(one, Failure):
             raise RuntimeError(failure_text(one))
     artifacts = [a for a in made if isinstance(a, Artifact)]
-    n_bytes = sum(Path(path).stat().st_size for path in {a.path for a in artifacts})
-    return _Built(artifacts, 1e3 * spent_s / len(sources), n_bytes)
+    return _Built(artifacts, 1e3 * spent_s / len(sources), flags)
 
 
 def _children_s() -> float:
