@@ -22,7 +22,6 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
 from ..explorer.entry import explore_subject, library_subject
-from ..explorer.subject import Options
 from ..kernels.library import load, names
 from ..runtime.build import Artifact, build_many
 from ..runtime.cpu.device import CpuDevice
@@ -38,13 +37,11 @@ from ..space.constraints import build_space
 from .conditions import stamp, stamp_text
 from .measuring import failure_text, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .run_row import with_one_compiler
 from .writing import table
 
-LEVELS = (
-    "-O2",
-    "-O1",
-    "-O0",
-)  # the first is what a search uses, and what the others are compared with
+# The first is what a search uses, and what the others are compared with.
+LEVELS = ("-O2", "-O1", "-O0")
 JOBS = (
     Job("axpydot", {"n": 1 << 15}),
     Job("atax", {"m": 1024, "n": 1024}),
@@ -69,21 +66,18 @@ class FlagOptions:
 
 
 def make_row(job: Job, options: FlagOptions) -> Row:
-    """What is found for a row. Raises RuntimeError where a level does not compile."""
+    """What is found for a row. Raises RuntimeError where nothing was found or a level does not compile."""
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-flags-"))
     try:
-        explored = Options(
-            time_limit_s=options.seconds,
-            seed=options.seed,
-            store=False,
-            compiler=device.compiler.path,
-        )
+        explored = with_one_compiler(device, options.seconds, options.seed)
         explore_subject(subject, explored, directory=folder)
         records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
         timed = sorted((r for r in records if r.time_ns is not None), key=lambda r: r.time_ns or 0)
+        if not timed:
+            raise RuntimeError("no implementation was found")
         n_taken = min(options.candidates, len(timed))
         taken = [timed[int(k)] for k in np.linspace(0, len(timed) - 1, n_taken)]
         space = build_space(subject.problem, device.facts())

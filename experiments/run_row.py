@@ -109,12 +109,7 @@ def make_row(job: Job, options: RowOptions) -> Row:
     subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
-        explored = Options(
-            time_limit_s=options.seconds,
-            seed=options.seed,
-            store=False,
-            compiler=device.compiler.path,
-        )
+        explored = with_one_compiler(device, options.seconds, options.seed)
         found = search(subject, explored, folder)
         compared = _compare(subject, device, folder, options)
     finally:
@@ -129,6 +124,12 @@ def make_row(job: Job, options: RowOptions) -> Row:
     values["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     values["stamp"] = stamp(device, median(compared["memory"]["memory_read"]))
     return values
+
+
+def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
+    """Of a search with the device's compiler: where one is named no others are tried, and nothing is stored."""
+    compiler = device.compiler.path
+    return Options(time_limit_s=seconds, seed=seed, store=False, compiler=compiler)
 
 
 def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from .peers import DTYPES
 from .peers_bars import share_of_expert
 from .peers_row import choose, usable_devices
 from .rows import Job, Row, Table, in_fresh_process, table_parser, title, wanted_jobs
-from .run_row import search
+from .run_row import search, with_one_compiler
 from .writing import RESULTS, table, time_text
 
 NEAR_BAR = 0.95  # of the bar, for every seed
@@ -92,15 +92,8 @@ def answer(asked: str) -> int:
     job, options = Job.of(wanted), SeedOptions(**wanted["options"])
     subject = library_subject(load(job.name), job.sizes, job.dtype, wanted.get("seed", 1))
     if "seed" in wanted:
-        made = _searched(
-            subject,
-            Options(
-                time_limit_s=options.seconds,
-                seed=wanted["seed"],
-                store=False,
-                compiler=next(iter(usable_devices())),
-            ),
-        )
+        device = next(iter(usable_devices().values()))
+        made = _searched(subject, with_one_compiler(device, options.seconds, wanted["seed"]))
     else:
         made = _compared(subject, wanted["bests"])
     print(json.dumps(made))

@@ -30,7 +30,7 @@ _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far abov
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
 _N_BLOCKS = 8
-_PROBED_BYTES = 512 << 20
+_PROBED_BYTES = 512 << 20  # by one look at memory, see `probed_bytes`
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
 
 
