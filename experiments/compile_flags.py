@@ -173,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.child:
         return answer(given.child, FlagOptions, make_row)
+    if given.candidates < 1 or given.seconds <= 0:
+        parser.error("--candidates and --seconds must be positive")
     options = FlagOptions(given.seconds, given.candidates, given.seed)
     wanted = wanted_jobs(parser, given.only, JOBS, known=names(), dtypes=("f32", "f64"))
     results = Table("compile_flags", JOBS, report, given.results)

@@ -22,3 +22,11 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
     for level, flags in row["flags"].items():
         assert [f for f in flags if f in compile_flags.LEVELS] == [level]
     assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()
+
+
+@pytest.mark.parametrize("few", [["--candidates", "0"], ["--seconds", "0"]])
+def test_rows_of_nothing_are_a_usage_error(few, capfd):
+    with pytest.raises(SystemExit) as caught:
+        compile_flags.main(few)
+    assert caught.value.code == 2
+    assert "must be positive" in capfd.readouterr().err
