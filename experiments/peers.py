@@ -147,10 +147,8 @@ def _means(rows: Sequence[Row]) -> list[str]:
     for r in rows:
         share = share_of_unstrided(r)
         if share is not None:
-            lines += [
-                "",
-                f"{title(r)} {r['dtype']}: {share:.2f} of the speed of the unstrided product.",
-            ]
+            what = f"{share[0]:.2f} ± {100 * share[1]:.1f} %"
+            lines += ["", f"{title(r)} {r['dtype']}: {what} of the speed of the unstrided product."]
     return lines
 
 
