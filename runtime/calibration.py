@@ -6,8 +6,6 @@ seen, a latency the smallest.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import msgspec
 from ..space.target import Target
 from .device import cache_folder
 from .measure import spread
+from .records import write_atomically
 
 SCHEMA = 2
 LATENCIES = (
@@ -83,11 +82,8 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
 
 def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
     """Write it for its machine, in one step."""
-    place = _folder(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place, delete=False, suffix=".new") as f:
-        f.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2))
-    os.replace(f.name, place / f"{calibration.machine}.json")
+    content = msgspec.json.format(msgspec.json.encode(calibration), indent=2)
+    write_atomically(_folder(folder) / f"{calibration.machine}.json", content)
 
 
 def _folder(folder: Path | None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from kernelscape.runtime.conditions import Conditions, take_conditions
@@ -107,6 +108,20 @@ def test_failed_write_leaves_the_old_file(path, monkeypatch):
         write_record(path, best(time_ns=5.0))
     monkeypatch.undo()
     assert load_best(path) == best()
+    assert [p.name for p in path.parent.iterdir()] == ["best.json"]
+
+
+def test_ctrl_c_behind_the_last_step_is_ctrl_c(path, monkeypatch):
+    replace = os.replace
+
+    def interrupted(old, new):
+        replace(old, new)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_record(path, best(time_ns=5.0))
+    assert load_best(path) == best(time_ns=5.0)
     assert [p.name for p in path.parent.iterdir()] == ["best.json"]
 
 
