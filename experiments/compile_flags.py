@@ -1,4 +1,5 @@
-"""What does the compiler cost a search, what would other levels of optimisation cost, and how fast is their code?
+"""What does the compiler cost a search, what would other levels of optimisation cost, or all passes of its own, and how fast is
+their code?
 
     python -m kernelscape.experiments.compile_flags [--only atax:n=1024] [--candidates 40] [--again]
 
@@ -24,6 +25,7 @@ from ..codegen.source import Source
 from ..explorer.entry import explore_subject, library_subject
 from ..kernels.library import load, names
 from ..runtime.build import Artifact, build_many
+from ..runtime.cpu.compiler import SPARED, Compiler
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
@@ -40,8 +42,10 @@ from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_
 from .run_row import with_one_compiler
 from .writing import table
 
-# The first is what a search uses, and what the others are compared with.
-LEVELS = ("-O2", "-O1", "-O0")
+# The first is what a search uses, -O2 without what gcc is told to spare, and what the others are compared with.
+OURS = "a search's"
+_LEVEL = "-O2"
+LEVELS = (OURS, "-O2", "-O1", "-O0")
 JOBS = (
     Job("axpydot", {"n": 1 << 15}),
     Job("atax", {"m": 1024, "n": 1024}),
@@ -52,6 +56,7 @@ _LIMIT_S = 900.0  # of one row
 
 PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
+The first is what a search uses: -O2 with passes spared ({spared}).
 Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
 level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
 
@@ -85,7 +90,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             print_source(lower(restore_complete(space, r.decisions)), dialect_of(device))
             for r in taken
         ]
-        built = {level: _build(level, sources, folder / level.strip("-")) for level in LEVELS}
+        built = {level: _build(level, sources, folder / str(k)) for k, level in enumerate(LEVELS)}
 
         rng = np.random.default_rng(options.seed)
         workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
@@ -122,8 +127,7 @@ class _Built:
 def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
     device = open_device("cpu", DeviceOptions(build_folder=folder))
     assert isinstance(device, CpuDevice)
-    flags = tuple(level if f == LEVELS[0] else f for f in device.compiler.flags)
-    device.compiler = replace(device.compiler, flags=flags)
+    device.compiler = _compiler_of(level, device.compiler)
     before_s = _children_s()
     made = build_many(device, sources, 1)
     spent_s = _children_s() - before_s
@@ -131,7 +135,15 @@ def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
         if isinstance(one, Failure):
             raise RuntimeError(failure_text(one))
     artifacts = [a for a in made if isinstance(a, Artifact)]
-    return _Built(artifacts, 1e3 * spent_s / len(sources), flags)
+    return _Built(artifacts, 1e3 * spent_s / len(sources), device.compiler.flags)
+
+
+def _compiler_of(level: str, ours: Compiler) -> Compiler:
+    """That of a level, from the one of a search."""
+    if level == OURS:
+        return ours
+    whole = ours.with_all_passes()
+    return replace(whole, flags=tuple(level if f == _LEVEL else f for f in whole.flags))
 
 
 def _children_s() -> float:
@@ -146,7 +158,7 @@ def report(made: dict[str, Any]) -> str:
     heads = ["sequence", "type", "candidates", "text kB"]
     heads += [f"{level} ms" for level in LEVELS]
     heads += [f"{level} {what}" for level in LEVELS[1:] for what in ("x time", "x best")]
-    parts = ["# What the compiler costs", "", PROTOCOL, ""]
+    parts = ["# What the compiler costs", "", PROTOCOL.format(spared=" ".join(SPARED)), ""]
     if good:
         parts += [stamp_text(good[-1]["stamp"])]
     parts += ["", table(heads, [_cells(r) for r in good]), ""]

@@ -47,9 +47,9 @@ _QUICK = ("axpydot:n=2^15", "gemver:n=256", "sgemvt:n=256:f64", "matmul:m=256,n=
 PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
 calibration (of the first row only, with --no-calibrate), a search of our own with gcc (the budget is
 in the row), at whose end newer versions let the other compilers build the best as well; then the best
-it found, built with each compiler, beside the expert's C; "ours" is with the compiler of the result. Of
-the expert's program all variants are verified and timed in turn, and the fastest of each compiler
-competes. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample
+it found, built with each compiler, beside the expert's C; "ours" is with the compiler of the result.
+The expert's C is built with all passes of its compiler; of its variants, verified and timed in turn, the
+fastest of each compiler competes. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample
 in turn; each library in a child of its own; beside a strided product what a second search found for
 the unstrided one}, which begin with another competitor each time. Arrays are on huge pages, touched
 and warm; calls follow one another; every child has as many threads as this process has cores, and

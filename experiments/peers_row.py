@@ -207,7 +207,10 @@ def choose(
         for v in ("", *VARIANTS[name])
     }
     variants = list(sources)
-    artifacts = [built(device, s) for s in (ours, *sources.values())]
+    theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
+    assert isinstance(theirs, CpuDevice)
+    theirs.compiler = device.compiler.with_all_passes()
+    artifacts = [built(device, ours), *(built(theirs, s) for s in sources.values())]
     with Worker(device) as worker:
         worker.prepare(workload)
         for artifact in artifacts:

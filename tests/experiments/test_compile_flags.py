@@ -6,6 +6,7 @@ import json
 
 import pytest
 from kernelscape.experiments import compile_flags
+from kernelscape.runtime.cpu.compiler import SPARED, find_compiler
 
 
 @pytest.mark.compiler
@@ -19,8 +20,10 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
     assert all(ms > 0 for ms in row["compile_ms"].values())
     [n_candidates] = {len(ns) for ns in row["times_ns"].values()}
     assert 1 <= n_candidates <= 3
-    for level, flags in row["flags"].items():
-        assert [f for f in flags if f in compile_flags.LEVELS] == [level]
+    assert row["flags"][compile_flags.OURS] == list(find_compiler().flags)
+    for level in compile_flags.LEVELS[1:]:
+        assert [f for f in row["flags"][level] if f.startswith("-O")] == [level]
+        assert not set(row["flags"][level]) & set(SPARED)
     assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()
 
 

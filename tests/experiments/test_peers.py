@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.experiments import peers
+from kernelscape.codegen.lower import lower, print_source
+from kernelscape.experiments import peers, peers_row
 from kernelscape.experiments.calling import in_child
 from kernelscape.experiments.libraries.formulas import FORMULAS, places
+from kernelscape.experiments.measuring import built
 from kernelscape.experiments.peers_bars import (
     fusion_gain,
     missed_bars,
@@ -18,7 +21,15 @@ from kernelscape.experiments.peers_bars import (
 )
 from kernelscape.experiments.peers_row import PeerOptions, summary
 from kernelscape.experiments.rows import Job, parse_jobs
+from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
+from kernelscape.runtime.cpu.compiler import SPARED
+from kernelscape.runtime.device import DeviceOptions, open_device
+from kernelscape.runtime.inputs import make_workload
+from kernelscape.runtime.outcome import FINAL
+from kernelscape.runtime.replay import dialect_of
+from kernelscape.search.first import first_candidates
+from kernelscape.space.constraints import build_space
 
 MODULES = {
     "numpy_out": "numpy",
@@ -138,6 +149,26 @@ def test_a_row_that_cannot_be_compared_is_a_usage_error(row, said, capfd):
         peers.main(["--only", row])
     assert caught.value.code == 2
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.compiler
+def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
+    device = open_device("cpu", DeviceOptions(compiler="gcc"))
+    subject = library_subject(load("axpy"), {"n": 1009}, "f64", 1)
+    default = first_candidates(build_space(subject.problem, device.facts()))[0][1]
+    ours = print_source(lower(default), dialect_of(device))
+    workload = make_workload(
+        subject.recording, subject.problem, subject.arguments, np.random.default_rng(1), 2
+    )
+    spared = {}
+
+    def noted(by, source):
+        spared[source.entry] = set(by.compiler.flags) & set(SPARED)
+        return built(by, source)
+
+    monkeypatch.setattr(peers_row, "built", noted)
+    peers_row.choose(device, subject, workload, ours, replace(FINAL, budget_ns=1e6))
+    assert spared == {ours.entry: set(SPARED), "axpy": set()}
 
 
 @pytest.mark.compiler
