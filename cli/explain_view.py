@@ -18,7 +18,11 @@ from .log import Unit
 _REFUSALS = 12  # constraints named; -v shows all
 _CHOICES = 8  # choices of a kind named; -v shows all
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-_RESOURCES = {"memory": "memory, both ways", "chain": "additions in a row"}
+_RESOURCES = {
+    "memory": "memory, both ways",
+    "chain": "additions in a row",
+    "loads": "loads of one element",
+}
 
 
 def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:

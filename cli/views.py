@@ -243,6 +243,8 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
     yield "memory mixed, GB/s", t.memory_mixed_bytes_per_ns, f"memory_copy{suffix}"
     yield "f32, GFLOP/s", t.f32_flops_per_ns, "f32_flops"
     yield "f64, GFLOP/s", t.f64_flops_per_ns, "f64_flops"
+    if not t.is_gpu:
+        yield "loads, 1/ns", t.loads_per_ns, "loads"
     yield "launch, ns", t.launch_ns, "launch_ns"
     yield "barrier, ns", t.barrier_ns, "barrier_ns"
     if not t.is_gpu:

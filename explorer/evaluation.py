@@ -4,6 +4,7 @@ journal before the search sees it.
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -196,16 +197,18 @@ class Evaluator:
         self, candidate: Candidate, source: Source | Failure, built: Artifact | Failure
     ) -> Outcome:
         found: Measurement | Failure
+        started_s = time.monotonic()
         if isinstance(built, Failure):
             found = built
         else:
             found = self._worker.evaluate(built, Protocol().with_cut(self._cut_ns()))
+        spent_s = time.monotonic() - started_s
         key = source.key if isinstance(source, Source) else ""
         reported = Reported()
         # What did not compile is not compiled again to hear why; what needs too much for a launch was compiled.
         if isinstance(source, Source) and (isinstance(built, Artifact) or built.kind == "launch"):
             reported = self._reports(candidate, source)
-        outcome = replace(_as_outcome(found, key), bound_ns=reported.bound_ns)
+        outcome = replace(_as_outcome(found, key), bound_ns=reported.bound_ns, spent_s=spent_s)
         bound_ns = max(self._bound(candidate), reported.bound_ns)
         if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
             self._doubt()

@@ -81,6 +81,12 @@ class Workload:
         """Of all arrays of one set together."""
         return sum(a.nbytes for a in self.sets[0].arrays.values())
 
+    @property
+    def written_bytes(self) -> int:
+        """Of those of one set that are written."""
+        arrays = self.sets[0].arrays
+        return sum(a.nbytes for name, a in arrays.items() if self.roles[name] != "input")
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
@@ -221,7 +227,8 @@ class Worker(AbstractWorker):
         own threads, which would inherit the binding of the thread that starts them.
         """
         request = TimeFunction(module, attribute, protocol)
-        return self._outcomes(request, self.deadline_s(protocol, 3))[0]
+        copied_s = 4e-9 * self._prepared.size_bytes
+        return self._outcomes(request, copied_s + self.deadline_s(protocol, 3))[0]
 
     def close(self) -> None:
         self._channel.kill()
@@ -232,10 +239,10 @@ class Worker(AbstractWorker):
         """Seconds after which an evaluation has failed.
 
         The runs themselves may take ten times the cut each (at least a second together), or the
-        run timeout that was set; restoring and comparing arrays is allowed 4 ns a byte, far above
-        what it takes.
+        run timeout that was set; restoring and comparing what is written is allowed 4 ns a byte, far
+        above what it takes.
         """
-        arrays_s = 4e-9 * self._prepared.size_bytes * (n_verified + protocol.max_samples // 4)
+        arrays_s = 4e-9 * self._prepared.written_bytes * (n_verified + protocol.max_samples // 4)
         run_s = self._options.run_timeout_s
         if run_s is None:
             cut_ns = protocol.cut_ns

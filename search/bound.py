@@ -17,16 +17,17 @@ from ..space.candidate import Candidate, Space
 from . import bound_terms as bt
 from . import gpu_facts as gf
 from . import gpu_terms as gt
-from .bound_tables import Floats, build_tables
+from .bound_tables import build_tables
 from .gpu_tables import build_gpu_tables
 from .operations import named_flops
+from .universes import Floats
 
 __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
 
 Mask = npt.NDArray[np.uint32]
 
 # In the order of bound_terms.py, where the levels of cache follow, and of gpu_terms.py.
-_NAMES = ("memory read", "memory write", "memory", "operations", "chain", "launches")
+_NAMES = ("memory read", "memory write", "memory", "operations", "chain", "loads", "launches")
 _GPU_NAMES = (
     *("memory read", "memory write", "memory", "L2", "L1", "shared memory"),
     *("operations", "issue", "latency", "launches"),

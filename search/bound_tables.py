@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..kernels.accesses import arrays_read, arrays_written
 from ..kernels.tasks import Task
-from ..space.backbone import INNER, MID, OUTER, Dim
+from ..space.backbone import INNER, MID, OUTER
 from ..space.candidate import Space
 from ..space.target import Target
+from .element_loads import element_loads
 from .operations import SureOperations, expression_weight
 from .traffic import read_bytes, written_bytes
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from .universes import Floats, Ints, Universes, int_rows
 
 MAX_PEELED = 16  # a compiler unrolls a loop of so few iterations completely
 
@@ -52,6 +49,10 @@ class BoundTables(NamedTuple):
     lanes: Floats  # [n_tasks] by how much scalar code is slower
     chain_ns: Floats  # [n_tasks] of one accumulator; 0 where there is more than one result
     chain: Ints  # [n, 4] task, size, where its universe begins, largest size that counts
+    load_group: Ints  # [n, 4] task, kind of its vector loop, first and end of its reads: those of one innermost loop
+    load: Ints  # [n, 3] where it is read, first and end of the loops that it does not depend on
+    load_ns: Floats  # of the loads, on all cores, if nothing was loaded once for several iterations
+    load_spared: Ints  # [n, 5] of mid and of inner: size, where its universe begins; extent
     barrier: Ints  # [n, 3] kind of a reduced outer dim, task that reads the result, fused
 
 
@@ -67,13 +68,10 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         **_touches(space),
         **_operations(space, compiler_vectorises),
         **_chains(space, universe),
+        **element_loads(space, universe),
         universe=universe.array(),
         barrier=_barriers(space),
     )
-
-
-def int_rows(rows: Iterable[tuple[int, ...]], width: int) -> Ints:
-    return np.array(list(rows), np.int64).reshape(-1, width)
 
 
 def _machine(target: Target) -> dict[str, Any]:
@@ -93,25 +91,6 @@ def _machine(target: Target) -> dict[str, Any]:
         "launch_ns": float(target.launch_ns),
         "barrier_ns": float(target.barrier_ns),
     }
-
-
-class Universes:
-    """The sizes that bits of size variables stand for, each universe kept once."""
-
-    def __init__(self, space: Space) -> None:
-        self._of: dict[Dim, tuple[int, ...]] = space.variables.universe
-        self._at: dict[tuple[int, ...], int] = {}
-        self._flat: list[int] = []
-
-    def at(self, d: Dim) -> int:
-        sizes = self._of[d]
-        if sizes not in self._at:
-            self._at[sizes] = len(self._flat)
-            self._flat.extend(sizes)
-        return self._at[sizes]
-
-    def array(self) -> Ints:
-        return np.array([*self._flat, 1], np.int64)
 
 
 def _outer_dims(space: Space, universe: Universes) -> Ints:

@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from ..space import choices as ch
 from ..space.jit import jit
-from .bound_tables import BoundTables, Floats, Ints
+from .bound_tables import MAX_PEELED, BoundTables
+from .universes import Floats, Ints
 
 Mask = npt.NDArray[np.uint32]
 Int = int | np.int64
 
 # Of the terms; the levels of cache follow.
-READ, WRITE, MIXED, OPERATIONS, CHAIN, LAUNCHES, FIRST_LEVEL = range(7)
+READ, WRITE, MIXED, OPERATIONS, CHAIN, LOADS, LAUNCHES, FIRST_LEVEL = range(8)
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
@@ -33,6 +34,7 @@ _MERGED = 1 << ch.MERGED
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
 _KEEP = 1 << ch.KEEP
 _GLOBAL = 1 << ch.GLOBAL
+_DIRECT = 1 << ch.DIRECT
 # Of a task: whether some loop may be parallel, surely is, and is so in enough tiles.
 _MAYBE, _SURELY, _BALANCED = 1, 2, 4
 
@@ -184,6 +186,50 @@ def _arithmetic(
 
 
 @jit
+def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> float:
+    """For how many iterations of loops `first` to `end` of load_spared one load may do, at most."""
+    copies = 1.0
+    for k in range(first, end):
+        row = tables.load_spared[k]
+        mid = _largest(tables.universe, row[1], np.int64(domains[row[0]]))
+        inner = _largest(tables.universe, row[3], np.int64(domains[row[2]]))
+        copies *= inner
+        # A compiler may unroll a short loop completely, and load once for all of its copies.
+        trips = (row[4] + mid * inner - 1) // (mid * inner)
+        if mid <= MAX_PEELED:
+            copies *= mid
+        if trips <= MAX_PEELED:
+            copies *= trips
+    return copies
+
+
+@jit
+def _element_loads(
+    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, loads: Floats
+) -> None:
+    """ns of loads of one element each, by phase (see element_loads.py). Tasks may share what they load: the most of any of them."""
+    loads[:] = 0.0
+    least = np.full(phase.size, np.inf)
+    for k in range(tables.load_group.shape[0]):
+        t = tables.load_group[k, 0]
+        if domains[tables.load_group[k, 1]] != _VECTOR:
+            continue
+        ns = 0.0
+        for i in range(tables.load_group[k, 2], tables.load_group[k, 3]):
+            staged = tables.load[i, 0]
+            if staged < 0 or domains[staged] == _DIRECT:
+                copies = _shared_copies(tables, domains, tables.load[i, 1], tables.load[i, 2])
+                ns += tables.load_ns[i] / copies
+        least[t] = min(least[t], ns)
+    for t in range(phase.size):
+        if least[t] < np.inf:
+            ns = least[t]
+            if not parallel[t] & _MAYBE:
+                ns *= max(1.0, tables.cores / CLOCK_SLACK)
+            loads[phase[t]] = max(loads[phase[t]], ns)
+
+
+@jit
 def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
     """Number of launches of a team that are surely there: tasks that surely share none."""
     n = parallel.size
@@ -214,7 +260,7 @@ def _add_phases(
     tables: BoundTables,
     phase: Ints,
     parallel: Ints,
-    costs: tuple[Floats, Floats, Floats, Floats],
+    costs: tuple[Floats, Floats, Floats, Floats, Floats],
     scale: float,
     terms: Floats,
 ) -> tuple[float, float]:
@@ -222,7 +268,7 @@ def _add_phases(
 
     `terms` becomes, resource by resource, the largest of what it is and of the sum over the phases.
     """
-    read, write, work, chain = costs
+    read, write, work, chain, loads = costs
     n_levels = tables.rate.size - 1
     cached = tables.capacity[n_levels]
     sums = np.zeros(terms.size)
@@ -236,7 +282,7 @@ def _add_phases(
                 threads |= parallel[t]
         from_memory = max(0.0, read[p] - cached) / tables.rate[n_levels]
         to_memory = max(0.0, write[p] - cached) / tables.write_rate
-        alone = max(work[p], chain[p])
+        alone = max(max(work[p], chain[p]), loads[p])
         longest = max(from_memory, to_memory)
         for k in range(n_levels):
             ns = max(0.0, read[p] - tables.capacity[k]) / tables.rate[k]
@@ -255,6 +301,7 @@ def _add_phases(
         sums[MIXED] += max(0.0, read[p] + write[p] - kept) / tables.mixed_rate
         sums[OPERATIONS] += work[p]
         sums[CHAIN] += chain[p]
+        sums[LOADS] += loads[p]
         all_ns += max(longest, alone)
         core_ns += alone
     for k in range(terms.size):
@@ -268,17 +315,20 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     n = phase.size
     terms[:] = 0.0
     parallel = np.zeros(n, np.int64)
-    read, write, work, chain = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    costs = (read, write, work, chain)
+    read, write = np.zeros(n), np.zeros(n)
+    work, chain, loads = np.zeros(n), np.zeros(n), np.zeros(n)
+    costs = (read, write, work, chain, loads)
     _threads(tables, domains, parallel)
     # Everything as one phase, because what caches keep is then subtracted once only.
     phase[:] = 0
     phase_traffic(tables, domains, phase, read, write)
     _arithmetic(tables, domains, parallel, phase, work, chain)
+    _element_loads(tables, domains, parallel, phase, loads)
     all_ns, core_ns = _add_phases(tables, phase, parallel, costs, 1.0, terms)
     in_step = _phases(tables, domains, parallel, phase)
     phase_traffic(tables, domains, phase, read, write)
     _arithmetic(tables, domains, parallel, phase, work, chain)
+    _element_loads(tables, domains, parallel, phase, loads)
     split_all, split_core = _add_phases(tables, phase, parallel, costs, in_step, terms)
     all_ns = max(max(all_ns, split_all), float(terms[MIXED]))
     core_ns = max(core_ns, split_core)

@@ -26,7 +26,8 @@ class Outcome:
 
     `status` is one of STATUSES; `time_ns` is set if and only if it is "ok"; `spread` is the
     relative half width of the measured time; `key` is the source key. `bound_ns` is a lower bound
-    that building it has shown, not scaled; 0 where it has shown none.
+    that building it has shown, not scaled; 0 where it has shown none. `spent_s` is what it took to
+    find the time, where that is known.
     """
 
     status: str
@@ -35,6 +36,7 @@ class Outcome:
     detail: str = ""
     key: str = ""
     bound_ns: float = 0.0
+    spent_s: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -209,6 +211,7 @@ class Tally:
     refused: Counter[str] = field(
         default_factory=Counter
     )  # values by why a constraint forbade them
+    spent_s: dict[Tag, float] = field(default_factory=dict)  # measuring, by tag
 
     def count(self, status: str) -> None:
         name = {"ok": "ok", "wrong": "bad", "crash": "crash", "timeout": "timeout"}.get(
@@ -216,8 +219,16 @@ class Tally:
         )
         setattr(self, name, getattr(self, name) + 1)
 
+    def spend(self, tag: Tag, seconds: float) -> None:
+        self.spent_s[tag] = self.spent_s.get(tag, 0.0) + seconds
+
+    def has_spent(self, tags: str, share: float) -> bool:
+        """Whether candidates of these tags, a letter each, took more than a share of the time of all."""
+        some = sum(spent_s for tag, spent_s in self.spent_s.items() if tag in tags)
+        return some > share * sum(self.spent_s.values())
+
     def copy(self) -> Tally:
-        return replace(self, refused=self.refused.copy())
+        return replace(self, refused=self.refused.copy(), spent_s=self.spent_s.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ def rate_texts(space: Space) -> dict[str, str]:
         "memory": f"reads and writes at {target.memory_mixed_bytes_per_ns:.1f} GB/s",
         "operations": _arithmetic_rates(space),
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
+        "loads": f"of one element each, {target.loads_per_ns:.0f} a ns",
         "launches": "the call, starting teams of threads, and barriers",
     }
     for level in target.levels:
@@ -81,6 +82,8 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(f32 + f64 for f32, f64 in counted)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
+    if name == "loads":
+        return ns * space.target.loads_per_ns, "loads"
     if name in ("launches", "latency"):
         return 0.0, ""
     if bounder.gpu is not None:

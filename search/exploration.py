@@ -212,6 +212,7 @@ class Exploration:
         if answer.origin == "measured":
             self.tally.evaluations += 1
             self.tally.count(outcome.status)
+            self.tally.spend(request.tag, outcome.spent_s)
             self._since_best += 1
         elif answer.origin == "duplicate":
             self.tally.duplicates += 1

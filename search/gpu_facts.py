@@ -10,9 +10,9 @@ import numpy as np
 from ..space import choices as ch
 from ..space.gpu_resources import MAX_REGISTERS
 from ..space.jit import jit
-from .bound_tables import Floats, Ints
 from .bound_terms import Mask
 from .gpu_tables import GpuTables
+from .universes import Floats, Ints
 
 Int = int | np.int64
 

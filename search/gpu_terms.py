@@ -17,7 +17,7 @@ import numpy as np
 
 from ..space import choices as ch
 from ..space.jit import jit
-from .bound_tables import BoundTables, Floats, Ints
+from .bound_tables import BoundTables
 from .bound_terms import Mask, join, merged_tasks, phase_traffic
 from .gpu_facts import (
     BLOCKS_MOST,
@@ -43,6 +43,7 @@ from .gpu_facts import (
     tilings,
 )
 from .gpu_tables import TOGETHER, GpuTables
+from .universes import Floats, Ints
 
 READ, WRITE, MIXED, L2, L1, SHARED, OPERATIONS, ISSUE, LATENCY, LAUNCHES = range(10)
 N_TERMS = 10

@@ -41,6 +41,9 @@ class Mcts(AbstractStrategy):
     A node whose children are all closed is closed, so a small space ends with a proof. While a
     batch is gathered the visits of its descents count without their times; leaves that wait for an
     outcome cannot be selected.
+
+    Each kind of step has a share of the steps, and no more than that of the time: where a run takes
+    milliseconds, one far from the best takes seconds.
     """
 
     def __init__(self, policy: str, focus: str) -> None:
@@ -66,11 +69,14 @@ class Mcts(AbstractStrategy):
                 return True
         else:
             self._n_since_asked = 0
-        if self._focus.period and self._n_steps % self._focus.period == 0:
+        period = self._focus.period
+        dives = 1 / period if period else 0.0
+        if period and self._n_steps % period == 0 and not world.tally.has_spent("D", dives):
             self._dive(world)
-        elif self._n_steps % NEAR_PERIOD and self._step_near(world):
-            pass
-        else:
+            return True
+        is_near = self._n_steps % NEAR_PERIOD
+        is_near = is_near or world.tally.has_spent("MR", (1 - dives) / NEAR_PERIOD)
+        if not (is_near and self._step_near(world)):
             self._descend(world)
         return True
 

@@ -38,6 +38,7 @@ class Target:
     barrier_ns: float
     call_ns: float  # the cheapest call of the whole sequence
     add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
+    loads_per_ns: float = 0.0  # of one element each, that all cores together start; 0: not known
     line_bytes: int = LINE_BYTES  # the least that memory delivers
     calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.

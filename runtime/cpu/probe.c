@@ -213,6 +213,26 @@ double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
 PEAK(ks_peak_f32, vf)
 PEAK(ks_peak_f64, vd)
 
+/* n rounds of sixteen loads of one element each, side by side: of one element of each line some machines start fewer. */
+double ks_peak_loads(int threads, int64_t n) {
+  double elapsed = 0;
+#pragma omp parallel num_threads(threads)
+  {
+    int32_t elements[16] = {0};
+    const volatile int32_t *p = elements;
+    double start = 0;
+#pragma omp barrier
+#pragma omp master
+    start = now_ns();
+    for (int64_t i = 0; i < n; i++) UNROLL(16)
+      for (int k = 0; k < 16; k++) (void)p[k];
+#pragma omp barrier
+#pragma omp master
+    elapsed = now_ns() - start;
+  }
+  return elapsed;
+}
+
 /* n dependent vector additions by one thread: the latency of one, n times. */
 double ks_add_latency(int64_t n) {
   vf t = (vf){0} + 1, a = (vf){0} + 1e-9f;

@@ -32,6 +32,7 @@ _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far abov
 _N_BLOCKS = 8
 _PROBED_BYTES = 512 << 20  # by one look at memory, see `probed_bytes`
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
+_LOADS_A_ROUND = 16
 
 
 def calibrate(device: CpuDevice) -> Calibration:
@@ -64,7 +65,7 @@ def load_target(folder: Path | None = None) -> Target | None:
 def guess_target() -> Target:
     """A target from the operating system's facts alone, faster than machines are: bounds hold.
 
-    Six GHz, two loads and two multiply-adds a cycle and core; from memory two bytes a cycle and
+    Six GHz, two loads of vectors, four of elements and two multiply-adds a cycle and core; from memory two bytes a cycle and
     core, and no less than 400 GB/s together.
     """
     machine = read_machine()
@@ -94,6 +95,7 @@ def guess_target() -> Target:
         launch_ns=10.0,
         barrier_ns=2.0,
         call_ns=0.3,
+        loads_per_ns=4 * ghz_cores,
     )
 
 
@@ -124,6 +126,7 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
         barrier_ns=best["barrier_ns"],
         call_ns=best["call_ns"],
         add_latency_ns=best["add_latency_ns"],
+        loads_per_ns=best["loads"],
         calibrated=True,
     )
 
@@ -208,6 +211,10 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
     return {
         "f32_flops": flops(probe.ks_peak_f32, vector_bytes // 4),
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
+        "loads": [
+            rounds * _LOADS_A_ROUND * n_threads / probe.ks_peak_loads(n_threads, rounds)
+            for _ in range(30)
+        ],
         "launch_ns": [probe.ks_launch(n_threads, 500) / 500 for _ in range(40)],
         "barrier_ns": [probe.ks_barrier(n_threads, 500) / 500 for _ in range(40)],
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
@@ -219,7 +226,7 @@ def _open(library: Path) -> ctypes.CDLL:
     probe = ctypes.CDLL(os.fspath(library))
     probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
     probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_int64]
-    for name in ("ks_peak_f32", "ks_peak_f64", "ks_launch", "ks_barrier"):
+    for name in ("ks_peak_f32", "ks_peak_f64", "ks_peak_loads", "ks_launch", "ks_barrier"):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
         getattr(probe, name).restype = ctypes.c_double
     probe.ks_call.argtypes = probe.ks_add_latency.argtypes = [ctypes.c_int64]

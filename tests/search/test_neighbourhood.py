@@ -1,5 +1,7 @@
 """Neighbours: complete, legal, near, and part of the search."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from kernelscape.search.budget import Budget, Evaluations
@@ -57,3 +59,41 @@ def test_mcts_walks_near_the_best():
     assert "R" in with_draws or "M" in with_draws
     assert with_draws == tags(Neighbourhood(space))
     assert "N" not in tags(None)
+
+
+def test_where_runs_are_long_most_time_stays_near_the_best():
+    space = library_space("sgemv", m=4096, n=4096)
+    first = first_candidates(space, cpsat_seconds=0)[0][1]
+
+    def seconds_by_tag(far_s):
+        def evaluate(candidates):
+            return [outcome(c) for c in candidates]
+
+        def outcome(c):
+            n_changed = int((c.domains != first.domains).sum())
+            spent_s = 1.0 if n_changed <= 6 else far_s
+            return Outcome("ok", 1e3 + n_changed, 0.0, spent_s=spent_s)
+
+        events = search(
+            space.root(),
+            bound=lambda c: 1.0,
+            evaluate=evaluate,
+            next_choice=NextChoice(space),
+            budget=Budget(Evaluations(120)),
+            rng=np.random.default_rng(3),
+            incumbents=[first],
+            neighbour=Neighbourhood(space),
+        )
+        spent = Counter()
+        for e in events:
+            if isinstance(e, Evaluated):
+                spent[e.tag] += e.outcome.spent_s
+        return spent
+
+    for far_s in (1.0, 20.0):
+        spent = seconds_by_tag(far_s)
+        of_all = {tag: s / sum(spent.values()) for tag, s in spent.items()}
+        assert of_all["N"] > 0.4, of_all
+        # Others have their turn, too.
+        assert of_all["D"] > 0.15, of_all
+        assert of_all["R"] + of_all.get("M", 0.0) > 0.15, of_all
