@@ -103,7 +103,7 @@ class AheadWriter:
                 }
                 point = Point({name: LoopIndexAt(x) for name, x in place.items()})
                 index, _ = affine_at(operand.access.axes, row_strides(array.shape), point)
-                w.ask(self.scene.global_array(array.name), index, cache=1)
+                w.ask(self.scene.global_array(array.name), index, cache=2)
         w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
 
     def line(self, task: TaskPlan, asked: Asked, k: int, ctx: Context) -> c.CExpr:
