@@ -16,7 +16,7 @@ from .device import cache_folder
 from .measure import spread
 from .records import write_atomically
 
-SCHEMA = 3
+SCHEMA = 2
 LATENCIES = (
     "launch_ns",
     "barrier_ns",

@@ -188,7 +188,7 @@ class Worker(AbstractWorker):
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         n_runs = len(self._prepared.sets) if verify else 0
-        deadline_s = self.deadline_s(protocol, n_runs)
+        deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
         return self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
 
     def interleave(
@@ -196,7 +196,8 @@ class Worker(AbstractWorker):
     ) -> list[Outcome]:
         if not artifacts:
             return []
-        deadline_s = self.deadline_s(protocol, 1) * len(artifacts)
+        workspace_bytes = max(a.workspace_bytes for a in artifacts)
+        deadline_s = self.deadline_s(protocol, 1, workspace_bytes) * len(artifacts)
         outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
         if len(outcomes) == len(artifacts):
             return outcomes
@@ -235,14 +236,15 @@ class Worker(AbstractWorker):
         self._files.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def deadline_s(self, protocol: Protocol, n_verified: int) -> float:
+    def deadline_s(self, protocol: Protocol, n_verified: int, workspace_bytes: int = 0) -> float:
         """Seconds after which an evaluation has failed.
 
         The runs themselves may take ten times the cut each (at least a second together), or the
         run timeout that was set; restoring and comparing what is written is allowed 4 ns a byte, far
         above what it takes.
         """
-        arrays_s = 4e-9 * self._prepared.written_bytes * (n_verified + protocol.max_samples // 4)
+        n_bytes = self._prepared.written_bytes + workspace_bytes
+        arrays_s = 4e-9 * n_bytes * (n_verified + protocol.max_samples // 4)
         run_s = self._options.run_timeout_s
         if run_s is None:
             cut_ns = protocol.cut_ns

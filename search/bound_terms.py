@@ -191,16 +191,31 @@ def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> 
     copies = 1.0
     for k in range(first, end):
         row = tables.load_spared[k]
-        mid = _largest(tables.universe, row[1], np.int64(domains[row[0]]))
-        inner = _largest(tables.universe, row[3], np.int64(domains[row[2]]))
-        copies *= inner
-        # A compiler may unroll a short loop completely, and load once for all of its copies.
-        trips = (row[4] + mid * inner - 1) // (mid * inner)
-        if mid <= MAX_PEELED:
-            copies *= mid
-        if trips <= MAX_PEELED:
-            copies *= trips
+        mids, inners = np.int64(domains[row[0]]), np.int64(domains[row[2]])
+        most = 1
+        i = 0
+        while mids >> i:
+            j = 0
+            while mids >> i & 1 and inners >> j:
+                if inners >> j & 1:
+                    mid, inner = tables.universe[row[1] + i], tables.universe[row[3] + j]
+                    most = max(most, _shared_at(row[4], mid, inner))
+                j += 1
+            i += 1
+        copies *= most
     return copies
+
+
+@jit
+def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
+    """The same for one loop of decided sizes: a compiler may unroll short loops completely, and load once for all copies."""
+    trips = (extent + mid * inner - 1) // (mid * inner)
+    copies = inner
+    if mid <= MAX_PEELED:
+        copies *= mid
+    if trips <= MAX_PEELED:
+        copies *= trips
+    return int(copies)
 
 
 @jit

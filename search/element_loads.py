@@ -4,6 +4,9 @@ Where a loop is surely in vectors, a read that is far apart along it takes a loa
 them, and a core starts only so many in a cycle. A value is loaded once for all copies of a register tile that share it, and
 outside of the innermost loops that do not change it. So each loop is taken for the innermost one: the reads that depend on it
 are made anew in each of its iterations, and the loop that needs the fewest loads gives the bound.
+
+What a compiler may find in another read's registers does not count: arrays that a task reads in two places, or writes, and those
+that a task reads whose loops may become the same.
 """
 
 from __future__ import annotations
@@ -15,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.accesses import access_of, flat_strides
-from ..kernels.ir import Expr, Load, Select
+from ..kernels.accesses import access_of, arrays_read, arrays_written, flat_strides, task_reads
 from ..kernels.tasks import Access
 from ..space.backbone import INNER, MID
 from ..space.candidate import Space
-from .operations import operands
+from .traffic import sure_loads
 from .universes import Universes, int_rows
 
 
@@ -66,15 +68,21 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
 
 def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
     """Reads of a task whose neighbours along a loop no load covers together, each once."""
-    task, v = space.problem.tasks[t], space.variables
-    if task.opaque is not None or task.value is None:
+    task, v, tasks = space.problem.tasks[t], space.variables, space.problem.tasks
+    if task.opaque is not None:
         return
-    flows = {(f.consumer, f.array) for f in v.mem_space}
-    for access in dict.fromkeys(_surely_read(task.value)):
+    # A value that another task hands over may lie in a buffer of another layout.
+    doubtful = {f.array for f in v.mem_space if f.consumer == t} | set(arrays_written(task))
+    for m in space.backbone.merges:
+        if t in (m.a, m.b):
+            doubtful |= set(arrays_read(tasks[m.a])) & set(arrays_read(tasks[m.b]))
+    places = [a.array for a in dict.fromkeys(a for a, _ in task_reads(task))]
+    for access in dict.fromkeys(access_of(x) for x in sure_loads(task.value)):
         array = space.problem.array(access.array)
         apart = abs(flat_strides(access, array).get(vector, 0)) * array.dtype.size_bytes
-        # A value that another task hands over may lie in a buffer of another layout.
-        if apart < space.target.vector_bytes or (t, access.array) in flows:
+        if apart < space.target.vector_bytes or access.array in doubtful:
+            continue
+        if places.count(access.array) > 1 or any(a and len(a.terms) > 1 for a in access.axes):
             continue
         loops = frozenset(name for axis in access.axes if axis for name, _ in axis.terms)
         yield _Read(access, _staged(space, t, access), loops)
@@ -83,15 +91,3 @@ def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
 def _staged(space: Space, t: int, access: Access) -> int:
     found = [var for o, var in space.variables.staged.items() if (o.task, o.access) == (t, access)]
     return found[0] if found else -1
-
-
-def _surely_read(e: Expr) -> Iterator[Access]:
-    """Reads that are made whatever the values are."""
-    match e:
-        case Load():
-            yield access_of(e)
-        case Select():
-            yield from _surely_read(e.condition)
-        case _:
-            for x in operands(e):
-                yield from _surely_read(x)

@@ -2,7 +2,7 @@
 that counts along.
 
 All times are ns, all bounds are lower bounds in ns. A source tag says how a candidate was come by:
-U default of the user, W warm start, M tree, R rollout, D bound dive, F final re-measurement.
+U default of the user, W warm start, M tree, R rollout, D bound dive, N near the best, F final re-measurement.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 from .tree import SearchCandidate
 
 Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
+LEAST_SPENT_S = 1.0  # less is noise, and a search of such candidates depends on its seed alone
 Origin = Literal["measured", "duplicate", "known"]
 
 STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
@@ -223,9 +224,9 @@ class Tally:
         self.spent_s[tag] = self.spent_s.get(tag, 0.0) + seconds
 
     def has_spent(self, tags: str, share: float) -> bool:
-        """Whether candidates of these tags, a letter each, took more than a share of the time of all."""
+        """Whether candidates of these tags, a letter each, took more than a share of the time of all, and a second."""
         some = sum(spent_s for tag, spent_s in self.spent_s.items() if tag in tags)
-        return some > share * sum(self.spent_s.values())
+        return some > max(LEAST_SPENT_S, share * sum(self.spent_s.values()))
 
     def copy(self) -> Tally:
         return replace(self, refused=self.refused.copy(), spent_s=self.spent_s.copy())

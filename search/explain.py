@@ -82,9 +82,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(f32 + f64 for f32, f64 in counted)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name == "loads":
-        return ns * space.target.loads_per_ns, "loads"
-    if name in ("launches", "latency"):
+    if name in ("launches", "latency", "loads"):
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)

@@ -42,7 +42,7 @@ class Mcts(AbstractStrategy):
     batch is gathered the visits of its descents count without their times; leaves that wait for an
     outcome cannot be selected.
 
-    Each kind of step has a share of the steps, and no more than that of the time: where a run takes
+    Descents and dives have a share of the steps, and no more than that of the time: where a run takes
     milliseconds, one far from the best takes seconds.
     """
 
@@ -71,8 +71,7 @@ class Mcts(AbstractStrategy):
             self._n_since_asked = 0
         period = self._focus.period
         dives = 1 / period if period else 0.0
-        if period and self._n_steps % period == 0 and not world.tally.has_spent("D", dives):
-            self._dive(world)
+        if period and self._n_steps % period == 0 and self._dive(world, dives):
             return True
         is_near = self._n_steps % NEAR_PERIOD
         is_near = is_near or world.tally.has_spent("MR", (1 - dives) / NEAR_PERIOD)
@@ -104,16 +103,20 @@ class Mcts(AbstractStrategy):
                 return True
         return False
 
-    def _dive(self, world: Exploration) -> None:
+    def _dive(self, world: Exploration, share: float) -> bool:
+        """Open nodes of least bound; False where that leads to a candidate and there is no time for one, by its share."""
         for _ in range(self._focus.n_nodes):
             node = world.tree.least_open()
             if node is None:
                 world.flush()
-                return
+                return True
             if world.tree.candidate(node).is_complete:
+                if world.tally.has_spent("D", share):
+                    return False
                 world.submit_leaf(node, "D")
-                return
+                return True
             expand(world, node, "D")
+        return True
 
     def _descend(self, world: Exploration) -> None:
         path = self._select(world)

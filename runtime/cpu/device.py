@@ -195,7 +195,8 @@ class CpuDevice(AbstractDevice):
         """Build one of this folder's C files."""
         text = (Path(__file__).parent / name).read_text()
         o = self._options
-        built = build_library(self.compiler, text, (), o.build_folder, o.compile_timeout_s)
+        compiler = self.compiler.with_all_passes()
+        built = build_library(compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
             raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
         return built.path

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import numpy as np
 import pytest
 from kernelscape.codegen.source import Source
 from kernelscape.runtime.channel import Channel, available_cores
-from kernelscape.runtime.cpu.compiler import compiler_named, find_compiler, run_compiler
+from kernelscape.runtime.cpu.compiler import SPARED, compiler_named, find_compiler, run_compiler
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol
@@ -60,6 +61,13 @@ def test_missing_compiler_is_a_sentence():
 def test_compiler_that_is_none_is_a_sentence():
     with pytest.raises(DeviceError, match="true: "):
         find_compiler("true")
+
+
+@pytest.mark.compiler
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
+def test_only_gcc_is_spared_passes_of_gcc():
+    assert set(SPARED) <= set(find_compiler("gcc").flags)
+    assert not set(SPARED) & set(find_compiler("clang").flags)
 
 
 def test_compiler_past_its_deadline_is_killed():
