@@ -228,7 +228,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(f.fileno())
             os.replace(f.name, path)
         except BaseException:
-            # Ctrl-C may come when the file has its name already.
+            # Ctrl-C may come when the file has its new name already.
             Path(f.name).unlink(missing_ok=True)
             raise
     sync_folder(path.parent)

@@ -20,7 +20,7 @@ from . import gpu_terms as gt
 from .bound_tables import build_tables
 from .gpu_tables import build_gpu_tables
 from .operations import named_flops
-from .universes import Floats
+from .tables import Floats
 
 __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
 

@@ -14,8 +14,8 @@ from ..space.candidate import Space
 from ..space.target import Target
 from .element_loads import element_loads
 from .operations import SureOperations, expression_weight
+from .tables import Floats, Ints, Universes, int_rows
 from .traffic import read_bytes, written_bytes
-from .universes import Floats, Ints, Universes, int_rows
 
 MAX_PEELED = 16  # a compiler unrolls a loop of so few iterations completely
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..space import choices as ch
 from ..space.jit import jit
 from .bound_tables import MAX_PEELED, BoundTables
-from .universes import Floats, Ints
+from .tables import Floats, Ints
 
 Mask = npt.NDArray[np.uint32]
 Int = int | np.int64

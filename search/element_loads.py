@@ -22,8 +22,8 @@ from ..kernels.accesses import access_of, arrays_read, arrays_written, flat_stri
 from ..kernels.tasks import Access
 from ..space.backbone import INNER, MID
 from ..space.candidate import Space
+from .tables import Universes, int_rows
 from .traffic import sure_loads
-from .universes import Universes, int_rows
 
 
 @dataclass(frozen=True)

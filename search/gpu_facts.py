@@ -12,7 +12,7 @@ from ..space.gpu_resources import MAX_REGISTERS
 from ..space.jit import jit
 from .bound_terms import Mask
 from .gpu_tables import GpuTables
-from .universes import Floats, Ints
+from .tables import Floats, Ints
 
 Int = int | np.int64
 

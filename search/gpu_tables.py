@@ -13,8 +13,8 @@ from ..space.backbone import INNER, MID, OUTER, index_loops
 from ..space.candidate import Space
 from ..space.gpu_resources import register_words
 from .operations import SureOperations, expression_weight
+from .tables import Floats, Ints, Universes, int_rows
 from .traffic import distinct_elements, sure_loads
-from .universes import Floats, Ints, Universes, int_rows
 
 ALONE, TOGETHER = 1, 2  # how a loop takes part in an access: alone on its axis, or with others
 

@@ -43,7 +43,7 @@ from .gpu_facts import (
     tilings,
 )
 from .gpu_tables import TOGETHER, GpuTables
-from .universes import Floats, Ints
+from .tables import Floats, Ints
 
 READ, WRITE, MIXED, L2, L1, SHARED, OPERATIONS, ISSUE, LATENCY, LAUNCHES = range(10)
 N_TERMS = 10

@@ -41,7 +41,11 @@ SPARED = (
     "-fno-rerun-cse-after-loop",
     "-fno-crossjumping",
 )
-_OTHERS = ("__clang__", "__INTEL_COMPILER", "__NVCOMPILER")  # macros of compilers that are not gcc
+_NOT_GCC = (
+    "__clang__",
+    "__INTEL_COMPILER",
+    "__NVCOMPILER",
+)  # macros of compilers that look like it
 _LIBRARY = ("-shared", "-fPIC")
 _LOG_CHARACTERS = 6000
 
@@ -148,7 +152,7 @@ def _try(path: str) -> Compiler | str:
             continue
         # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.
         wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
-        spared = () if any(name in macros for name in _OTHERS) else SPARED
+        spared = () if any(name in macros for name in _NOT_GCC) else SPARED
         flags = (*_COMMON, *spared, native, *wide)
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break

@@ -65,8 +65,8 @@ def load_target(folder: Path | None = None) -> Target | None:
 def guess_target() -> Target:
     """A target from the operating system's facts alone, faster than machines are: bounds hold.
 
-    Six GHz, two loads of vectors, four of elements and two multiply-adds a cycle and core; from memory two bytes a cycle and
-    core, and no less than 400 GB/s together.
+    Six GHz, two loads of vectors, four of elements and two multiply-adds a cycle and core; from
+    memory two bytes a cycle and core, and no less than 400 GB/s together.
     """
     machine = read_machine()
     per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,3 +182,15 @@ def test_numpy_function_is_timed(cpu):
 
 def test_workload_size():
     assert workload().size_bytes == 12000
+    assert workload().written_bytes == 8000
+
+
+def test_a_deadline_has_time_for_what_is_written_and_not_for_what_is_read(worker):
+    n_bytes, n_verified, protocol = 10**9, 2, Protocol(cut_ns=1e6)
+    short_s = worker.deadline_s(protocol, n_verified)
+    assert short_s < 5
+    assert worker.deadline_s(protocol, n_verified, n_bytes) > short_s + n_verified * n_bytes * 1e-9
+    few = workload()
+    x = np.broadcast_to(np.float32(0), (n_bytes,))
+    read = replace(few.sets[0], arrays={**few.sets[0].arrays, "x": x})
+    assert replace(few, sets=(read,)).written_bytes == few.written_bytes

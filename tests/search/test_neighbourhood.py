@@ -34,6 +34,21 @@ def test_neighbours_are_legal_and_mostly_near(name):
     assert np.median(changed) < 2 / 3 * np.median(far)
 
 
+def evaluated(space, evaluate, n, neighbour):
+    """The first n evaluations of a search from the default, without a bound."""
+    events = search(
+        space.root(),
+        bound=lambda c: 1.0,
+        evaluate=evaluate,
+        next_choice=NextChoice(space),
+        budget=Budget(Evaluations(n)),
+        rng=np.random.default_rng(3),
+        incumbents=[c for _, c in first_candidates(space, cpsat_seconds=0)[:1]],
+        neighbour=neighbour,
+    )
+    return [e for e in events if isinstance(e, Evaluated)]
+
+
 def test_mcts_walks_near_the_best():
     space = library_space("axpydot", n=64)
 
@@ -42,17 +57,7 @@ def test_mcts_walks_near_the_best():
         return [Outcome("ok", 1e3 + float(c.domains.sum() % 9973), 0.0, "") for c in candidates]
 
     def tags(neighbour):
-        events = search(
-            space.root(),
-            bound=lambda c: 1.0,
-            evaluate=evaluate,
-            next_choice=NextChoice(space),
-            budget=Budget(Evaluations(80)),
-            rng=np.random.default_rng(3),
-            incumbents=[c for _, c in first_candidates(space, cpsat_seconds=0)[:1]],
-            neighbour=neighbour,
-        )
-        return [e.tag for e in events if isinstance(e, Evaluated)]
+        return [e.tag for e in evaluated(space, evaluate, 80, neighbour)]
 
     with_draws = tags(Neighbourhood(space))
     assert with_draws.count("N") > len(with_draws) / 4
@@ -74,20 +79,9 @@ def test_where_runs_are_long_most_time_stays_near_the_best():
             spent_s = 1.0 if n_changed <= 6 else far_s
             return Outcome("ok", 1e3 + n_changed, 0.0, spent_s=spent_s)
 
-        events = search(
-            space.root(),
-            bound=lambda c: 1.0,
-            evaluate=evaluate,
-            next_choice=NextChoice(space),
-            budget=Budget(Evaluations(120)),
-            rng=np.random.default_rng(3),
-            incumbents=[first],
-            neighbour=Neighbourhood(space),
-        )
         spent = Counter()
-        for e in events:
-            if isinstance(e, Evaluated):
-                spent[e.tag] += e.outcome.spent_s
+        for e in evaluated(space, evaluate, 120, Neighbourhood(space)):
+            spent[e.tag] += e.outcome.spent_s
         return spent
 
     for far_s in (1.0, 20.0):
