@@ -18,12 +18,6 @@ _MATH = {
     "floor": "floor",
     "abs": "fabs",
 }
-# A streamed vector has to be aligned; rows of odd length are not, and are stored in the ordinary way. Where streams are worth it
-# arrays are large and mostly aligned, so that way is the straight one.
-_IS_ALIGNED = """\
-static inline int is_aligned(const void *p, unsigned bytes) {
-    return __builtin_expect(((uintptr_t)p & (bytes - 1)) == 0, 1);
-}"""
 _OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}
 
 
@@ -154,7 +148,11 @@ class Prelude:
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, name: str, c: str, v: str, size: int) -> str:
-        """A store around the caches. In assembly, because the header of the intrinsics takes longer to compile than the rest."""
+        """A store around the caches, of vectors that are aligned. Rows of odd length are not, and are stored in the ordinary
+        way; where streams are worth it arrays are large and mostly aligned, so that this is the straight way.
+
+        In assembly, because the header of the intrinsics takes longer to compile than the rest.
+        """
         self.streams = True
         plain = f"    *({v}_unaligned *)p = x;\n"
         ways = {
@@ -164,9 +162,9 @@ class Prelude:
         }.get(size, ())
         if not ways:
             return f"static inline void {name}({c} *p, {v} x) {{\n{plain}}}"
-        self.defined.setdefault("is_aligned", _IS_ALIGNED)
+        is_aligned = f"__builtin_expect(((uintptr_t)p & {size - 1}) == 0, 1)"
         streamed = "".join(
-            f"#{'elif' if k else 'if'} defined({feature})\n    if (is_aligned(p, {size})) {{\n"
+            f"#{'elif' if k else 'if'} defined({feature})\n    if ({is_aligned}) {{\n"
             f'        __asm__("{instruction} %1, %0" : "=m"(*({v}_unaligned *)p) : "{register}"(x));\n'
             "        return;\n    }\n"
             for k, (feature, instruction, register) in enumerate(ways)
