@@ -73,7 +73,7 @@ class AheadWriter:
         (other,) = (name for name in operand.loops if name != made.holder)
         starts = {made.holder: ahead, other: ctx.variables[task.index, other, OUTER]}
         start = starts[made.across]
-        end = self.scene.end_of(start, rows.tile, rows.loop.extent)
+        end = self.scene.tile_end(rows, start)
         elements = c.Bin("+", c.Bin("-", end, start), c.number(rows.inner - 1))
         slices = c.Bin("*", c.Bin("/", elements, c.number(rows.inner)), c.number(made.chunks))
         is_there = c.Bin("<", ahead, c.number(holder.loop.extent))
@@ -153,9 +153,10 @@ class AheadWriter:
         names = [w.fresh(f"{name}_slice") for name in (made.across, made.along)]
         for name, first in zip(names, (row, column), strict=True):
             w.write(c.Declare("long", name, first, constant=True))
-        end = self.scene.end_of(now.starts[made.along], columns.tile, columns.loop.extent)
+        end = self.scene.tile_end(columns, now.starts[made.along])
         last: c.CExpr = c.Bin("+", c.Id(names[1]), c.number(made.chunk))
-        if columns.tile % made.chunk or columns.loop.extent % columns.tile:
+        is_cut = columns.loop.extent % columns.tile or self.scene.unit_of(columns) != columns.tile
+        if columns.tile % made.chunk or is_cut:
             last = c.minimum(last, end)
         starts = {(task.index, name, OUTER): x for name, x in now.starts.items()}
         window = {made.across: (c.Id(names[0]), None), made.along: (c.Id(names[1]), last)}

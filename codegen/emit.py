@@ -217,7 +217,7 @@ class LaunchWriter:
         first = node.members[0]
         p = self.scene.plan.tasks[first.task].loop(first.loop)
         start = ctx.variables[first.task, first.loop, OUTER]
-        return start, self.scene.end_of(start, p.tile, node.extent)
+        return start, self.scene.tile_end(p, start)
 
     def body(self, task: TaskPlan, ctx: Context) -> None:
         if task.task.opaque is not None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..kernels.accesses import flat_strides
+from ..kernels.dependence import task_reads
+from ..kernels.ir import Accumulator
 from ..kernels.renaming import loads
-from ..space.backbone import INNER, MID, OUTER, Operand, Shift
+from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .barriers import Hazards
 from .pipeline import Pipeline, pipeline
 from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
@@ -197,7 +200,32 @@ class TreeBuilder:
             in_memory,
             not inner_reduced,
             self.plan.cores if owner == "partials" else 1,
+            self.is_in_result(task, owner, levels),
         )
+
+    def is_in_result(self, task: TaskPlan, owner: str, levels: dict[str, int]) -> bool:
+        """Whether results are summed up where they are stored.
+
+        So they are where they lie there as they would in an array of their own, which needs no room beyond the end of a loop, and
+        where nothing else looks at the array meanwhile.
+        """
+        target = task.task.target
+        array = self.plan.problem.array(target.array)
+        strides = flat_strides(target, array)
+        free = [p for p in task.loops if not p.loop.is_reduction]
+        along = min(free, key=lambda p: abs(strides.get(p.loop.name, 0)), default=None)
+        if along is None or strides.get(along.loop.name) != 1 or levels[along.loop.name] != OUTER:
+            return False
+        has_room = owner == "team" or (owner == "thread" and all(p.divides for p in free))
+        is_plain = isinstance(task.task.finish, Accumulator) and array.dtype is task.task.dtype
+        is_only_stored = task.is_stored and not (task.registers or task.shared)
+        if not (has_room and is_plain and is_only_stored):
+            return False
+        touched = {a.array for a, _ in task_reads(task.task)}
+        for t in set(self.order) - {task.index}:
+            other = self.plan.tasks[t].task
+            touched |= {a.array for a, _ in task_reads(other)} | written_arrays(other)
+        return target.array not in touched
 
     @staticmethod
     def accumulator_levels(nodes: list[LoopNode], task: TaskPlan, r: int) -> dict[str, int]:

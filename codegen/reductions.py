@@ -11,7 +11,7 @@ from ..space.backbone import MID, OUTER
 from . import csyntax as c
 from .block import Value
 from .plan import TaskPlan
-from .point import Point
+from .point import Point, affine_at, row_strides
 from .scene import Scene, neutral
 from .scopes import Context, Flat
 from .storage import Buffer, Tile
@@ -151,9 +151,16 @@ class Reductions:
         self.scene.w.store(buffer.name, c.Id(buffer.name), index, new, buffer.dtype, stream=False)
 
     def accumulator_index(self, task: TaskPlan, point: Point, ctx: Context) -> c.CExpr:
-        """Where the memory accumulator of a point lies: relative to the tile, for loops of which a tile is live at once."""
+        """Where the memory accumulator of a point lies.
+
+        In an array of its own that is relative to the tile, for loops of which a tile is live at once.
+        """
         _, layout = self.scene.accumulators[task.index]
         plan = self.scene.launch.accumulators[task.index]
+        if plan.in_result:
+            target = task.task.target
+            shape = self.scene.plan.problem.array(target.array).shape
+            return affine_at(target.axes, row_strides(shape), point)[0]
         terms: dict[c.CExpr, int] = {}
         const = 0
         for name, stride in layout.strides.items():
@@ -222,6 +229,9 @@ class Reductions:
 
     def finish(self, task: TaskPlan, ctx: Context) -> None:
         plan = self.scene.launch.accumulators[task.index]
+        if plan.in_result:
+            self.scene.w.forget(task.task.target.array)
+            return
         if plan.in_memory:
             buffer, _ = self.scene.accumulators[task.index]
             flat = self.scene.flat(task, ctx)

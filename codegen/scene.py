@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from math import ceil, lcm, prod
 
 from ..kernels.accesses import access_of
 from ..kernels.ir import DType
@@ -29,6 +30,8 @@ from .storage import (
 from .tree import Launch, LoopNode, TreeNode
 from .vectors import Prelude, type_name
 
+# Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
+_UNEVEN = 1.02
 NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}
 
 
@@ -100,7 +103,11 @@ class Scene:
         if acc is not None and acc.owner != "registers":
             layout = AccumulatorLayout.of(task, acc, array)
             private = acc.owner in ("thread", "partials") and self.launch.is_parallel
-            buffer = self.buffer(f"{array.name}_sum", task.task.dtype, layout.n_elements, private)
+            if acc.in_result:
+                buffer = Buffer(self.w.names[array.name], array.dtype, prod(array.shape), 0, False)
+            else:
+                stem = f"{array.name}_sum"
+                buffer = self.buffer(stem, task.task.dtype, layout.n_elements, private)
             self.accumulators[t] = (buffer, layout)
         if task.shared:
             self.shared[t] = self.own_array(task, task.shared, f"{array.name}_row")
@@ -168,8 +175,34 @@ class Scene:
         end = c.linear(((start, 1),), tile)
         return end if extent % tile == 0 else c.minimum(end, c.number(extent))
 
+    def tile_end(self, p: LoopPlan, start: c.CExpr) -> c.CExpr:
+        """Where the tile of a loop's outer dim that begins at `start` ends: with the loop, or with this thread's part of it."""
+        extent, unit = p.loop.extent, self.unit_of(p)
+        if unit == p.tile:
+            return self.end_of(start, p.tile, extent)
+        return c.minimum(c.linear(((start, 1),), p.tile), self.partition(extent, p.tile)[1])
+
+    def unit_of(self, p: LoopPlan) -> int:
+        """Iterations of a loop that stay with one thread: a tile, or less where the loop is shared out in blocks."""
+        if self.target.is_gpu or not self.launch.is_parallel or not p.is_parallel or p.is_cyclic:
+            return p.tile
+        return self.unit(p.loop.extent, p.tile)
+
+    def unit(self, extent: int, step: int) -> int:
+        """Of a parallel loop in tiles of `step` iterations: what threads are given multiples of. It is a tile, or a register tile
+        where whole tiles would leave the busiest thread with clearly more.
+        """
+        launched = [self.plan.tasks[t] for t in self.launch.tasks]
+        alike = [p for t in launched for p in t.loops if p.is_parallel and p.loop.extent == extent]
+        least = lcm(*(p.inner for p in alike if p.tile == step))
+
+        def busiest(unit: int) -> int:
+            return ceil(ceil(extent / unit) / self.target.cores) * unit
+
+        return least if busiest(step) > _UNEVEN * busiest(least) else step
+
     def partition(self, extent: int, step: int) -> tuple[c.CExpr, c.CExpr]:
-        """The part of a parallel loop that this thread runs: a contiguous block of whole tiles."""
+        """The part of a parallel loop in tiles of `step` iterations that this thread runs: a contiguous block; see `unit`."""
         key = (extent, step)
         if key not in self.partitions:
             suffix = "" if not self.partitions else f"_{len(self.partitions)}"
@@ -181,11 +214,12 @@ class Scene:
 
     def partition_declarations(self) -> Iterator[c.CStmt]:
         for (extent, step), (begin, end) in self.partitions.items():
-            n_tiles = -(-extent // step)
+            unit = self.unit(extent, step)
+            n_units = -(-extent // unit)
             for name, who in ((begin, c.Id("tid")), (end, c.Bin("+", c.Id("tid"), c.Num("1")))):
-                tile = c.Bin("/", c.Bin("*", c.number(n_tiles), who), c.Id("n_threads"))
-                place: c.CExpr = c.Bin("*", tile, c.number(step)) if step > 1 else tile
-                if name is end and extent % step:
+                first = c.Bin("/", c.Bin("*", c.number(n_units), who), c.Id("n_threads"))
+                place: c.CExpr = c.Bin("*", first, c.number(unit)) if unit > 1 else first
+                if name is end and extent % unit:
                     place = c.minimum(place, c.number(extent))
                 assert isinstance(name, c.Id)
                 yield c.Declare("long", name.name, place, constant=True)
@@ -209,7 +243,12 @@ class Scene:
         integers by what happens to be there would be a fault.
         """
         acc = self.launch.accumulators.get(task.index)
-        if acc is None or acc.owner != "thread" or acc.levels.get(p.loop.name) != MID:
+        if (
+            acc is None
+            or acc.owner != "thread"
+            or acc.in_result
+            or acc.levels.get(p.loop.name) != MID
+        ):
             return False
         assert task.task.value is not None
         read = [(x.array, access_of(x)) for x in loads(task.task.value)]

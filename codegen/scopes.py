@@ -163,7 +163,7 @@ class Flat:
             return c.Num("0"), c.number(extent)
         if level == MID:
             start = ctx.variables[t, p.loop.name, OUTER]
-            return start, w.end_of(start, p.tile, extent)
+            return start, w.tile_end(p, start)
         start = w.start(self.task, p, ctx)
         return start, w.end_of(start, p.inner, extent)
 

@@ -86,7 +86,8 @@ class AccumulatorPlan:
 
     `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
     inside the reduction) or a register tile. `owner`: "registers", "thread" (each thread its own array), "team" (one array, each
-    thread its own part of it) or "partials" (an array a thread, `n_partials` in all, combined afterwards).
+    thread its own part of it) or "partials" (an array a thread, `n_partials` in all, combined afterwards). Those
+    `in_result` are the elements of the result itself, and finished as they are.
     """
 
     owner: str
@@ -95,6 +96,7 @@ class AccumulatorPlan:
     in_memory: bool
     flushes_at_body: bool
     n_partials: int = 1
+    in_result: bool = False
 
     @property
     def is_small(self) -> bool:

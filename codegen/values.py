@@ -263,7 +263,7 @@ class Values:
             if p.mid == 1:
                 continue
             outer = variables[task.index, name, OUTER]
-            whole = (outer, self.scene.end_of(outer, p.tile, p.loop.extent))
+            whole = (outer, self.scene.tile_end(p, outer))
             lo, hi = window.get(name, whole)
             variables[task.index, name, MID] = lo
             if hi is not None:

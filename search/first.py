@@ -170,12 +170,12 @@ class _Wanted:
             loop = -1 if self.roles.parallel.get(d.task) != d.loop.name else loop
         if d.level == MID and self.style.tile and self.roles.vector.get(d.task) == d.loop.name:
             loop = -1  # the rows of a tile pass by each panel
-        if (
-            d.level == OUTER
-            and self.style.copy_all
-            and self.roles.vector.get(d.task) == d.loop.name
-        ):
-            loop = len(self.roles.rank)
+        if d.level == OUTER and self.style.copy_all:
+            is_vector = self.roles.vector.get(d.task) == d.loop.name
+            if self.style.depth_first:
+                loop = -2 if d.loop.is_reduction else -1 if is_vector else loop
+            elif is_vector:
+                loop = len(self.roles.rank)
         return d.level, loop
 
     def kinds_and_sizes(self) -> None:
@@ -204,7 +204,8 @@ class _Wanted:
         n = self.tile_size(d) if self.style.tile else self.style.block
         if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
             n = self.style.panel
-        n = min(n, max(1, d.loop.extent // 2))
+        if not (self.style.depth_first and self.roles.vector.get(d.task) == d.loop.name):
+            n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
         self.size(d, n // self.inner_size(d))
 

@@ -9,25 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 from math import ceil, prod
+from typing import NamedTuple
 
 from ..space import choices as ch
 from ..space.candidate import Space
 from .loop_roles import find_roles
 
-_FIRST_CACHE_SHARE = _OWN_CACHE_SHARE = 2 / 3  # the rest is for what passes by
+_FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
+_OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
 _ROWS = (8, 6, 4)  # of a register tile; the more, the fewer loads an operation
-_PACKING_ROWS = 32  # to pack a block takes about as long as so many rows of results
+
+
+class Blocks(NamedTuple):
+    """Iterations of the loops of rows, of vectors and of what is summed in a block."""
+
+    rows: int
+    columns: int
+    depth: int
 
 
 @dataclass(frozen=True)
 class ProductTile:
-    """Iterations of a register tile (`rows` by `vectors` vector registers) and of the mid tile around it."""
+    """Iterations of a register tile (`rows` by `vectors` vector registers) and of the mid tile around it.
+
+    The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. The tile
+    `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last.
+    """
 
     vectors: int
     rows: int
-    row_block: int
-    column_block: int
-    depth: int
+    by_rows: Blocks
+    by_depth: Blocks
 
 
 def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
@@ -57,25 +69,24 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     # What a core's cache holds, in elements: rows of packed panels and of sums, two panels wide at least.
     held = _OWN_CACHE_SHARE * target.own_cache_bytes / size_bytes
     depth = _FIRST_CACHE_SHARE * first_cache / (width * size_bytes)
-    depth = _power_of_two(min(depth, held / (4 * width)))
-    most_rows = held / (2 * width) - depth
-    row_block = _row_block(extents[roles.rows[t]], rows, most_rows, target.cores)
+    depth = _mid_size(min(depth, held / (4 * width)))
+    own_rows = ceil(ceil(extents[roles.rows[t]] / rows) / target.cores) * rows
+    row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
     panels = max(1, held / (width * (row_block + depth)))
-    return ProductTile(vectors, rows, row_block, width * _power_of_two(panels), depth)
+    by_rows = Blocks(row_block, width * _mid_size(panels), depth)
+    in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / target.cores / size_bytes
+    panels = min(ceil(extents[roles.vector[t]] / width), max(1, in_last_cache / (width * depth)))
+    by_depth = Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
+    return ProductTile(vectors, rows, by_rows, by_depth)
 
 
-def _row_block(extent: int, rows: int, most_rows: float, cores: int) -> int:
-    """Rows of a block, so that the busiest thread packs and computes least."""
+def _row_block(own_rows: int, rows: int, most_rows: float) -> int:
+    """Rows of a block, so that a thread packs panels least often for those of its own."""
     blocks = [n * rows for n in ch.MID_SIZES]
-    fitting = list(takewhile(lambda block: block == rows or block <= most_rows, blocks))
-
-    def busy(block: int) -> int:
-        n_blocks = ceil(ceil(extent / block) / cores)
-        return n_blocks * (block + _PACKING_ROWS)
-
-    return min(fitting, key=busy)
+    fitting = takewhile(lambda block: block == rows or block <= most_rows, blocks)
+    return min(fitting, key=lambda block: ceil(own_rows / block))
 
 
-def _power_of_two(most: float) -> int:
-    """The largest one up to `most`; 1 at least."""
-    return 1 << max(0, int(most).bit_length() - 1)
+def _mid_size(most: float) -> int:
+    """The largest size of a mid dim up to `most`."""
+    return max(n for n in ch.MID_SIZES if n <= max(1.0, most))

@@ -21,7 +21,8 @@ class Style:
     register tile; `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile.
     `tile`, where it is not empty, are iterations of the loops of rows, of vectors and of what is summed
     in a mid tile, and the rows of the tile pass by each panel of vectors. `copy` packs what is read in
-    vectors, `copy_all` every operand, outside of the loop of vectors, so that each is packed once.
+    vectors, `copy_all` every operand, outside of the loop of vectors, so that each is packed once for a block of rows; where it is
+    `depth_first`, blocks of what is summed are outermost, so that what is read in vectors is packed once for all rows of a thread.
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
     lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
     those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
@@ -40,6 +41,7 @@ class Style:
     stream: bool = False
     copy: bool = False
     copy_all: bool = False
+    depth_first: bool = False
     stages: int = 1
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
@@ -133,12 +135,16 @@ def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
     """Products in tiles that fit the caches; the second one for operands whose elements are far apart where they are."""
     found = product_tile(space)
     if found is not None:
-        tile = (found.row_block, found.column_block, found.depth)
+        tile = found.by_rows
         panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=tile, copy=True)
         yield "product_panels", panels
         yield "product_panels_all", replace(panels, copy_all=True)
+        yield (
+            "product_panels_once",
+            replace(panels, copy_all=True, depth_first=True, tile=found.by_depth, stream=False),
+        )
         # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
-        shallow = (*tile[:2], max(1, found.depth // 4))
+        shallow = (*tile[:2], max(1, tile.depth // 4))
         ahead = replace(panels, copy_all=True, stages=ch.TWO_STAGES)
         yield "product_panels_ahead", replace(ahead, tile=shallow)
 

@@ -130,5 +130,5 @@ STORE = (
 
 # Universes of the integer choice `size`: 1 is in both, so that a level can be absent. Few values between powers of two: register
 # tiles of 3, 6 and 12 rows matter for dense products, blocks between two powers of two have not.
-MID_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
+MID_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 1024, 4096)
 INNER_SIZES = (1, 2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)

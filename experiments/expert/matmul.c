@@ -9,8 +9,12 @@
 #ifndef ENTRY
 #define ENTRY matmul
 #endif
-#ifndef TILE
-#define TILE 8 /* rows of a register tile */
+#ifndef TILE /* rows of a register tile */
+#if VECTOR_BYTES == 64
+#define TILE 8
+#else
+#define TILE 6
+#endif
 #endif
 #ifndef BLOCK_DEPTH
 #define BLOCK_DEPTH 384

@@ -121,13 +121,27 @@ def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
 
 
 @pytest.mark.parametrize("rows", [1000, 2048, 3000, 5000])
-def test_blocks_of_rows_are_shared_out_evenly(rows: int) -> None:
+def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     space = library_space("matmul", m=rows, n=512, k=512)
     tile = product_tile(space)
     assert tile is not None
-    cores = space.target.cores
-    n_blocks = -(-rows // tile.row_block)
-    assert -(-n_blocks // cores) * tile.row_block < 1.1 * rows / cores
+    held = space.target.own_cache_bytes / 4
+    own_rows = rows / space.target.cores
+    for blocks in (tile.by_rows, tile.by_depth):
+        assert blocks.rows * blocks.depth < held or blocks is tile.by_rows
+        assert -(-own_rows // blocks.rows) <= -(-own_rows // (0.3 * held / blocks.depth))
+
+
+def test_panels_are_packed_once_where_what_is_summed_is_outermost() -> None:
+    space = library_space("matmul", m=2048, n=2048, k=2048)
+    made = dict(first_candidates(space))["product_panels_once"]
+    dims = {d.name.split(".", 1)[1]: d.order_id for d in space.backbone.dims}
+    for outside, inside in (("k.outer", "j.outer"), ("j.outer", "i.outer")):
+        assert made.value(space.model.order(dims[outside], dims[inside])) == ch.OUTSIDE
+    size = tile_sizes(space, made)
+    in_last_cache = size["k.mid"] * size["j.mid"] * size["j.inner"] * 4 * space.target.cores
+    assert in_last_cache < space.target.last_cache_bytes
+    assert 4 * size["k.mid"] * size["i.mid"] * size["i.inner"] < space.target.own_cache_bytes
 
 
 def test_registers_hold_the_tile_of_a_product() -> None:
@@ -136,7 +150,10 @@ def test_registers_hold_the_tile_of_a_product() -> None:
     tile = product_tile(build_space(space.problem, few))
     assert tile is not None
     assert (tile.rows, tile.vectors) == (6, 2)
-    assert tile.depth * tile.vectors * few.vector_bytes < few.levels[0].capacity_bytes / few.cores
+    assert (
+        tile.by_rows.depth * tile.vectors * few.vector_bytes
+        < few.levels[0].capacity_bytes / few.cores
+    )
 
 
 @pytest.mark.parametrize(

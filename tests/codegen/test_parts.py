@@ -1,0 +1,154 @@
+"""What threads are given of a loop, and sums that lie where results are stored."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+
+import numpy as np
+import pytest
+from kernelscape.codegen.nest import build_launch
+from kernelscape.codegen.plan import read_plan
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library import load
+from kernelscape.kernels.library.matmul import multiply
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+from kernelscape.space.decisions import restore
+
+# What is summed is outermost, threads share the rows inside: each thread packs B once.
+DEPTH_FIRST = {
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "schedule(multiply0.i.outer)": "BLOCKED",
+    "dim_kind(multiply0.k.outer)": "LOOP",
+    "dim_kind(multiply0.j.outer)": "LOOP",
+    "size(multiply0.i.inner)": "6",
+    "size(multiply0.j.inner)": "8",
+    "dim_kind(multiply0.j.inner)": "VECTOR",
+    "size(multiply0.j.mid)": "8",
+    "size(multiply0.k.mid)": "8",
+    "size(multiply0.k.inner)": "1",
+    "staged(multiply0.a)": "COPY",
+    "staged(multiply0.b)": "COPY",
+    "order(multiply0.j.outer,multiply0.k.outer)": "INNER",
+    "order(multiply0.i.outer,multiply0.j.outer)": "INNER",
+    "order(multiply0.j.mid,multiply0.k.mid)": "OUTER",
+    "order(multiply0.i.mid,multiply0.j.mid)": "INNER",
+    "order(multiply0.i.mid,multiply0.k.mid)": "OUTER",
+}
+
+
+def recorded(m, n, k, dtype=np.float32):
+    entry = load("matmul")
+    args = entry.make_arguments(
+        {"m": m, "n": n, "k": k}, np.dtype(dtype), np.random.default_rng(m + n)
+    )
+    return record_sequence(entry.sequence, args, "matmul"), args
+
+
+def product(recording, more, cores=2):
+    space = build_space(normalise(recording), checking.target(cores, 32))
+    found = restore(space, (DEPTH_FIRST | more).items())
+    assert isinstance(found, Candidate), found
+    made = found.complete()
+    assert isinstance(made, Candidate), made
+    return made
+
+
+def shares(text, cores):
+    """Iterations of the loop of the threads that each of them runs, by the text's own words."""
+    words = re.search(r"const long begin = (.*);\n\s*const long end = (.*);", text)
+    assert words is not None, text
+    begin, end = (
+        re.sub(r"^(.*) < (\d+) \? .*$", r"min(\1, \2)", w).replace("/", "//")
+        for w in words.groups()
+    )
+    given = [
+        range(*(eval(w, {"tid": tid, "n_threads": cores, "min": min}) for w in (begin, end)))
+        for tid in range(cores)
+    ]
+    assert [i for part in given for i in part] == list(range(given[-1].stop))
+    return [len(part) for part in given]
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+@pytest.mark.parametrize(("rows", "tiles"), [(1024, 16), (1000, 32), (200, 32), (97, 8)])
+def test_threads_get_register_tiles_where_whole_blocks_are_uneven(rows, tiles, cores):
+    recording, _ = recorded(rows, 64, 32)
+    made = product(recording, {"size(multiply0.i.mid)": str(tiles)}, cores)
+    text = checking.source_of(made).text
+    given = shares(text, cores)
+    assert sum(given) == rows
+    assert max(given) <= max(1.02 * ceil(ceil(rows / 6) / cores) * 6, 6)
+
+
+def test_blocks_stay_whole_where_they_share_out_evenly():
+    recording, _ = recorded(384, 64, 32)
+    made = product(recording, {"size(multiply0.i.mid)": "16"})
+    assert "begin = 4 * tid / n_threads * 96" in checking.source_of(made).text
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", [(200, 64, 40), (121, 67, 50), (97, 9, 13)])
+@pytest.mark.parametrize("tiles", ["4", "16"])
+def test_parts_of_blocks_compute_the_same(tmp_path, sizes, dtype, tiles):
+    recording, args = recorded(*sizes, dtype=dtype)
+    made = product(recording, {"size(multiply0.i.mid)": tiles}, cores=3)
+    (built,) = checking.build_all([checking.source_of(made)], tmp_path, "product")
+    assert built.library is not None, built.log
+    problem = normalise(recording)
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=True))
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    for way in (Way(repeats=3), Way(repeats=2, thread_limit=2)):
+        assert not checking.check(built, inputs, way), built.source.text
+
+
+def sums_of(recording, made):
+    plan = read_plan(made)
+    return {
+        t: acc
+        for roots in plan.launches
+        for t, acc in build_launch(plan, roots).accumulators.items()
+    }
+
+
+def test_sums_in_memory_are_the_results_themselves():
+    recording, _ = recorded(96, 64, 32)
+    made = product(recording, {"size(multiply0.i.mid)": "4"})
+    assert sums_of(recording, made)[0].in_result
+    assert "c_sum" not in checking.source_of(made).text
+
+
+def test_results_that_are_read_in_the_launch_have_sums_of_their_own():
+    """The second product reads what the first one sums up: until it is finished nobody may see it."""
+
+    def two_products(a, b, c, d):
+        multiply(a, b, c)
+        multiply(c, b, d)
+
+    rng = np.random.default_rng(0)
+    args = [rng.uniform(-1, 1, (64, 64)).astype(np.float32) for _ in range(4)]
+    recording = record_sequence(two_products, args, "two_products")
+    both = {"fused(multiply0,multiply1)": "SAME_LAUNCH"}
+    last = {key.replace("multiply0", "multiply1"): value for key, value in DEPTH_FIRST.items()}
+    last = {key.replace("multiply1.a", "multiply1.c"): value for key, value in last.items()}
+    made = product(recording, both | last)
+    assert [acc.in_result for _, acc in sorted(sums_of(recording, made).items())] == [False, True]
+
+
+def test_results_that_are_finished_otherwise_have_sums_of_their_own():
+    entry = load("sgemv")
+    args = entry.make_arguments({"m": 64, "n": 64}, np.dtype("f4"), np.random.default_rng(0))
+    recording = record_sequence(entry.sequence, args, "sgemv")
+    space = build_space(normalise(recording), checking.target(2, 32))
+    rng = np.random.default_rng(1)
+    drawn = [checking.random_candidate(space.root(), rng) for _ in range(30)]
+    found = [
+        acc for c in drawn if isinstance(c, Candidate) for acc in sums_of(recording, c).values()
+    ]
+    assert found
+    assert not any(acc.in_result for acc in found)
