@@ -179,8 +179,12 @@ def report(made: dict[str, Any]) -> str:
 def _cells(r: Row) -> list[str]:
     base = np.array(r["times_ns"][LEVELS[0]])
     cells = [title(r), r["dtype"], str(len(base)), f"{r['text_bytes'] / 1e3:.1f}"]
-    cells += [f"{r['compile_ms'][level]:.0f}" for level in LEVELS]
+    made = r["compile_ms"]  # earlier versions had fewer levels
+    cells += [f"{made[level]:.0f}" if level in made else "–" for level in LEVELS]
     for level in LEVELS[1:]:
+        if level not in made:
+            cells += ["–", "–"]
+            continue
         ns = np.array(r["times_ns"][level])
         low, middle, high = np.quantile(ns / base, [0.05, 0.5, 0.95])
         cells += [f"{middle:.2f} ({low:.2f} – {high:.2f})", f"{ns.min() / base.min():.2f}"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from kernelscape.experiments import compile_flags
-from kernelscape.runtime.cpu.compiler import SPARED, find_compiler
+from kernelscape.runtime.cpu.compiler import ALIGNED, SPARED, find_compiler
 
 
 @pytest.mark.compiler
@@ -21,7 +21,9 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
     [n_candidates] = {len(ns) for ns in row["times_ns"].values()}
     assert 1 <= n_candidates <= 3
     assert row["flags"][compile_flags.OURS] == list(find_compiler().flags)
-    for level in compile_flags.LEVELS[1:]:
+    ours, anywhere = (set(row["flags"][level]) for level in compile_flags.LEVELS[:2])
+    assert ours - anywhere == {ALIGNED}
+    for level in compile_flags.LEVELS[2:]:
         assert [f for f in row["flags"][level] if f.startswith("-O")] == [level]
         assert not set(row["flags"][level]) & set(SPARED)
     assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()
