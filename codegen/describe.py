@@ -44,6 +44,7 @@ _ACCUMULATORS = {
     "team": "in one array of all threads, of which each has its part",
     "partials": "into a partial result for each thread, combined when all have met",
 }
+_IN_RESULT = "where the result is stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,8 @@ def _reductions(plan: Plan) -> Iterator[str]:
         found = accumulators[t.index]
         lanes = [p.loop.name for p in t.loops if p.has_lanes]
         apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
-        yield f"{t.task.name} reduces {_ACCUMULATORS[found.owner]}{apart}"
+        place = _IN_RESULT if found.in_result else _ACCUMULATORS[found.owner]
+        yield f"{t.task.name} reduces {place}{apart}"
 
 
 def _block_reductions(plan: Plan) -> Iterator[str]:

@@ -164,16 +164,21 @@ def read_plan(candidate: Candidate) -> Plan:
     return Plan(space.problem, tasks, flows, launches, space.target.cores)
 
 
-def _prefetches(candidate: Candidate, t: int, loops: Sequence[LoopPlan]) -> tuple[Ahead, ...]:
+def _prefetches(
+    candidate: Candidate, t: int, loops: Sequence[LoopPlan], copies: Sequence[Operand]
+) -> tuple[Ahead, ...]:
+    """Of reads in vectors, where they lie: what is packed is asked for by nobody."""
     space = candidate.space
     how = candidate.value(space.variables.prefetch[t]) if t in space.variables.prefetch else None
     if how in (None, ch.NO_PREFETCH):
         return ()
     tiles = {p.loop.name: p.inner for p in loops}
+    vectors = {p.loop.name for p in loops if p.is_vector}
+    packed = {o.access.array for o in copies}
     return tuple(
         Ahead(p, tiles[p.ahead], 1) if how == ch.NEXT else Ahead(p, ch.PREFETCH_ITERATIONS[how], 2)
         for p in space.backbone.prefetches
-        if p.task == t
+        if p.task == t and p.along in vectors and p.access.array not in packed
     )
 
 
@@ -186,19 +191,20 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         return tuple(f for f in found if f.producer == t)
 
     loops = tuple(_loop_plan(candidate, t, loop) for loop in task.loops)
+    copies = tuple(
+        o for o, var in v.staged.items() if o.task == t and candidate.value(var) != ch.DIRECT
+    )
     return TaskPlan(
         index=t,
         task=task,
         loops=loops,
         is_streamed=t in v.cache and candidate.value(v.cache[t]) == ch.STREAM,
         is_stored=t not in v.store or candidate.value(v.store[t]) == ch.KEEP,
-        copies=tuple(
-            o for o, var in v.staged.items() if o.task == t and candidate.value(var) != ch.DIRECT
-        ),
+        copies=copies,
         registers=out(ch.REGISTER),
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
         kept=tuple(f for f in out(ch.SHARED) if f.is_read),
-        prefetches=_prefetches(candidate, t, loops),
+        prefetches=_prefetches(candidate, t, loops, copies),
         stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
         layouts={
             o.access.array: ch.LAYOUT[candidate.value(var)]

@@ -13,11 +13,15 @@ from typing import NamedTuple
 
 from ..space import choices as ch
 from ..space.candidate import Space
+from ..space.target import Target
 from .loop_roles import find_roles
 
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
-_ROWS = (8, 6, 4)  # of a register tile; the more, the fewer loads an operation
+_ROWS = (12, 8, 6, 4)  # of a register tile; the more, the fewer loads an operation
+_PACKED_ROWS = (
+    8  # more would not shorten the loads of packed operands, which are in the first caches
+)
 
 
 class Blocks(NamedTuple):
@@ -63,9 +67,7 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     first_cache = target.levels[0].capacity_bytes // target.cores
     if prod(n for name, n in extents.items() if name != roles.rows[t]) * size_bytes <= first_cache:
         return None
-    # Besides the sums, registers hold the vectors of one operand and a splat of the other.
-    fitting = (r for r in _ROWS if r * vectors + vectors + 1 <= target.vector_registers)
-    rows = next(fitting, 2)
+    rows = min(_PACKED_ROWS, register_rows(target, vectors))
     # What a core's cache holds, in elements: rows of packed panels and of sums, two panels wide at least.
     held = _OWN_CACHE_SHARE * target.own_cache_bytes / size_bytes
     depth = _FIRST_CACHE_SHARE * first_cache / (width * size_bytes)
@@ -78,6 +80,12 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     panels = min(ceil(extents[roles.vector[t]] / width), max(1, in_last_cache / (width * depth)))
     by_depth = Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
     return ProductTile(vectors, rows, by_rows, by_depth)
+
+
+def register_rows(target: Target, vectors: int) -> int:
+    """Rows of a register tile: besides the sums, registers hold the vectors of one operand and a splat of the other."""
+    fitting = (r for r in _ROWS if r * vectors + vectors + 1 <= target.vector_registers)
+    return next(fitting, 2)
 
 
 def _row_block(own_rows: int, rows: int, most_rows: float) -> int:

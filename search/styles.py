@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..space import choices as ch
 from ..space.candidate import Space
-from .product_tiles import product_tile
+from .product_tiles import product_tile, register_rows
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 BLOCK_THREADS = 256  # of a GPU, where nothing is known better
@@ -91,7 +91,8 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield from _product_panels(space, greedy)
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
-        yield "product_tile", replace(greedy, vectors=2, rows=12)
+        yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
+        yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
     for rows, vectors in ((2, 4), (8, 2), (8, 1), (4, 1), (1, 4), (1, 2)):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):

@@ -8,7 +8,7 @@ coherence (the order algebra and canonical forms), semantics (what may not chang
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 
 from ..kernels.accesses import flat_strides
 from ..kernels.tasks import Access, Problem
@@ -427,13 +427,18 @@ class SpaceBuilder(ChoiceBuilder):
         self.b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
 
     def prefetches(self) -> None:
-        """Only whole vectors are asked for ahead: elements would ask for each line many times."""
+        """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times."""
+        operands = {(o.task, o.access.array): x for o, x in self.v.staged.items()}
         for t, var in self.v.prefetch.items():
-            vectors = {self.backbone.dim(t, p.along, INNER) for p in self.prefetched(t)}
-            kinds = [
-                (self.v.kind[d], bits(ch.VECTOR)) for d in sorted(vectors, key=lambda d: d.name)
-            ]
-            self.b.clause("prefetches are vectors", [(var, bits(ch.NO_PREFETCH)), *kinds])
+            # What each read needs; one of them needs to have it all, so that of each some part is there.
+            needs = []
+            for p in self.prefetched(t):
+                vector = (self.v.kind[self.backbone.dim(t, p.along, INNER)], bits(ch.VECTOR))
+                staged = operands.get((t, p.access.array))
+                needs.append([vector] if staged is None else [vector, (staged, bits(ch.DIRECT))])
+            for parts in product(*needs):
+                never = (var, bits(ch.NO_PREFETCH))
+                self.b.clause("prefetches are vectors", [never, *dict.fromkeys(parts)])
 
     def staged_copies(self) -> None:
         """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.

@@ -130,3 +130,28 @@ def test_lanes_are_added_up_once_a_row():
     body = text.split("> begin) {")[1].split("}")[0]
     assert body.count("fold_add_f32x16") == 2  # rows
     assert body.count("load_f32x16(&b_row[") == 4
+
+
+@pytest.mark.parametrize("name", ["matmul", "gemver", "bicgk"])
+def test_who_decides_to_ask_ahead_does_so(name):
+    """Packed operands are read from their copies: a request for them would be in the words of a text and nowhere in it."""
+    entry = load(name)
+    args = entry.make_arguments(
+        entry.complete({"n": 64}), np.dtype(np.float32), np.random.default_rng(0)
+    )
+    problem = normalise(record_sequence(entry.sequence, args, name))
+    space = build_space(problem, checking.target(2, 32))
+    rng = np.random.default_rng(5)
+    n_asking = 0
+    for _ in range(60):
+        candidate = checking.random_candidate(space.root(), rng)
+        if not isinstance(candidate, Candidate):
+            continue
+        asks = [candidate.value(x) != ch.NO_PREFETCH for x in space.variables.prefetch.values()]
+        packs = any(candidate.value(x) == ch.TWO_STAGES for x in space.variables.staged.values())
+        text = checking.source_of(candidate).text
+        words, code = text.split("*/", 1)
+        assert ("prefetches" in words) == any(asks)
+        assert packs or ("__builtin_prefetch" in code) == any(asks), text
+        n_asking += any(asks)
+    assert n_asking
