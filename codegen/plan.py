@@ -167,18 +167,21 @@ def read_plan(candidate: Candidate) -> Plan:
 def _prefetches(
     candidate: Candidate, t: int, loops: Sequence[LoopPlan], copies: Sequence[Operand]
 ) -> tuple[Ahead, ...]:
-    """Of reads in vectors, where they lie: what is packed is asked for by nobody."""
+    """Of reads in vectors, where they lie: neither of what is packed nor of what a task before kept."""
     space = candidate.space
     how = candidate.value(space.variables.prefetch[t]) if t in space.variables.prefetch else None
     if how in (None, ch.NO_PREFETCH):
         return ()
     tiles = {p.loop.name: p.inner for p in loops}
     vectors = {p.loop.name for p in loops if p.is_vector}
-    packed = {o.access.array for o in copies}
+    copied = {o.access.array for o in copies}
+    for f, var in space.variables.mem_space.items():
+        if f.is_read and f.consumer == t and candidate.value(var) == ch.SHARED:
+            copied.add(f.array)
     return tuple(
         Ahead(p, tiles[p.ahead], 1) if how == ch.NEXT else Ahead(p, ch.PREFETCH_ITERATIONS[how], 2)
         for p in space.backbone.prefetches
-        if p.task == t and p.along in vectors and p.access.array not in packed
+        if p.task == t and p.along in vectors and p.access.array not in copied
     )
 
 

@@ -11,7 +11,7 @@ from ..kernels.accesses import access_of
 from ..kernels.ir import DType
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
-from ..space.target import Target
+from ..space.target import LINE_BYTES, Target
 from ..space.truths import vector_width
 from . import csyntax as c
 from .block import Value, Writer, constant
@@ -189,12 +189,22 @@ class Scene:
         return self.unit(p.loop.extent, p.tile)
 
     def unit(self, extent: int, step: int) -> int:
-        """Of a parallel loop in tiles of `step` iterations: what threads are given multiples of. It is a tile, or a register tile
-        where whole tiles would leave the busiest thread with clearly more.
+        """Of a parallel loop in tiles of `step` iterations: what threads are given multiples of.
+
+        It is a tile, or the least that has whole register tiles of all tasks, and whole lines along vectors, where whole tiles
+        would leave the busiest thread with clearly more.
         """
         launched = [self.plan.tasks[t] for t in self.launch.tasks]
-        alike = [p for t in launched for p in t.loops if p.is_parallel and p.loop.extent == extent]
-        least = lcm(*(p.inner for p in alike if p.tile == step))
+        alike = [
+            (p, t.task.dtype)
+            for t in launched
+            for p in t.loops
+            if p.is_parallel and (p.loop.extent, p.tile) == (extent, step)
+        ]
+        lines = (LINE_BYTES // dtype.size_bytes for p, dtype in alike if p.is_vector)
+        least = lcm(*(p.inner for p, _ in alike), *lines)
+        if step % least:
+            return step
 
         def busiest(unit: int) -> int:
             return ceil(ceil(extent / unit) / self.target.cores) * unit
@@ -243,12 +253,7 @@ class Scene:
         integers by what happens to be there would be a fault.
         """
         acc = self.launch.accumulators.get(task.index)
-        if (
-            acc is None
-            or acc.owner != "thread"
-            or acc.in_result
-            or acc.levels.get(p.loop.name) != MID
-        ):
+        if acc is None or acc.owner != "thread" or acc.levels.get(p.loop.name) != MID:
             return False
         assert task.task.value is not None
         read = [(x.array, access_of(x)) for x in loads(task.task.value)]

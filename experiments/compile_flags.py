@@ -59,7 +59,8 @@ _LIMIT_S = 900.0  # of one row
 PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
 The first is what a search uses: -O2 with passes spared ({spared});
-the second is the same without {aligned}, the others spare nothing.
+the second is the same without {aligned}, the others spare nothing. Rows without the second are of earlier versions, which left
+loops anywhere.
 Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
 level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
 

@@ -204,7 +204,8 @@ class _Wanted:
         n = self.tile_size(d) if self.style.tile else self.style.block
         if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
             n = self.style.panel
-        if not (self.style.depth_first and self.roles.vector.get(d.task) == d.loop.name):
+        is_vector = self.roles.vector.get(d.task) == d.loop.name
+        if not (self.style.depth_first and (is_vector or d.loop.is_reduction)):
             n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
         self.size(d, n // self.inner_size(d))

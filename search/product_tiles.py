@@ -1,7 +1,7 @@
 """Tiles of products on a CPU, from the sizes of its caches: which block of which operand stays where (Goto and van de Geijn 2008).
 
-A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows of a block pass by it; the
-panels of a block, with the sums that they are added to, stay in the cache that a core has to itself.
+A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows of a block pass by it. What
+stays in the cache that a core has to itself depends on which blocks are outermost (see `ProductTile`).
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
 
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
-    """Products in tiles that fit the caches; the second one for operands whose elements are far apart where they are."""
+    """Products in tiles that fit the caches; the last one for operands whose elements are far apart where they are."""
     found = product_tile(space)
     if found is not None:
         tile = found.by_rows

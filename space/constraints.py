@@ -427,15 +427,24 @@ class SpaceBuilder(ChoiceBuilder):
         self.b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
 
     def prefetches(self) -> None:
-        """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times."""
-        operands = {(o.task, o.access.array): x for o, x in self.v.staged.items()}
+        """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times, and what is
+        packed, or kept by a task before, is in a cache.
+        """
+        unpacked = {
+            (o.task, o.access.array): (x, bits(ch.DIRECT)) for o, x in self.v.staged.items()
+        }
+        unkept = {
+            (f.consumer, f.array): (x, bits(ch.GLOBAL))
+            for f, x in self.v.mem_space.items()
+            if f.is_read
+        }
         for t, var in self.v.prefetch.items():
             # What each read needs; one of them needs to have it all, so that of each some part is there.
             needs = []
             for p in self.prefetched(t):
                 vector = (self.v.kind[self.backbone.dim(t, p.along, INNER)], bits(ch.VECTOR))
-                staged = operands.get((t, p.access.array))
-                needs.append([vector] if staged is None else [vector, (staged, bits(ch.DIRECT))])
+                key = (t, p.access.array)
+                needs.append([vector, *(x[key] for x in (unpacked, unkept) if key in x)])
             for parts in product(*needs):
                 never = (var, bits(ch.NO_PREFETCH))
                 self.b.clause("prefetches are vectors", [never, *dict.fromkeys(parts)])

@@ -60,10 +60,14 @@ class GpuSpaceBuilder(BlockResources):
             kinds |= bits(ch.THREAD)
         return kinds
 
+    @property
+    def mid_sizes(self) -> tuple[int, ...]:
+        return ch.GPU_MID_SIZES
+
     def sizes_of(self, d: Dim) -> tuple[int, ...]:
         task = self.problem.tasks[d.task]
         if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
-            return tuple(s for s in ch.MID_SIZES if s == 1 or s <= d.loop.extent)
+            return tuple(s for s in self.mid_sizes if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
 
     def thread_pairs(self) -> list[tuple[Dim, Dim]]:

@@ -158,11 +158,16 @@ class ChoiceBuilder:
         accesses = (task.target, *(access for access, _ in task_reads(task)))
         return any(self.is_beyond_own_cache(access.array) for access in accesses)
 
+    @property
+    def mid_sizes(self) -> tuple[int, ...]:
+        """What a mid dim may have, where its loop is long enough."""
+        return ch.MID_SIZES
+
     def sizes_of(self, d: Dim) -> tuple[int, ...]:
         task = self.problem.tasks[d.task]
         if task.opaque is not None:
             return (1,)
-        universe = ch.MID_SIZES if d.level == MID else ch.INNER_SIZES
+        universe = self.mid_sizes if d.level == MID else ch.INNER_SIZES
         return tuple(s for s in universe if s == 1 or s <= d.loop.extent)
 
     def vector_loops(self, task: Task) -> set[str]:

@@ -132,9 +132,9 @@ def test_lanes_are_added_up_once_a_row():
     assert body.count("load_f32x16(&b_row[") == 4
 
 
-@pytest.mark.parametrize("name", ["matmul", "gemver", "bicgk"])
+@pytest.mark.parametrize("name", ["matmul", "gemver", "sgemvt"])
 def test_who_decides_to_ask_ahead_does_so(name):
-    """Packed operands are read from their copies: a request for them would be in the words of a text and nowhere in it."""
+    """What is packed or kept is read from its copy: a request for it would be in the words of a text and nowhere in it."""
     entry = load(name)
     args = entry.make_arguments(
         entry.complete({"n": 64}), np.dtype(np.float32), np.random.default_rng(0)

@@ -7,7 +7,7 @@
  *
  * launch 0: add_scaled_gemvt0, scaled_gemv0
  * add_scaled_gemvt0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 12 iterations ahead; keeps a
- * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 12 iterations ahead
+ * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16)
  */
 #include <math.h>
 #include <stdint.h>

@@ -127,8 +127,9 @@ def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     assert tile is not None
     held = space.target.own_cache_bytes / 4
     own_rows = rows / space.target.cores
+    assert tile.by_rows.columns * (tile.by_rows.rows + tile.by_rows.depth) < 1.1 * held
+    assert tile.by_depth.rows * tile.by_depth.depth < held
     for blocks in (tile.by_rows, tile.by_depth):
-        assert blocks.rows * blocks.depth < held or blocks is tile.by_rows
         assert -(-own_rows // blocks.rows) <= -(-own_rows // (0.3 * held / blocks.depth))
 
 
