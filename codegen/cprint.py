@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from . import csyntax as c
 from .dialect import Dialect
 
@@ -64,6 +66,16 @@ def _operand(x: c.CExpr, level: int, parent: str) -> str:
     return _at(x, level)
 
 
+def defined(f: c.Function) -> tuple[str, ...]:
+    """The functions that the text of a launch defines."""
+    return (thread_function(f.name), f.name) if f.is_parallel else (f.name,)
+
+
+def thread_function(launch: str) -> str:
+    """The function that each thread of a parallel launch runs."""
+    return f"{launch}_thread"
+
+
 class Printer:
     """Collects lines; one method per level of syntax."""
 
@@ -77,26 +89,34 @@ class Printer:
         self.lines.append("    " * self.depth + text if text and not text.startswith("#") else text)
 
     def function(self, f: c.Function, n_threads: int) -> None:
-        """One launch as a static function."""
+        """One launch as a static function; what a thread of a team runs is one of its own."""
         if f.comment:
             self.line(f"/* {f.comment} */")
-        parameters = ", ".join(f"{p.type}{p.name}" for p in f.parameters)
+        if f.is_parallel:
+            self.opened("static void ", thread_function(f.name), f.thread_parameters)
+            for text in self.dialect.thread_setup:
+                self.line(text)
+            self.block(f.body)
+            self.closed()
         opening = "static void "
         if f.block_threads:
             opening = self.dialect.kernel_open.format(threads=f.block_threads)
-        self.line(f"{opening}{f.name}({parameters}) {{")
-        self.depth += 1
+        self.opened(opening, f.name, f.parameters)
         if f.is_parallel:
             self.line(self.dialect.parallel_open.format(threads=n_threads))
-            self.line("{")
-            self.depth += 1
-            for text in self.dialect.thread_setup:
-                self.line(text)
-        self.block(f.body)
-        if f.is_parallel:
-            self.depth -= 1
-            self.line("}")
+            given = ", ".join(p.name for p in f.thread_parameters)
+            self.line(f"{thread_function(f.name)}({given});")
+        else:
+            self.block(f.body)
         self.block(f.after)
+        self.closed()
+
+    def opened(self, opening: str, name: str, parameters: Iterable[c.Parameter]) -> None:
+        listed = ", ".join(f"{p.type}{p.restrict}{p.name}" for p in parameters)
+        self.line(f"{opening}{name}({listed}) {{")
+        self.depth += 1
+
+    def closed(self) -> None:
         self.depth -= 1
         self.line("}")
 

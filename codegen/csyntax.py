@@ -135,13 +135,17 @@ CStmt = Declare | Assign | Evaluate | For | If | Scope | Comment | Barrier
 
 @dataclass(frozen=True)
 class Parameter:
+    """`type` is followed by `restrict`, where it is a pointer, and the name."""
+
     type: str
     name: str
+    restrict: str = ""
 
 
 @dataclass(frozen=True)
 class Function:
-    """One launch. `is_parallel`: its body runs once per thread of a team, with `tid` and `n_threads` bound, and then `after`, once.
+    """One launch. `is_parallel`: its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and
+    `n_threads` bound, and then `after`, once.
 
     `block_threads` > 0: a kernel, which blocks of so many threads run.
     """
@@ -153,6 +157,7 @@ class Function:
     comment: str = ""
     block_threads: int = 0
     after: tuple[CStmt, ...] = ()
+    thread_parameters: tuple[Parameter, ...] = ()
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

@@ -1,8 +1,8 @@
 """Writes one launch down: loop tree to C syntax.
 
-Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice, with full
-tiles (unrolled, in vectors) and, in the other branch of a test, one element at a time. A branch inside the second version is
-not doubled again, so there are as many versions as there are such loops, plus one.
+Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
+full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
+cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from ..space.target import Target
 from . import csyntax as c
 from .ahead import AheadWriter
 from .opaque import OpaqueWriter
-from .plan import Plan, TaskPlan
+from .plan import LoopPlan, Member, Plan, TaskPlan
 from .program import without_unused
 from .reductions import Reductions
 from .scene import Scene
 from .scopes import Context
 from .storage import Workspace
+from .strips import length_of
 from .tree import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
 from .values import Values
 from .vectors import Prelude
+
+Statements = tuple[c.CStmt, ...]
 
 
 class LaunchWriter:
@@ -130,13 +133,17 @@ class LaunchWriter:
         inside = replace(
             ctx, variables={**ctx.variables, **bound}, is_team=ctx.is_team and not node.is_parallel
         )
-        with self.scene.w.scope() as body:
-            self.tiles_begin(node, variable, inside)
+        whole, rest = self.versions(node, variable, inside)
         self.scene.w.used.discard(name)
-        loop: c.CStmt = c.For(name, lo, hi, self.stride(node), tuple(body.statements))
-        self.scene.w.write(
-            c.If(c.Bin("<", *self.whole_range(node)), (loop,)) if node.is_last else loop
-        )
+        if rest and not (node.is_cyclic or node.is_last or self.scene.target.is_gpu):
+            for statement in self.apart(name, lo, hi, node, whole, rest):
+                self.scene.w.write(statement)
+        else:
+            body = self.tested(node, variable, whole, rest)
+            loop: c.CStmt = c.For(name, lo, hi, self.stride(node), body)
+            self.scene.w.write(
+                c.If(c.Bin("<", *self.whole_range(node)), (loop,)) if node.is_last else loop
+            )
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
@@ -160,33 +167,86 @@ class LaunchWriter:
         self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
     def tiles_begin(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
-        """The body of a loop: twice, where register tiles start here that may be partial."""
-        status = dict(ctx.status)
-        partial: list[tuple[int, str]] = []
-        span = 1
-        for m in node.members:
-            p = last_loop_plan(node, self.scene.plan.tasks, m)
-            if p is None or p.reach == 1:
-                continue
-            is_whole = p.divides or self.scene.is_padded(self.scene.plan.tasks[m.task], p)
-            status[m.task, m.loop] = is_whole
-            if not is_whole:
-                partial.append((m.task, m.loop))
-                span = p.reach
-        full = replace(ctx, status={**status, **dict.fromkeys(partial, True)})
-        if not partial:
-            self.inside(node, variable, full)
-            return
-        slow = replace(ctx, status={**status, **dict.fromkeys(partial, False)}, is_slow=True)
-        if ctx.is_slow:
-            self.inside(node, variable, slow)
-            return
-        whole = c.Bin("<=", c.linear(((variable, 1),), span), c.number(node.extent))
-        with self.scene.w.scope() as fast_body:
-            self.inside(node, variable, full)
-        with self.scene.w.scope() as slow_body:
-            self.inside(node, variable, slow)
-        self.scene.w.write(c.If(whole, tuple(fast_body.statements), tuple(slow_body.statements)))
+        """The body of a loop, with a test where the register tiles that start here may be partial."""
+        for statement in self.tested(node, variable, *self.versions(node, variable, ctx)):
+            self.scene.w.write(statement)
+
+    def tested(
+        self, node: LoopNode, variable: c.CExpr, whole: Statements, rest: Statements
+    ) -> Statements:
+        """One of the two versions of a loop's body."""
+        if not rest:
+            return whole
+        end = c.linear(((variable, 1),), self.span(node))
+        return (c.If(c.Bin("<=", end, c.number(node.extent)), whole, rest),)
+
+    def apart(
+        self,
+        name: str,
+        lo: c.CExpr,
+        hi: c.CExpr,
+        node: LoopNode,
+        whole: Statements,
+        rest: Statements,
+    ) -> Statements:
+        """A loop over whole register tiles, and the one that is left over behind it: a test in the loop would keep compilers from
+        moving loads out of it.
+        """
+        length = length_of(lo, hi)
+        begin = c.Declare("long", name, c.Id(name), constant=True)
+        if length is not None:
+            n_whole = length // node.step * node.step
+            last = c.add(lo, c.number(n_whole))
+            behind = (c.Scope((replace(begin, init=last), *rest)),)
+            loop = c.For(name, lo, last, node.step, whole)
+            return (*([loop] if n_whole else []), *(behind if n_whole < length else ()))
+        steps = c.Bin("/", c.Bin("-", hi, lo), c.number(node.step))
+        end = self.scene.w.fresh(f"{name}_whole")
+        self.scene.w.used.discard(end)
+        last = c.add(lo, c.Bin("*", steps, c.number(node.step)))
+        test = c.If(c.Bin("<", c.Id(end), hi), (replace(begin, init=c.Id(end)), *rest))
+        loop = c.For(name, lo, c.Id(end), node.step, whole)
+        return (c.Scope((c.Declare("long", end, last, constant=True), loop, test)),)
+
+    def span(self, node: LoopNode) -> int:
+        """Iterations of the register tiles that start at a loop and need not be whole."""
+        return max(p.reach for m, p in self.tiles_at(node) if self.may_be_cut(m, p))
+
+    def tiles_at(self, node: LoopNode) -> list[tuple[Member, LoopPlan]]:
+        """The members of a loop at which register tiles start."""
+        tasks = self.scene.plan.tasks
+        plans = ((m, last_loop_plan(node, tasks, m)) for m in node.members)
+        return [(m, p) for m, p in plans if p is not None and p.reach > 1]
+
+    def may_be_cut(self, member: Member, p: LoopPlan) -> bool:
+        """Whether a loop ends inside a register tile."""
+        return not (p.divides or self.scene.is_padded(self.scene.plan.tasks[member.task], p))
+
+    def versions(
+        self, node: LoopNode, variable: c.CExpr, ctx: Context
+    ) -> tuple[Statements, Statements]:
+        """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
+        starting = self.tiles_at(node)
+        cut = [(m, p) for m, p in starting if self.may_be_cut(m, p)]
+        cuts_vectors = any(p.is_vector for _, p in cut) or self.scene.target.is_gpu
+        status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
+        whole = replace(ctx, status=status)
+        rest = replace(
+            ctx,
+            status={**status, **{(m.task, m.loop): False for m, _ in cut}},
+            by_rows=True,
+            is_slow=ctx.is_slow or cuts_vectors,
+        )
+        if not cut:
+            return self.version(node, variable, whole), ()
+        if ctx.is_slow or (ctx.by_rows and not cuts_vectors):
+            return self.version(node, variable, rest), ()
+        return self.version(node, variable, whole), self.version(node, variable, rest)
+
+    def version(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> Statements:
+        with self.scene.w.scope() as body:
+            self.inside(node, variable, ctx)
+        return tuple(body.statements)
 
     def inside(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
         """What a loop holds, once it is known which register tiles that start at its `variable` are full."""

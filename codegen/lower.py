@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..space.candidate import Candidate
 from . import csyntax as c
-from .cprint import Printer
+from .cprint import Printer, defined
 from .dialect import Dialect
 from .emit import LaunchWriter
 from .gpu.lower import lower_kernels
@@ -19,6 +19,7 @@ from .program import (
     parameters,
     place_temporaries,
     sentence,
+    thread_parameters,
 )
 from .source import Source
 from .storage import Workspace
@@ -45,7 +46,18 @@ def lower(candidate: Candidate) -> Program:
         name = f"launch_{k}"
         named = parameters(plan.problem, (*body, *after), names)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
-        functions.append(c.Function(name, named, body, launch.is_parallel, comment, after=after))
+        own = thread_parameters(plan.problem, body, names) if launch.is_parallel else ()
+        functions.append(
+            c.Function(
+                name,
+                named,
+                body,
+                launch.is_parallel,
+                comment,
+                after=after,
+                thread_parameters=own,
+            )
+        )
         calls.append((name, tuple(p.name for p in named)))
     return Program(
         problem=plan.problem,
@@ -54,7 +66,7 @@ def lower(candidate: Candidate) -> Program:
         temporaries=temporaries,
         workspace_bytes=workspace.size_bytes,
         prelude=prelude.text(),
-        defined=(*prelude.defined, *(f.name for f in functions), ENTRY),
+        defined=(*prelude.defined, *(x for f in functions for x in defined(f)), ENTRY),
         streams=prelude.streams,
         intrinsics=prelude.intrinsics,
         n_threads=target.cores,

@@ -92,15 +92,30 @@ def parameters(
         name = named[a.name]
         if name in names:
             const = "" if name in stored else "const "
-            found.append(c.Parameter(f"{const}{SCALAR_TYPES[a.dtype.name]} *{restrict}", name))
+            found.append(c.Parameter(f"{const}{SCALAR_TYPES[a.dtype.name]} *", name, restrict))
     found += [
         c.Parameter(f"{SCALAR_TYPES[s.dtype.name]} ", named[s.name])
         for s in problem.scalars
         if named[s.name] in names
     ]
     if "workspace" in names:
-        found.append(c.Parameter(f"char *{restrict}", "workspace"))
+        found.append(c.Parameter("char *", "workspace", restrict))
     return tuple(found)
+
+
+def thread_parameters(
+    problem: Problem, body: tuple[c.CStmt, ...], named: dict[str, str]
+) -> tuple[c.Parameter, ...]:
+    """What each thread of a launch names.
+
+    Of arrays that no thread writes, compilers learn that stores elsewhere do not change them, and load before a loop what it reads
+    in every iteration; in others a thread finds what other threads wrote. In a function of its own, since they do not pass on
+    what they know of a function's pointers to a region of threads in it.
+    """
+    return tuple(
+        p if p.type.startswith("const ") else replace(p, restrict="")
+        for p in parameters(problem, body, named)
+    )
 
 
 def identifiers(body: tuple[c.CStmt, ...]) -> tuple[set[str], set[str]]:

@@ -241,8 +241,9 @@ class Scene:
 
     def is_full(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
         """Whether the register tile of a loop is written with full copies at this place."""
+        is_undecided_full = not ctx.is_slow and (p.is_vector or not ctx.by_rows)
         return p.reach == 1 or ctx.status.get(
-            (task.index, p.loop.name), not ctx.is_slow or p.divides
+            (task.index, p.loop.name), is_undecided_full or p.divides
         )
 
     def is_padded(self, task: TaskPlan, p: LoopPlan) -> bool:

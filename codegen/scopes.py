@@ -23,11 +23,13 @@ class Context:
     """What holds at a place of the tree.
 
     `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
-    are full here. `is_slow`: inside a partial-tile version. `is_team`: all threads of the launch run this place.
+    are full here. Inside versions for partial tiles: `by_rows`, of loops without vectors; `is_slow`, of any, where no loop is
+    written twice any more. `is_team`: all threads of the launch run this place.
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
     status: dict[tuple[int, str], bool] = field(default_factory=dict)
+    by_rows: bool = False
     is_slow: bool = False
     is_team: bool = False
 

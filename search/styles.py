@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..space import choices as ch
 from ..space.candidate import Space
+from ..space.target import Target
 from .product_tiles import product_tile, register_rows
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
@@ -93,7 +94,10 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
         yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
         yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
-    for rows, vectors in ((2, 4), (8, 2), (8, 1), (4, 1), (1, 4), (1, 2)):
+    sweep = _sweep_rows(space.target)
+    for rows, vectors in dict.fromkeys(
+        ((2, 4), (8, 2), (sweep, 1), (8, 1), (4, 1), (1, 4), (1, 2))
+    ):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):
         # The rows after these are on their way into the first cache while these are worked on.
@@ -130,6 +134,15 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     yield "one_launch", replace(greedy, merge=False)
     yield "apart", replace(greedy, fuse=False, merge=False)
     yield "one_thread", replace(greedy, parallel=not greedy.parallel)
+
+
+def _sweep_rows(target: Target) -> int:
+    """Rows of which registers hold both a sum and a factor, besides three vectors: one of a row, one that all rows are multiplied
+    by and one that they are added to.
+    """
+    return next(
+        rows for rows in (8, 6, 4, 2) if 2 * rows + 3 <= target.vector_registers or rows == 2
+    )
 
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -25,7 +26,7 @@ CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
 
 relaxed = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
@@ -78,7 +79,7 @@ POINTWISE = tuple(t for t in TEMPLATES if set(t[1]) <= {"n", "n!"})
 SETTINGS = (st.sampled_from([1, 2, 3]), st.sampled_from([16, 32, 64]), st.integers(0, 2**20))
 
 
-@settings(relaxed, max_examples=20)
+@settings(relaxed, max_examples=12)
 @given(sequences(6, POINTWISE, extents=(16, 33, 64), dtypes=("float32",)), *SETTINGS)
 def test_chains_in_place(folder, example, cores, vector_bytes, seed):
     """Few arrays, read and overwritten again and again: what a scope knows of them must not be stale."""
@@ -86,7 +87,7 @@ def test_chains_in_place(folder, example, cores, vector_bytes, seed):
     assert not found, found[0]
 
 
-@settings(relaxed, max_examples=15)
+@settings(relaxed, max_examples=10)
 @given(sequences(3, PRODUCT_TEMPLATES, extents=(3, 16, 33)), *SETTINGS)
 def test_products(folder, example, cores, vector_bytes, seed):
     """Three loops, operands with reuse: packed copies, register tiles of two loops, blocks."""
@@ -108,7 +109,7 @@ def test_a_finish_reads_each_register_of_a_tile(folder, m, n):
     """The sums lie in memory and are finished one by one with values that the producer left in registers."""
     shapes = {"x": (n,), "y": (n,), "s": (n,), "a": (m, n), "b": (m, n), "out": (m, n)}
     calls = [(smooth, ("x", "y", "s")), (product_rows, ("a", "b", "s", "out"))]
-    for seed in range(6):
+    for seed in range(4):
         found = wrong(drawn(calls, shapes), 2, 32, seed, folder)
         assert not found, found[0]
 
@@ -159,8 +160,9 @@ def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, part
     assert made is not None
     source = checking.source_of(made)
     assert tuple(k for k in (0, 1) if f"given{k}_packed" in source.text) == copies
-    ends = {"i": "<= 29", "j": "<= 37"}
-    assert {loop for loop, end in ends.items() if end in source.text} == partial
+    assert {
+        loop for loop in "ij" if re.search(rf"const long {loop}[01] = ", source.text)
+    } == partial
     (built,) = checking.build_all([source], folder, "padded")
     assert built.library is not None, built.log
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)

@@ -90,7 +90,7 @@ def test_loops_that_share_an_operand_load_it_once():
     candidate = candidate_of(*PROGRAMS["bicgk_greedy"])
     matrix = next(a.name for a in candidate.space.problem.arrays if len(a.shape) == 2)
     text = checking.source_of(candidate).text
-    assert text.count("static void launch_") == 1
+    assert text.count("#pragma omp parallel") == 1
     loads = [line.split(f"(&{matrix}[")[1] for line in text.splitlines() if f"(&{matrix}[" in line]
     assert loads
     assert len(loads) == len(set(loads))

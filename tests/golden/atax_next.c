@@ -37,77 +37,78 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* gemv0: t add a[i, j] * x[j]; add_gemvt0: y add a[i, j] * t[i] */
-static void launch_0(const float *restrict a, const float *restrict x, float *restrict y, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        float *y_sum = (float *)(workspace + tid * 2048);
-        const long begin = 256 * tid / n_threads * 2;
-        const long end = 256 * (tid + 1) / n_threads * 2;
-        for (long k = 0; k < 512; k += 16) {
-            const f32x16 y_sum_ = splat_f32x16(0.0f);
-            store_f32x16(&y_sum[k], y_sum_);
-        }
-        for (long slot = tid + n_threads; slot < 4; ++slot) {
-            for (long k = 0; k < 512; ++k) {
-                ((float *)(workspace + slot * 2048))[k] = 0.0f;
-            }
-        }
-        for (long i0 = begin; i0 < end; i0 += 2) {
-            f32x16 t_acc_0_0 = splat_f32x16(0.0f);
-            f32x16 t_acc_0_1 = splat_f32x16(0.0f);
-            f32x16 t_acc_1_0 = splat_f32x16(0.0f);
-            f32x16 t_acc_1_1 = splat_f32x16(0.0f);
-            for (long j0 = 0; j0 < 512; j0 += 32) {
-                __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
-                const f32x16 a_ = load_f32x16(&a[i0 * 512 + j0]);
-                const f32x16 x_ = load_f32x16(&x[j0]);
-                t_acc_0_0 += a_ * x_;
-                __builtin_prefetch(&a[i0 * 512 + j0 + 16 + 1024], 0, 3);
-                const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j0 + 16]);
-                const f32x16 x_1 = load_f32x16(&x[j0 + 16]);
-                t_acc_0_1 += a_1 * x_1;
-                __builtin_prefetch(&a[i0 * 512 + j0 + 512 + 1024], 0, 3);
-                const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j0 + 512]);
-                t_acc_1_0 += a_2 * x_;
-                __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
-                const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j0 + 528]);
-                t_acc_1_1 += a_3 * x_1;
-            }
-            float t_value_0;
-            float t_value_1;
-            const float t_total_ = fold_add_f32x16(t_acc_0_0 + t_acc_0_1);
-            t_value_0 = t_total_;
-            const float t_total_1 = fold_add_f32x16(t_acc_1_0 + t_acc_1_1);
-            t_value_1 = t_total_1;
-            for (long j0 = 0; j0 < 512; j0 += 32) {
-                __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
-                const f32x16 a_4 = load_f32x16(&a[i0 * 512 + j0]);
-                const f32x16 sum_ = a_4 * t_value_0;
-                __builtin_prefetch(&a[i0 * 512 + j0 + 16 + 1024], 0, 3);
-                const f32x16 a_5 = load_f32x16(&a[i0 * 512 + j0 + 16]);
-                const f32x16 sum_1 = a_5 * t_value_0;
-                __builtin_prefetch(&a[i0 * 512 + j0 + 512 + 1024], 0, 3);
-                const f32x16 a_6 = load_f32x16(&a[i0 * 512 + j0 + 512]);
-                const f32x16 sum_2 = sum_ + a_6 * t_value_1;
-                __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
-                const f32x16 a_7 = load_f32x16(&a[i0 * 512 + j0 + 528]);
-                const f32x16 sum_3 = sum_1 + a_7 * t_value_1;
-                const f32x16 y_sum_1 = load_f32x16(&y_sum[j0]);
-                const f32x16 y_sum_2 = y_sum_1 + sum_2;
-                store_f32x16(&y_sum[j0], y_sum_2);
-                const f32x16 y_sum_3 = load_f32x16(&y_sum[j0 + 16]);
-                const f32x16 y_sum_4 = y_sum_3 + sum_3;
-                store_f32x16(&y_sum[j0 + 16], y_sum_4);
-            }
-        }
-#pragma omp barrier
-        for (long j = 32 * tid / n_threads * 16; j < 32 * (tid + 1) / n_threads * 16; j += 16) {
-            const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 2048))[j]) + load_f32x16(&((float *)(workspace + 4096))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]);
-            store_f32x16(&y[j], y_);
+static void launch_0_thread(const float *restrict a, const float *restrict x, float *y, char *workspace) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    float *y_sum = (float *)(workspace + tid * 2048);
+    const long begin = 256 * tid / n_threads * 2;
+    const long end = 256 * (tid + 1) / n_threads * 2;
+    for (long k = 0; k < 512; k += 16) {
+        const f32x16 y_sum_ = splat_f32x16(0.0f);
+        store_f32x16(&y_sum[k], y_sum_);
+    }
+    for (long slot = tid + n_threads; slot < 4; ++slot) {
+        for (long k = 0; k < 512; ++k) {
+            ((float *)(workspace + slot * 2048))[k] = 0.0f;
         }
     }
+    for (long i0 = begin; i0 < end; i0 += 2) {
+        f32x16 t_acc_0_0 = splat_f32x16(0.0f);
+        f32x16 t_acc_0_1 = splat_f32x16(0.0f);
+        f32x16 t_acc_1_0 = splat_f32x16(0.0f);
+        f32x16 t_acc_1_1 = splat_f32x16(0.0f);
+        for (long j0 = 0; j0 < 512; j0 += 32) {
+            __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
+            const f32x16 a_ = load_f32x16(&a[i0 * 512 + j0]);
+            const f32x16 x_ = load_f32x16(&x[j0]);
+            t_acc_0_0 += a_ * x_;
+            __builtin_prefetch(&a[i0 * 512 + j0 + 16 + 1024], 0, 3);
+            const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j0 + 16]);
+            const f32x16 x_1 = load_f32x16(&x[j0 + 16]);
+            t_acc_0_1 += a_1 * x_1;
+            __builtin_prefetch(&a[i0 * 512 + j0 + 512 + 1024], 0, 3);
+            const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j0 + 512]);
+            t_acc_1_0 += a_2 * x_;
+            __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
+            const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j0 + 528]);
+            t_acc_1_1 += a_3 * x_1;
+        }
+        float t_value_0;
+        float t_value_1;
+        const float t_total_ = fold_add_f32x16(t_acc_0_0 + t_acc_0_1);
+        t_value_0 = t_total_;
+        const float t_total_1 = fold_add_f32x16(t_acc_1_0 + t_acc_1_1);
+        t_value_1 = t_total_1;
+        for (long j0 = 0; j0 < 512; j0 += 32) {
+            __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
+            const f32x16 a_4 = load_f32x16(&a[i0 * 512 + j0]);
+            const f32x16 sum_ = a_4 * t_value_0;
+            __builtin_prefetch(&a[i0 * 512 + j0 + 16 + 1024], 0, 3);
+            const f32x16 a_5 = load_f32x16(&a[i0 * 512 + j0 + 16]);
+            const f32x16 sum_1 = a_5 * t_value_0;
+            __builtin_prefetch(&a[i0 * 512 + j0 + 512 + 1024], 0, 3);
+            const f32x16 a_6 = load_f32x16(&a[i0 * 512 + j0 + 512]);
+            const f32x16 sum_2 = sum_ + a_6 * t_value_1;
+            __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
+            const f32x16 a_7 = load_f32x16(&a[i0 * 512 + j0 + 528]);
+            const f32x16 sum_3 = sum_1 + a_7 * t_value_1;
+            const f32x16 y_sum_1 = load_f32x16(&y_sum[j0]);
+            const f32x16 y_sum_2 = y_sum_1 + sum_2;
+            store_f32x16(&y_sum[j0], y_sum_2);
+            const f32x16 y_sum_3 = load_f32x16(&y_sum[j0 + 16]);
+            const f32x16 y_sum_4 = y_sum_3 + sum_3;
+            store_f32x16(&y_sum[j0 + 16], y_sum_4);
+        }
+    }
+#pragma omp barrier
+    for (long j = 32 * tid / n_threads * 16; j < 32 * (tid + 1) / n_threads * 16; j += 16) {
+        const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 2048))[j]) + load_f32x16(&((float *)(workspace + 4096))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]);
+        store_f32x16(&y[j], y_);
+    }
+}
+static void launch_0(const float *restrict a, const float *restrict x, float *restrict y, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    launch_0_thread(a, x, y, workspace);
 }
 
 void run_sequence(void **args);

@@ -40,62 +40,70 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* subtract_scaled0: z = w[i] - alpha * v[i] */
-static void launch_0(const float *restrict w, const float *restrict v, float *restrict z, float alpha) {
-#pragma omp parallel num_threads(4)
+static void launch_0_thread(const float *restrict w, const float *restrict v, float *z, float alpha) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    const long begin = 63 * tid / n_threads * 16;
+    const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
     {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        const long begin = 63 * tid / n_threads * 16;
-        const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
-        for (long i0 = begin; i0 < end; i0 += 16) {
-            if (i0 + 16 <= 1000) {
-                const f32x16 w_ = load_f32x16(&w[i0]);
-                const f32x16 v_ = load_f32x16(&v[i0]);
-                const f32x16 z_ = w_ - alpha * v_;
-                store_f32x16(&z[i0], z_);
-            } else {
-                for (long i = i0; i < (i0 + 16 < 1000 ? i0 + 16 : 1000); ++i) {
-                    const float w_1 = w[i];
-                    const float v_1 = v[i];
-                    const float z_1 = w_1 - alpha * v_1;
-                    z[i] = z_1;
-                }
+        const long i0_whole = begin + (end - begin) / 16 * 16;
+        for (long i0 = begin; i0 < i0_whole; i0 += 16) {
+            const f32x16 w_ = load_f32x16(&w[i0]);
+            const f32x16 v_ = load_f32x16(&v[i0]);
+            const f32x16 z_ = w_ - alpha * v_;
+            store_f32x16(&z[i0], z_);
+        }
+        if (i0_whole < end) {
+            const long i0 = i0_whole;
+            for (long i = i0; i < (i0 + 16 < 1000 ? i0 + 16 : 1000); ++i) {
+                const float w_1 = w[i];
+                const float v_1 = v[i];
+                const float z_1 = w_1 - alpha * v_1;
+                z[i] = z_1;
             }
         }
     }
 }
+static void launch_0(const float *restrict w, const float *restrict v, float *restrict z, float alpha) {
+#pragma omp parallel num_threads(4)
+    launch_0_thread(w, v, z, alpha);
+}
 
 /* dot0: r add z[i] * u[i] */
-static void launch_1(const float *restrict u, const float *restrict z, float *restrict r, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
+static void launch_1_thread(const float *restrict u, const float *restrict z, char *workspace) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    float *r_sum = (float *)(workspace + tid * 64);
+    const long begin = 63 * tid / n_threads * 16;
+    const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
+    f32x16 r_acc = splat_f32x16(0.0f);
     {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        float *r_sum = (float *)(workspace + tid * 64);
-        const long begin = 63 * tid / n_threads * 16;
-        const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
-        f32x16 r_acc = splat_f32x16(0.0f);
-        for (long i0 = begin; i0 < end; i0 += 16) {
-            if (i0 + 16 <= 1000) {
-                const f32x16 z_ = load_f32x16(&z[i0]);
-                const f32x16 u_ = load_f32x16(&u[i0]);
-                r_acc += z_ * u_;
-            } else {
-                for (long i = i0; i < (i0 + 16 < 1000 ? i0 + 16 : 1000); ++i) {
-                    const float z_1 = z[i];
-                    const float u_1 = u[i];
-                    r_acc[0] += z_1 * u_1;
-                }
-            }
+        const long i0_whole = begin + (end - begin) / 16 * 16;
+        for (long i0 = begin; i0 < i0_whole; i0 += 16) {
+            const f32x16 z_ = load_f32x16(&z[i0]);
+            const f32x16 u_ = load_f32x16(&u[i0]);
+            r_acc += z_ * u_;
         }
-        const float r_total_ = fold_add_f32x16(r_acc);
-        r_sum[0] = r_total_;
-        for (long slot = tid + n_threads; slot < 4; ++slot) {
-            for (long k = 0; k < 1; ++k) {
-                ((float *)(workspace + slot * 64))[k] = 0.0f;
+        if (i0_whole < end) {
+            const long i0 = i0_whole;
+            for (long i = i0; i < (i0 + 16 < 1000 ? i0 + 16 : 1000); ++i) {
+                const float z_1 = z[i];
+                const float u_1 = u[i];
+                r_acc[0] += z_1 * u_1;
             }
         }
     }
+    const float r_total_ = fold_add_f32x16(r_acc);
+    r_sum[0] = r_total_;
+    for (long slot = tid + n_threads; slot < 4; ++slot) {
+        for (long k = 0; k < 1; ++k) {
+            ((float *)(workspace + slot * 64))[k] = 0.0f;
+        }
+    }
+}
+static void launch_1(const float *restrict u, const float *restrict z, float *restrict r, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    launch_1_thread(u, z, workspace);
     {
         const float r_ = ((float *)(workspace + 0))[0] + ((float *)(workspace + 64))[0] + ((float *)(workspace + 128))[0] + ((float *)(workspace + 192))[0];
         r[0] = r_;

@@ -39,100 +39,101 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* gemv0: q add a[i, j] * p[j]; add_gemvt0: s add a[i, j] * r[i] */
-static void launch_0(const float *restrict a, const float *restrict p, const float *restrict r, float *restrict q, float *restrict s, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        float *s_sum = (float *)(workspace + tid * 192);
-        const long begin = 16 * tid / n_threads * 4;
-        const long end = 16 * (tid + 1) / n_threads * 4;
-        for (long k = 0; k < 48; k += 16) {
-            const f32x16 s_sum_ = splat_f32x16(0.0f);
-            store_f32x16(&s_sum[k], s_sum_);
-        }
-        for (long slot = tid + n_threads; slot < 4; ++slot) {
-            for (long k = 0; k < 48; ++k) {
-                ((float *)(workspace + slot * 192))[k] = 0.0f;
-            }
-        }
-        for (long i0 = begin; i0 < end; i0 += 4) {
-            f32x16 q_acc_0_0 = splat_f32x16(0.0f);
-            f32x16 q_acc_0_1 = splat_f32x16(0.0f);
-            f32x16 q_acc_0_2 = splat_f32x16(0.0f);
-            f32x16 q_acc_1_0 = splat_f32x16(0.0f);
-            f32x16 q_acc_1_1 = splat_f32x16(0.0f);
-            f32x16 q_acc_1_2 = splat_f32x16(0.0f);
-            f32x16 q_acc_2_0 = splat_f32x16(0.0f);
-            f32x16 q_acc_2_1 = splat_f32x16(0.0f);
-            f32x16 q_acc_2_2 = splat_f32x16(0.0f);
-            f32x16 q_acc_3_0 = splat_f32x16(0.0f);
-            f32x16 q_acc_3_1 = splat_f32x16(0.0f);
-            f32x16 q_acc_3_2 = splat_f32x16(0.0f);
-            for (long j0 = 0; j0 < 48; j0 += 48) {
-                const f32x16 a_ = load_f32x16(&a[i0 * 48 + j0]);
-                const f32x16 p_ = load_f32x16(&p[j0]);
-                q_acc_0_0 += a_ * p_;
-                const f32x16 a_1 = load_f32x16(&a[i0 * 48 + j0 + 16]);
-                const f32x16 p_1 = load_f32x16(&p[j0 + 16]);
-                q_acc_0_1 += a_1 * p_1;
-                const f32x16 a_2 = load_f32x16(&a[i0 * 48 + j0 + 32]);
-                const f32x16 p_2 = load_f32x16(&p[j0 + 32]);
-                q_acc_0_2 += a_2 * p_2;
-                const f32x16 a_3 = load_f32x16(&a[i0 * 48 + j0 + 48]);
-                q_acc_1_0 += a_3 * p_;
-                const f32x16 a_4 = load_f32x16(&a[i0 * 48 + j0 + 64]);
-                q_acc_1_1 += a_4 * p_1;
-                const f32x16 a_5 = load_f32x16(&a[i0 * 48 + j0 + 80]);
-                q_acc_1_2 += a_5 * p_2;
-                const f32x16 a_6 = load_f32x16(&a[i0 * 48 + j0 + 96]);
-                q_acc_2_0 += a_6 * p_;
-                const f32x16 a_7 = load_f32x16(&a[i0 * 48 + j0 + 112]);
-                q_acc_2_1 += a_7 * p_1;
-                const f32x16 a_8 = load_f32x16(&a[i0 * 48 + j0 + 128]);
-                q_acc_2_2 += a_8 * p_2;
-                const f32x16 a_9 = load_f32x16(&a[i0 * 48 + j0 + 144]);
-                q_acc_3_0 += a_9 * p_;
-                const f32x16 a_10 = load_f32x16(&a[i0 * 48 + j0 + 160]);
-                q_acc_3_1 += a_10 * p_1;
-                const f32x16 a_11 = load_f32x16(&a[i0 * 48 + j0 + 176]);
-                q_acc_3_2 += a_11 * p_2;
-                const float r_ = r[i0];
-                const f32x16 sum_ = a_ * r_;
-                const f32x16 sum_1 = a_1 * r_;
-                const f32x16 sum_2 = a_2 * r_;
-                const float r_1 = r[i0 + 1];
-                const f32x16 sum_3 = sum_ + a_3 * r_1;
-                const f32x16 sum_4 = sum_1 + a_4 * r_1;
-                const f32x16 sum_5 = sum_2 + a_5 * r_1;
-                const float r_2 = r[i0 + 2];
-                const f32x16 sum_6 = sum_3 + a_6 * r_2;
-                const f32x16 sum_7 = sum_4 + a_7 * r_2;
-                const f32x16 sum_8 = sum_5 + a_8 * r_2;
-                const float r_3 = r[i0 + 3];
-                const f32x16 sum_9 = sum_6 + a_9 * r_3;
-                const f32x16 sum_10 = sum_7 + a_10 * r_3;
-                const f32x16 sum_11 = sum_8 + a_11 * r_3;
-                const f32x16 s_sum_1 = load_f32x16(&s_sum[j0]);
-                const f32x16 s_sum_2 = s_sum_1 + sum_9;
-                store_f32x16(&s_sum[j0], s_sum_2);
-                const f32x16 s_sum_3 = load_f32x16(&s_sum[j0 + 16]);
-                const f32x16 s_sum_4 = s_sum_3 + sum_10;
-                store_f32x16(&s_sum[j0 + 16], s_sum_4);
-                const f32x16 s_sum_5 = load_f32x16(&s_sum[j0 + 32]);
-                const f32x16 s_sum_6 = s_sum_5 + sum_11;
-                store_f32x16(&s_sum[j0 + 32], s_sum_6);
-            }
-            const float q_total_ = fold_add_f32x16(q_acc_0_0 + q_acc_0_1 + q_acc_0_2);
-            q[i0] = q_total_;
-            const float q_total_1 = fold_add_f32x16(q_acc_1_0 + q_acc_1_1 + q_acc_1_2);
-            q[i0 + 1] = q_total_1;
-            const float q_total_2 = fold_add_f32x16(q_acc_2_0 + q_acc_2_1 + q_acc_2_2);
-            q[i0 + 2] = q_total_2;
-            const float q_total_3 = fold_add_f32x16(q_acc_3_0 + q_acc_3_1 + q_acc_3_2);
-            q[i0 + 3] = q_total_3;
+static void launch_0_thread(const float *restrict a, const float *restrict p, const float *restrict r, float *q, char *workspace) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    float *s_sum = (float *)(workspace + tid * 192);
+    const long begin = 16 * tid / n_threads * 4;
+    const long end = 16 * (tid + 1) / n_threads * 4;
+    for (long k = 0; k < 48; k += 16) {
+        const f32x16 s_sum_ = splat_f32x16(0.0f);
+        store_f32x16(&s_sum[k], s_sum_);
+    }
+    for (long slot = tid + n_threads; slot < 4; ++slot) {
+        for (long k = 0; k < 48; ++k) {
+            ((float *)(workspace + slot * 192))[k] = 0.0f;
         }
     }
+    for (long i0 = begin; i0 < end; i0 += 4) {
+        f32x16 q_acc_0_0 = splat_f32x16(0.0f);
+        f32x16 q_acc_0_1 = splat_f32x16(0.0f);
+        f32x16 q_acc_0_2 = splat_f32x16(0.0f);
+        f32x16 q_acc_1_0 = splat_f32x16(0.0f);
+        f32x16 q_acc_1_1 = splat_f32x16(0.0f);
+        f32x16 q_acc_1_2 = splat_f32x16(0.0f);
+        f32x16 q_acc_2_0 = splat_f32x16(0.0f);
+        f32x16 q_acc_2_1 = splat_f32x16(0.0f);
+        f32x16 q_acc_2_2 = splat_f32x16(0.0f);
+        f32x16 q_acc_3_0 = splat_f32x16(0.0f);
+        f32x16 q_acc_3_1 = splat_f32x16(0.0f);
+        f32x16 q_acc_3_2 = splat_f32x16(0.0f);
+        for (long j0 = 0; j0 < 48; j0 += 48) {
+            const f32x16 a_ = load_f32x16(&a[i0 * 48 + j0]);
+            const f32x16 p_ = load_f32x16(&p[j0]);
+            q_acc_0_0 += a_ * p_;
+            const f32x16 a_1 = load_f32x16(&a[i0 * 48 + j0 + 16]);
+            const f32x16 p_1 = load_f32x16(&p[j0 + 16]);
+            q_acc_0_1 += a_1 * p_1;
+            const f32x16 a_2 = load_f32x16(&a[i0 * 48 + j0 + 32]);
+            const f32x16 p_2 = load_f32x16(&p[j0 + 32]);
+            q_acc_0_2 += a_2 * p_2;
+            const f32x16 a_3 = load_f32x16(&a[i0 * 48 + j0 + 48]);
+            q_acc_1_0 += a_3 * p_;
+            const f32x16 a_4 = load_f32x16(&a[i0 * 48 + j0 + 64]);
+            q_acc_1_1 += a_4 * p_1;
+            const f32x16 a_5 = load_f32x16(&a[i0 * 48 + j0 + 80]);
+            q_acc_1_2 += a_5 * p_2;
+            const f32x16 a_6 = load_f32x16(&a[i0 * 48 + j0 + 96]);
+            q_acc_2_0 += a_6 * p_;
+            const f32x16 a_7 = load_f32x16(&a[i0 * 48 + j0 + 112]);
+            q_acc_2_1 += a_7 * p_1;
+            const f32x16 a_8 = load_f32x16(&a[i0 * 48 + j0 + 128]);
+            q_acc_2_2 += a_8 * p_2;
+            const f32x16 a_9 = load_f32x16(&a[i0 * 48 + j0 + 144]);
+            q_acc_3_0 += a_9 * p_;
+            const f32x16 a_10 = load_f32x16(&a[i0 * 48 + j0 + 160]);
+            q_acc_3_1 += a_10 * p_1;
+            const f32x16 a_11 = load_f32x16(&a[i0 * 48 + j0 + 176]);
+            q_acc_3_2 += a_11 * p_2;
+            const float r_ = r[i0];
+            const f32x16 sum_ = a_ * r_;
+            const f32x16 sum_1 = a_1 * r_;
+            const f32x16 sum_2 = a_2 * r_;
+            const float r_1 = r[i0 + 1];
+            const f32x16 sum_3 = sum_ + a_3 * r_1;
+            const f32x16 sum_4 = sum_1 + a_4 * r_1;
+            const f32x16 sum_5 = sum_2 + a_5 * r_1;
+            const float r_2 = r[i0 + 2];
+            const f32x16 sum_6 = sum_3 + a_6 * r_2;
+            const f32x16 sum_7 = sum_4 + a_7 * r_2;
+            const f32x16 sum_8 = sum_5 + a_8 * r_2;
+            const float r_3 = r[i0 + 3];
+            const f32x16 sum_9 = sum_6 + a_9 * r_3;
+            const f32x16 sum_10 = sum_7 + a_10 * r_3;
+            const f32x16 sum_11 = sum_8 + a_11 * r_3;
+            const f32x16 s_sum_1 = load_f32x16(&s_sum[j0]);
+            const f32x16 s_sum_2 = s_sum_1 + sum_9;
+            store_f32x16(&s_sum[j0], s_sum_2);
+            const f32x16 s_sum_3 = load_f32x16(&s_sum[j0 + 16]);
+            const f32x16 s_sum_4 = s_sum_3 + sum_10;
+            store_f32x16(&s_sum[j0 + 16], s_sum_4);
+            const f32x16 s_sum_5 = load_f32x16(&s_sum[j0 + 32]);
+            const f32x16 s_sum_6 = s_sum_5 + sum_11;
+            store_f32x16(&s_sum[j0 + 32], s_sum_6);
+        }
+        const float q_total_ = fold_add_f32x16(q_acc_0_0 + q_acc_0_1 + q_acc_0_2);
+        q[i0] = q_total_;
+        const float q_total_1 = fold_add_f32x16(q_acc_1_0 + q_acc_1_1 + q_acc_1_2);
+        q[i0 + 1] = q_total_1;
+        const float q_total_2 = fold_add_f32x16(q_acc_2_0 + q_acc_2_1 + q_acc_2_2);
+        q[i0 + 2] = q_total_2;
+        const float q_total_3 = fold_add_f32x16(q_acc_3_0 + q_acc_3_1 + q_acc_3_2);
+        q[i0 + 3] = q_total_3;
+    }
+}
+static void launch_0(const float *restrict a, const float *restrict p, const float *restrict r, float *restrict q, float *restrict s, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    launch_0_thread(a, p, r, q, workspace);
     for (long j = 0; j < 48; j += 16) {
         const f32x16 s_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 192))[j]) + load_f32x16(&((float *)(workspace + 384))[j]) + load_f32x16(&((float *)(workspace + 576))[j]);
         store_f32x16(&s[j], s_);

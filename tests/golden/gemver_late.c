@@ -45,123 +45,124 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* add_two_outer0: b = a[i, j] + u1[i] * v1[j] + u2[i] * v2[j]; add_scaled_gemvt0: x add beta * b[i, j] * y[i]; scaled_gemv0: w add b[i, j] * x[j] */
-static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        float *restrict b_row = (float *)(workspace + tid * 15360);
-        float *restrict x_row = (float *)(workspace + (tid * 128 + 61440));
-        float *w_sum = (float *)(workspace + (tid * 512 + 61952));
-        const long begin = 3 * tid / n_threads * 32;
-        const long end = 3 * (tid + 1) / n_threads * 32;
-        for (long k = 0; k < 112; k += 16) {
-            const f32x16 w_sum_ = splat_f32x16(0.0f);
-            store_f32x16(&w_sum[k], w_sum_);
+static void launch_0_thread(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *b, float *x, float beta, char *workspace) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    float *restrict b_row = (float *)(workspace + tid * 15360);
+    float *restrict x_row = (float *)(workspace + (tid * 128 + 61440));
+    float *w_sum = (float *)(workspace + (tid * 512 + 61952));
+    const long begin = 3 * tid / n_threads * 32;
+    const long end = 3 * (tid + 1) / n_threads * 32;
+    for (long k = 0; k < 112; k += 16) {
+        const f32x16 w_sum_ = splat_f32x16(0.0f);
+        store_f32x16(&w_sum[k], w_sum_);
+    }
+    for (long k = 112; k < 120; ++k) {
+        w_sum[k] = 0.0f;
+    }
+    for (long slot = tid + n_threads; slot < 4; ++slot) {
+        for (long k = 0; k < 120; ++k) {
+            ((float *)(workspace + (slot * 512 + 61952)))[k] = 0.0f;
         }
-        for (long k = 112; k < 120; ++k) {
-            w_sum[k] = 0.0f;
-        }
-        for (long slot = tid + n_threads; slot < 4; ++slot) {
-            for (long k = 0; k < 120; ++k) {
-                ((float *)(workspace + (slot * 512 + 61952)))[k] = 0.0f;
+    }
+    for (long j0 = begin; j0 < end; j0 += 32) {
+        f32x16 x_acc_0_0 = splat_f32x16(0.0f);
+        f32x16 x_acc_0_1 = splat_f32x16(0.0f);
+        f32x16 x_acc_1_0 = splat_f32x16(0.0f);
+        f32x16 x_acc_1_1 = splat_f32x16(0.0f);
+        for (long i0 = 0; i0 < 120; i0 += 2) {
+            if (j0 > begin) {
+                const f32x16 b_row_ = load_f32x16(&b_row[i0 * 32]);
+                const f32x16 x_row_ = load_f32x16(&x_row[0]);
+                const f32x16 sum_ = b_row_ * x_row_;
+                const f32x16 b_row_1 = load_f32x16(&b_row[i0 * 32 + 16]);
+                const f32x16 x_row_1 = load_f32x16(&x_row[16]);
+                const f32x16 sum_1 = sum_ + b_row_1 * x_row_1;
+                const f32x16 b_row_2 = load_f32x16(&b_row[i0 * 32 + 32]);
+                const f32x16 sum_2 = b_row_2 * x_row_;
+                const f32x16 b_row_3 = load_f32x16(&b_row[i0 * 32 + 48]);
+                const f32x16 sum_3 = sum_2 + b_row_3 * x_row_1;
+                const float w_sum_1 = w_sum[i0];
+                const float w_sum_2 = w_sum_1 + fold_add_f32x16(sum_1);
+                w_sum[i0] = w_sum_2;
+                const float w_sum_3 = w_sum[i0 + 1];
+                const float w_sum_4 = w_sum_3 + fold_add_f32x16(sum_3);
+                w_sum[i0 + 1] = w_sum_4;
             }
+            f32x16 b_value_0_0;
+            f32x16 b_value_0_1;
+            f32x16 b_value_1_0;
+            f32x16 b_value_1_1;
+            const f32x16 a_ = load_f32x16(&a[i0 * 96 + j0]);
+            const float u1_ = u1[i0];
+            const f32x16 v1_ = load_f32x16(&v1[j0]);
+            const float u2_ = u2[i0];
+            const f32x16 v2_ = load_f32x16(&v2[j0]);
+            b_value_0_0 = a_ + u1_ * v1_ + u2_ * v2_;
+            store_f32x16(&b_row[i0 * 32], b_value_0_0);
+            store_f32x16(&b[i0 * 96 + j0], b_value_0_0);
+            const f32x16 a_1 = load_f32x16(&a[i0 * 96 + j0 + 16]);
+            const f32x16 v1_1 = load_f32x16(&v1[j0 + 16]);
+            const f32x16 v2_1 = load_f32x16(&v2[j0 + 16]);
+            b_value_0_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
+            store_f32x16(&b_row[i0 * 32 + 16], b_value_0_1);
+            store_f32x16(&b[i0 * 96 + j0 + 16], b_value_0_1);
+            const f32x16 a_2 = load_f32x16(&a[i0 * 96 + j0 + 96]);
+            const float u1_1 = u1[i0 + 1];
+            const float u2_1 = u2[i0 + 1];
+            b_value_1_0 = a_2 + u1_1 * v1_ + u2_1 * v2_;
+            store_f32x16(&b_row[i0 * 32 + 32], b_value_1_0);
+            store_f32x16(&b[i0 * 96 + j0 + 96], b_value_1_0);
+            const f32x16 a_3 = load_f32x16(&a[i0 * 96 + j0 + 112]);
+            b_value_1_1 = a_3 + u1_1 * v1_1 + u2_1 * v2_1;
+            store_f32x16(&b_row[i0 * 32 + 48], b_value_1_1);
+            store_f32x16(&b[i0 * 96 + j0 + 112], b_value_1_1);
+            const float y_ = y[i0];
+            x_acc_0_0 += beta * y_ * b_value_0_0;
+            x_acc_0_1 += beta * y_ * b_value_0_1;
+            const float y_1 = y[i0 + 1];
+            x_acc_1_0 += beta * y_1 * b_value_1_0;
+            x_acc_1_1 += beta * y_1 * b_value_1_1;
         }
-        for (long j0 = begin; j0 < end; j0 += 32) {
-            f32x16 x_acc_0_0 = splat_f32x16(0.0f);
-            f32x16 x_acc_0_1 = splat_f32x16(0.0f);
-            f32x16 x_acc_1_0 = splat_f32x16(0.0f);
-            f32x16 x_acc_1_1 = splat_f32x16(0.0f);
+        const f32x16 x_total_ = x_acc_0_0 + x_acc_1_0;
+        const f32x16 z_ = load_f32x16(&z[j0]);
+        const f32x16 x_row_2 = z_ + x_total_;
+        store_f32x16(&x_row[0], x_row_2);
+        const f32x16 x_ = z_ + x_total_;
+        store_f32x16(&x[j0], x_);
+        const f32x16 x_total_1 = x_acc_0_1 + x_acc_1_1;
+        const f32x16 z_1 = load_f32x16(&z[j0 + 16]);
+        const f32x16 x_row_3 = z_1 + x_total_1;
+        store_f32x16(&x_row[16], x_row_3);
+        const f32x16 x_1 = z_1 + x_total_1;
+        store_f32x16(&x[j0 + 16], x_1);
+    }
+    if (begin < end) {
+        for (long j0 = begin + (end - begin - 1) / 32 * 32; j0 < end; j0 += 32) {
             for (long i0 = 0; i0 < 120; i0 += 2) {
-                if (j0 > begin) {
-                    const f32x16 b_row_ = load_f32x16(&b_row[i0 * 32]);
-                    const f32x16 x_row_ = load_f32x16(&x_row[0]);
-                    const f32x16 sum_ = b_row_ * x_row_;
-                    const f32x16 b_row_1 = load_f32x16(&b_row[i0 * 32 + 16]);
-                    const f32x16 x_row_1 = load_f32x16(&x_row[16]);
-                    const f32x16 sum_1 = sum_ + b_row_1 * x_row_1;
-                    const f32x16 b_row_2 = load_f32x16(&b_row[i0 * 32 + 32]);
-                    const f32x16 sum_2 = b_row_2 * x_row_;
-                    const f32x16 b_row_3 = load_f32x16(&b_row[i0 * 32 + 48]);
-                    const f32x16 sum_3 = sum_2 + b_row_3 * x_row_1;
-                    const float w_sum_1 = w_sum[i0];
-                    const float w_sum_2 = w_sum_1 + fold_add_f32x16(sum_1);
-                    w_sum[i0] = w_sum_2;
-                    const float w_sum_3 = w_sum[i0 + 1];
-                    const float w_sum_4 = w_sum_3 + fold_add_f32x16(sum_3);
-                    w_sum[i0 + 1] = w_sum_4;
-                }
-                f32x16 b_value_0_0;
-                f32x16 b_value_0_1;
-                f32x16 b_value_1_0;
-                f32x16 b_value_1_1;
-                const f32x16 a_ = load_f32x16(&a[i0 * 96 + j0]);
-                const float u1_ = u1[i0];
-                const f32x16 v1_ = load_f32x16(&v1[j0]);
-                const float u2_ = u2[i0];
-                const f32x16 v2_ = load_f32x16(&v2[j0]);
-                b_value_0_0 = a_ + u1_ * v1_ + u2_ * v2_;
-                store_f32x16(&b_row[i0 * 32], b_value_0_0);
-                store_f32x16(&b[i0 * 96 + j0], b_value_0_0);
-                const f32x16 a_1 = load_f32x16(&a[i0 * 96 + j0 + 16]);
-                const f32x16 v1_1 = load_f32x16(&v1[j0 + 16]);
-                const f32x16 v2_1 = load_f32x16(&v2[j0 + 16]);
-                b_value_0_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
-                store_f32x16(&b_row[i0 * 32 + 16], b_value_0_1);
-                store_f32x16(&b[i0 * 96 + j0 + 16], b_value_0_1);
-                const f32x16 a_2 = load_f32x16(&a[i0 * 96 + j0 + 96]);
-                const float u1_1 = u1[i0 + 1];
-                const float u2_1 = u2[i0 + 1];
-                b_value_1_0 = a_2 + u1_1 * v1_ + u2_1 * v2_;
-                store_f32x16(&b_row[i0 * 32 + 32], b_value_1_0);
-                store_f32x16(&b[i0 * 96 + j0 + 96], b_value_1_0);
-                const f32x16 a_3 = load_f32x16(&a[i0 * 96 + j0 + 112]);
-                b_value_1_1 = a_3 + u1_1 * v1_1 + u2_1 * v2_1;
-                store_f32x16(&b_row[i0 * 32 + 48], b_value_1_1);
-                store_f32x16(&b[i0 * 96 + j0 + 112], b_value_1_1);
-                const float y_ = y[i0];
-                x_acc_0_0 += beta * y_ * b_value_0_0;
-                x_acc_0_1 += beta * y_ * b_value_0_1;
-                const float y_1 = y[i0 + 1];
-                x_acc_1_0 += beta * y_1 * b_value_1_0;
-                x_acc_1_1 += beta * y_1 * b_value_1_1;
-            }
-            const f32x16 x_total_ = x_acc_0_0 + x_acc_1_0;
-            const f32x16 z_ = load_f32x16(&z[j0]);
-            const f32x16 x_row_2 = z_ + x_total_;
-            store_f32x16(&x_row[0], x_row_2);
-            const f32x16 x_ = z_ + x_total_;
-            store_f32x16(&x[j0], x_);
-            const f32x16 x_total_1 = x_acc_0_1 + x_acc_1_1;
-            const f32x16 z_1 = load_f32x16(&z[j0 + 16]);
-            const f32x16 x_row_3 = z_1 + x_total_1;
-            store_f32x16(&x_row[16], x_row_3);
-            const f32x16 x_1 = z_1 + x_total_1;
-            store_f32x16(&x[j0 + 16], x_1);
-        }
-        if (begin < end) {
-            for (long j0 = begin + (end - begin - 1) / 32 * 32; j0 < end; j0 += 32) {
-                for (long i0 = 0; i0 < 120; i0 += 2) {
-                    const f32x16 b_row_4 = load_f32x16(&b_row[i0 * 32]);
-                    const f32x16 x_row_4 = load_f32x16(&x_row[0]);
-                    const f32x16 sum_4 = b_row_4 * x_row_4;
-                    const f32x16 b_row_5 = load_f32x16(&b_row[i0 * 32 + 16]);
-                    const f32x16 x_row_5 = load_f32x16(&x_row[16]);
-                    const f32x16 sum_5 = sum_4 + b_row_5 * x_row_5;
-                    const f32x16 b_row_6 = load_f32x16(&b_row[i0 * 32 + 32]);
-                    const f32x16 sum_6 = b_row_6 * x_row_4;
-                    const f32x16 b_row_7 = load_f32x16(&b_row[i0 * 32 + 48]);
-                    const f32x16 sum_7 = sum_6 + b_row_7 * x_row_5;
-                    const float w_sum_5 = w_sum[i0];
-                    const float w_sum_6 = w_sum_5 + fold_add_f32x16(sum_5);
-                    w_sum[i0] = w_sum_6;
-                    const float w_sum_7 = w_sum[i0 + 1];
-                    const float w_sum_8 = w_sum_7 + fold_add_f32x16(sum_7);
-                    w_sum[i0 + 1] = w_sum_8;
-                }
+                const f32x16 b_row_4 = load_f32x16(&b_row[i0 * 32]);
+                const f32x16 x_row_4 = load_f32x16(&x_row[0]);
+                const f32x16 sum_4 = b_row_4 * x_row_4;
+                const f32x16 b_row_5 = load_f32x16(&b_row[i0 * 32 + 16]);
+                const f32x16 x_row_5 = load_f32x16(&x_row[16]);
+                const f32x16 sum_5 = sum_4 + b_row_5 * x_row_5;
+                const f32x16 b_row_6 = load_f32x16(&b_row[i0 * 32 + 32]);
+                const f32x16 sum_6 = b_row_6 * x_row_4;
+                const f32x16 b_row_7 = load_f32x16(&b_row[i0 * 32 + 48]);
+                const f32x16 sum_7 = sum_6 + b_row_7 * x_row_5;
+                const float w_sum_5 = w_sum[i0];
+                const float w_sum_6 = w_sum_5 + fold_add_f32x16(sum_5);
+                w_sum[i0] = w_sum_6;
+                const float w_sum_7 = w_sum[i0 + 1];
+                const float w_sum_8 = w_sum_7 + fold_add_f32x16(sum_7);
+                w_sum[i0 + 1] = w_sum_8;
             }
         }
     }
+}
+static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    launch_0_thread(a, u1, v1, u2, v2, y, z, b, x, beta, workspace);
     for (long i = 0; i < 112; i += 16) {
         const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 61952))[i]) + load_f32x16(&((float *)(workspace + 62464))[i]) + load_f32x16(&((float *)(workspace + 62976))[i]) + load_f32x16(&((float *)(workspace + 63488))[i]));
         store_f32x16(&w[i], w_);

@@ -45,92 +45,93 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* add_two_outer0: b = a[i, j] + u1[i] * v1[j] + u2[i] * v2[j]; add_scaled_gemvt0: x add beta * b[i, j] * y[i]; scaled_gemv0: w add b[i, j] * x[j] */
-static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        float *restrict b_row = (float *)(workspace + tid * 262144);
-        float *restrict x_sum = (float *)(workspace + (tid * 512 + 1048576));
-        float *restrict x_row = (float *)(workspace + (tid * 512 + 1050624));
-        float *w_sum = (float *)(workspace + (tid * 2048 + 1052672));
-        const long begin = 4 * tid / n_threads * 128;
-        const long end = 4 * (tid + 1) / n_threads * 128;
-        for (long k = 0; k < 512; k += 16) {
-            const f32x16 w_sum_ = splat_f32x16(0.0f);
-            store_f32x16(&w_sum[k], w_sum_);
-        }
-        for (long slot = tid + n_threads; slot < 4; ++slot) {
-            for (long k = 0; k < 512; ++k) {
-                ((float *)(workspace + (slot * 2048 + 1052672)))[k] = 0.0f;
-            }
-        }
-        for (long j0 = begin; j0 < end; j0 += 128) {
-            for (long j = j0; j < j0 + 128; j += 16) {
-                const f32x16 x_sum_ = splat_f32x16(0.0f);
-                store_f32x16(&x_sum[j - j0], x_sum_);
-            }
-            for (long i = 0; i < 512; ++i) {
-                for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
-                    f32x16 b_value_0;
-                    f32x16 b_value_1;
-                    __builtin_prefetch(&a[i * 512 + j1 + 6144], 0, 2);
-                    const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
-                    const float u1_ = u1[i];
-                    const f32x16 v1_ = load_f32x16(&v1[j1]);
-                    const float u2_ = u2[i];
-                    const f32x16 v2_ = load_f32x16(&v2[j1]);
-                    b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
-                    store_f32x16(&b_row[i * 128 + j1 - j0], b_value_0);
-                    store_f32x16(&b[i * 512 + j1], b_value_0);
-                    __builtin_prefetch(&a[i * 512 + j1 + 16 + 6144], 0, 2);
-                    const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
-                    const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
-                    const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);
-                    b_value_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
-                    store_f32x16(&b_row[i * 128 + j1 - j0 + 16], b_value_1);
-                    store_f32x16(&b[i * 512 + j1 + 16], b_value_1);
-                    const float y_ = y[i];
-                    const f32x16 sum_ = beta * y_ * b_value_0;
-                    const f32x16 sum_1 = beta * y_ * b_value_1;
-                    const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
-                    const f32x16 x_sum_2 = x_sum_1 + sum_;
-                    store_f32x16(&x_sum[j1 - j0], x_sum_2);
-                    const f32x16 x_sum_3 = load_f32x16(&x_sum[j1 - j0 + 16]);
-                    const f32x16 x_sum_4 = x_sum_3 + sum_1;
-                    store_f32x16(&x_sum[j1 - j0 + 16], x_sum_4);
-                }
-            }
-            for (long j = j0; j < j0 + 128; ++j) {
-                const float z_ = z[j];
-                const float x_row_ = z_ + x_sum[j - j0];
-                x_row[j - j0] = x_row_;
-                const float x_ = z_ + x_sum[j - j0];
-                x[j] = x_;
-            }
-            for (long i = 0; i < 512; ++i) {
-                f32x16 w_acc_0 = splat_f32x16(0.0f);
-                f32x16 w_acc_1 = splat_f32x16(0.0f);
-                for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
-                    const f32x16 b_row_ = load_f32x16(&b_row[i * 128 + j1 - j0]);
-                    const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
-                    w_acc_0 += b_row_ * x_row_1;
-                    const f32x16 b_row_1 = load_f32x16(&b_row[i * 128 + j1 - j0 + 16]);
-                    const f32x16 x_row_2 = load_f32x16(&x_row[j1 - j0 + 16]);
-                    w_acc_1 += b_row_1 * x_row_2;
-                }
-                const float w_total_ = fold_add_f32x16(w_acc_0 + w_acc_1);
-                const float w_sum_1 = w_sum[i];
-                const float w_sum_2 = w_sum_1 + w_total_;
-                w_sum[i] = w_sum_2;
-            }
-        }
-#pragma omp barrier
-        for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
-            const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1052672))[i]) + load_f32x16(&((float *)(workspace + 1054720))[i]) + load_f32x16(&((float *)(workspace + 1056768))[i]) + load_f32x16(&((float *)(workspace + 1058816))[i]));
-            store_f32x16(&w[i], w_);
+static void launch_0_thread(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *b, float *x, float *w, float alpha, float beta, char *workspace) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    float *restrict b_row = (float *)(workspace + tid * 262144);
+    float *restrict x_sum = (float *)(workspace + (tid * 512 + 1048576));
+    float *restrict x_row = (float *)(workspace + (tid * 512 + 1050624));
+    float *w_sum = (float *)(workspace + (tid * 2048 + 1052672));
+    const long begin = 4 * tid / n_threads * 128;
+    const long end = 4 * (tid + 1) / n_threads * 128;
+    for (long k = 0; k < 512; k += 16) {
+        const f32x16 w_sum_ = splat_f32x16(0.0f);
+        store_f32x16(&w_sum[k], w_sum_);
+    }
+    for (long slot = tid + n_threads; slot < 4; ++slot) {
+        for (long k = 0; k < 512; ++k) {
+            ((float *)(workspace + (slot * 2048 + 1052672)))[k] = 0.0f;
         }
     }
+    for (long j0 = begin; j0 < end; j0 += 128) {
+        for (long j = j0; j < j0 + 128; j += 16) {
+            const f32x16 x_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&x_sum[j - j0], x_sum_);
+        }
+        for (long i = 0; i < 512; ++i) {
+            for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
+                f32x16 b_value_0;
+                f32x16 b_value_1;
+                __builtin_prefetch(&a[i * 512 + j1 + 6144], 0, 2);
+                const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
+                const float u1_ = u1[i];
+                const f32x16 v1_ = load_f32x16(&v1[j1]);
+                const float u2_ = u2[i];
+                const f32x16 v2_ = load_f32x16(&v2[j1]);
+                b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
+                store_f32x16(&b_row[i * 128 + j1 - j0], b_value_0);
+                store_f32x16(&b[i * 512 + j1], b_value_0);
+                __builtin_prefetch(&a[i * 512 + j1 + 16 + 6144], 0, 2);
+                const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
+                const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
+                const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);
+                b_value_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
+                store_f32x16(&b_row[i * 128 + j1 - j0 + 16], b_value_1);
+                store_f32x16(&b[i * 512 + j1 + 16], b_value_1);
+                const float y_ = y[i];
+                const f32x16 sum_ = beta * y_ * b_value_0;
+                const f32x16 sum_1 = beta * y_ * b_value_1;
+                const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
+                const f32x16 x_sum_2 = x_sum_1 + sum_;
+                store_f32x16(&x_sum[j1 - j0], x_sum_2);
+                const f32x16 x_sum_3 = load_f32x16(&x_sum[j1 - j0 + 16]);
+                const f32x16 x_sum_4 = x_sum_3 + sum_1;
+                store_f32x16(&x_sum[j1 - j0 + 16], x_sum_4);
+            }
+        }
+        for (long j = j0; j < j0 + 128; ++j) {
+            const float z_ = z[j];
+            const float x_row_ = z_ + x_sum[j - j0];
+            x_row[j - j0] = x_row_;
+            const float x_ = z_ + x_sum[j - j0];
+            x[j] = x_;
+        }
+        for (long i = 0; i < 512; ++i) {
+            f32x16 w_acc_0 = splat_f32x16(0.0f);
+            f32x16 w_acc_1 = splat_f32x16(0.0f);
+            for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
+                const f32x16 b_row_ = load_f32x16(&b_row[i * 128 + j1 - j0]);
+                const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
+                w_acc_0 += b_row_ * x_row_1;
+                const f32x16 b_row_1 = load_f32x16(&b_row[i * 128 + j1 - j0 + 16]);
+                const f32x16 x_row_2 = load_f32x16(&x_row[j1 - j0 + 16]);
+                w_acc_1 += b_row_1 * x_row_2;
+            }
+            const float w_total_ = fold_add_f32x16(w_acc_0 + w_acc_1);
+            const float w_sum_1 = w_sum[i];
+            const float w_sum_2 = w_sum_1 + w_total_;
+            w_sum[i] = w_sum_2;
+        }
+    }
+#pragma omp barrier
+    for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
+        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1052672))[i]) + load_f32x16(&((float *)(workspace + 1054720))[i]) + load_f32x16(&((float *)(workspace + 1056768))[i]) + load_f32x16(&((float *)(workspace + 1058816))[i]));
+        store_f32x16(&w[i], w_);
+    }
+}
+static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    launch_0_thread(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, workspace);
 }
 
 void run_sequence(void **args);

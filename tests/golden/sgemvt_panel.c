@@ -39,105 +39,106 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* add_scaled_gemvt0: x add beta * a[i, j] * y[i]; scaled_gemv0: w add a[i, j] * x[j] */
-static void launch_0(const float *restrict a, const float *restrict y, const float *restrict z, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    {
-        const long tid = omp_get_thread_num();
-        const long n_threads = omp_get_num_threads();
-        float *restrict x_sum = (float *)(workspace + tid * 256);
-        float *restrict x_row = (float *)(workspace + (tid * 256 + 1024));
-        float *restrict a_kept = (float *)(workspace + (tid * 131072 + 2048));
-        float *w_sum = (float *)(workspace + (tid * 2048 + 526336));
-        const long begin = 8 * tid / n_threads * 64;
-        const long end = 8 * (tid + 1) / n_threads * 64;
-        for (long k = 0; k < 512; k += 16) {
-            const f32x16 w_sum_ = splat_f32x16(0.0f);
-            store_f32x16(&w_sum[k], w_sum_);
-        }
-        for (long slot = tid + n_threads; slot < 4; ++slot) {
-            for (long k = 0; k < 512; ++k) {
-                ((float *)(workspace + (slot * 2048 + 526336)))[k] = 0.0f;
-            }
-        }
-        for (long j0 = begin; j0 < end; j0 += 64) {
-            for (long j = j0; j < j0 + 64; j += 16) {
-                const f32x16 x_sum_ = splat_f32x16(0.0f);
-                store_f32x16(&x_sum[j - j0], x_sum_);
-            }
-            for (long i0 = 0; i0 < 512; i0 += 4) {
-                for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 6144], 0, 2);
-                    const f32x16 a_ = load_f32x16(&a[i0 * 512 + j1]);
-                    store_f32x16(&a_kept[i0 * 64 + j1 - j0], a_);
-                    const float y_ = y[i0];
-                    const f32x16 sum_ = beta * y_ * a_;
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 512 + 6144], 0, 2);
-                    const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j1 + 512]);
-                    store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64], a_1);
-                    const float y_1 = y[i0 + 1];
-                    const f32x16 sum_1 = sum_ + beta * y_1 * a_1;
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 1024 + 6144], 0, 2);
-                    const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j1 + 1024]);
-                    store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128], a_2);
-                    const float y_2 = y[i0 + 2];
-                    const f32x16 sum_2 = sum_1 + beta * y_2 * a_2;
-                    __builtin_prefetch(&a[i0 * 512 + j1 + 1536 + 6144], 0, 2);
-                    const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j1 + 1536]);
-                    store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192], a_3);
-                    const float y_3 = y[i0 + 3];
-                    const f32x16 sum_3 = sum_2 + beta * y_3 * a_3;
-                    const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
-                    const f32x16 x_sum_2 = x_sum_1 + sum_3;
-                    store_f32x16(&x_sum[j1 - j0], x_sum_2);
-                }
-            }
-            for (long j = j0; j < j0 + 64; ++j) {
-                const float z_ = z[j];
-                const float x_row_ = z_ + x_sum[j - j0];
-                x_row[j - j0] = x_row_;
-                const float x_ = z_ + x_sum[j - j0];
-                x[j] = x_;
-            }
-            for (long i0 = 0; i0 < 512; i0 += 4) {
-                f32x16 w_acc_0 = splat_f32x16(0.0f);
-                f32x16 w_acc_1 = splat_f32x16(0.0f);
-                f32x16 w_acc_2 = splat_f32x16(0.0f);
-                f32x16 w_acc_3 = splat_f32x16(0.0f);
-                for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
-                    const f32x16 a_kept_ = load_f32x16(&a_kept[i0 * 64 + j1 - j0]);
-                    const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
-                    w_acc_0 += a_kept_ * x_row_1;
-                    const f32x16 a_kept_1 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64]);
-                    w_acc_1 += a_kept_1 * x_row_1;
-                    const f32x16 a_kept_2 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128]);
-                    w_acc_2 += a_kept_2 * x_row_1;
-                    const f32x16 a_kept_3 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192]);
-                    w_acc_3 += a_kept_3 * x_row_1;
-                }
-                const float w_total_ = fold_add_f32x16(w_acc_0);
-                const float w_sum_1 = w_sum[i0];
-                const float w_sum_2 = w_sum_1 + w_total_;
-                w_sum[i0] = w_sum_2;
-                const float w_total_1 = fold_add_f32x16(w_acc_1);
-                const float w_sum_3 = w_sum[i0 + 1];
-                const float w_sum_4 = w_sum_3 + w_total_1;
-                w_sum[i0 + 1] = w_sum_4;
-                const float w_total_2 = fold_add_f32x16(w_acc_2);
-                const float w_sum_5 = w_sum[i0 + 2];
-                const float w_sum_6 = w_sum_5 + w_total_2;
-                w_sum[i0 + 2] = w_sum_6;
-                const float w_total_3 = fold_add_f32x16(w_acc_3);
-                const float w_sum_7 = w_sum[i0 + 3];
-                const float w_sum_8 = w_sum_7 + w_total_3;
-                w_sum[i0 + 3] = w_sum_8;
-            }
-        }
-#pragma omp barrier
-        for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
-            const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 526336))[i]) + load_f32x16(&((float *)(workspace + 528384))[i]) + load_f32x16(&((float *)(workspace + 530432))[i]) + load_f32x16(&((float *)(workspace + 532480))[i]));
-            store_f32x16(&w[i], w_);
+static void launch_0_thread(const float *restrict a, const float *restrict y, const float *restrict z, float *x, float *w, float alpha, float beta, char *workspace) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    float *restrict x_sum = (float *)(workspace + tid * 256);
+    float *restrict x_row = (float *)(workspace + (tid * 256 + 1024));
+    float *restrict a_kept = (float *)(workspace + (tid * 131072 + 2048));
+    float *w_sum = (float *)(workspace + (tid * 2048 + 526336));
+    const long begin = 8 * tid / n_threads * 64;
+    const long end = 8 * (tid + 1) / n_threads * 64;
+    for (long k = 0; k < 512; k += 16) {
+        const f32x16 w_sum_ = splat_f32x16(0.0f);
+        store_f32x16(&w_sum[k], w_sum_);
+    }
+    for (long slot = tid + n_threads; slot < 4; ++slot) {
+        for (long k = 0; k < 512; ++k) {
+            ((float *)(workspace + (slot * 2048 + 526336)))[k] = 0.0f;
         }
     }
+    for (long j0 = begin; j0 < end; j0 += 64) {
+        for (long j = j0; j < j0 + 64; j += 16) {
+            const f32x16 x_sum_ = splat_f32x16(0.0f);
+            store_f32x16(&x_sum[j - j0], x_sum_);
+        }
+        for (long i0 = 0; i0 < 512; i0 += 4) {
+            for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
+                __builtin_prefetch(&a[i0 * 512 + j1 + 6144], 0, 2);
+                const f32x16 a_ = load_f32x16(&a[i0 * 512 + j1]);
+                store_f32x16(&a_kept[i0 * 64 + j1 - j0], a_);
+                const float y_ = y[i0];
+                const f32x16 sum_ = beta * y_ * a_;
+                __builtin_prefetch(&a[i0 * 512 + j1 + 512 + 6144], 0, 2);
+                const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j1 + 512]);
+                store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64], a_1);
+                const float y_1 = y[i0 + 1];
+                const f32x16 sum_1 = sum_ + beta * y_1 * a_1;
+                __builtin_prefetch(&a[i0 * 512 + j1 + 1024 + 6144], 0, 2);
+                const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j1 + 1024]);
+                store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128], a_2);
+                const float y_2 = y[i0 + 2];
+                const f32x16 sum_2 = sum_1 + beta * y_2 * a_2;
+                __builtin_prefetch(&a[i0 * 512 + j1 + 1536 + 6144], 0, 2);
+                const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j1 + 1536]);
+                store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192], a_3);
+                const float y_3 = y[i0 + 3];
+                const f32x16 sum_3 = sum_2 + beta * y_3 * a_3;
+                const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
+                const f32x16 x_sum_2 = x_sum_1 + sum_3;
+                store_f32x16(&x_sum[j1 - j0], x_sum_2);
+            }
+        }
+        for (long j = j0; j < j0 + 64; ++j) {
+            const float z_ = z[j];
+            const float x_row_ = z_ + x_sum[j - j0];
+            x_row[j - j0] = x_row_;
+            const float x_ = z_ + x_sum[j - j0];
+            x[j] = x_;
+        }
+        for (long i0 = 0; i0 < 512; i0 += 4) {
+            f32x16 w_acc_0 = splat_f32x16(0.0f);
+            f32x16 w_acc_1 = splat_f32x16(0.0f);
+            f32x16 w_acc_2 = splat_f32x16(0.0f);
+            f32x16 w_acc_3 = splat_f32x16(0.0f);
+            for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
+                const f32x16 a_kept_ = load_f32x16(&a_kept[i0 * 64 + j1 - j0]);
+                const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
+                w_acc_0 += a_kept_ * x_row_1;
+                const f32x16 a_kept_1 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64]);
+                w_acc_1 += a_kept_1 * x_row_1;
+                const f32x16 a_kept_2 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128]);
+                w_acc_2 += a_kept_2 * x_row_1;
+                const f32x16 a_kept_3 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192]);
+                w_acc_3 += a_kept_3 * x_row_1;
+            }
+            const float w_total_ = fold_add_f32x16(w_acc_0);
+            const float w_sum_1 = w_sum[i0];
+            const float w_sum_2 = w_sum_1 + w_total_;
+            w_sum[i0] = w_sum_2;
+            const float w_total_1 = fold_add_f32x16(w_acc_1);
+            const float w_sum_3 = w_sum[i0 + 1];
+            const float w_sum_4 = w_sum_3 + w_total_1;
+            w_sum[i0 + 1] = w_sum_4;
+            const float w_total_2 = fold_add_f32x16(w_acc_2);
+            const float w_sum_5 = w_sum[i0 + 2];
+            const float w_sum_6 = w_sum_5 + w_total_2;
+            w_sum[i0 + 2] = w_sum_6;
+            const float w_total_3 = fold_add_f32x16(w_acc_3);
+            const float w_sum_7 = w_sum[i0 + 3];
+            const float w_sum_8 = w_sum_7 + w_total_3;
+            w_sum[i0 + 3] = w_sum_8;
+        }
+    }
+#pragma omp barrier
+    for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
+        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 526336))[i]) + load_f32x16(&((float *)(workspace + 528384))[i]) + load_f32x16(&((float *)(workspace + 530432))[i]) + load_f32x16(&((float *)(workspace + 532480))[i]));
+        store_f32x16(&w[i], w_);
+    }
+}
+static void launch_0(const float *restrict a, const float *restrict y, const float *restrict z, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
+#pragma omp parallel num_threads(4)
+    launch_0_thread(a, y, z, x, w, alpha, beta, workspace);
 }
 
 void run_sequence(void **args);
