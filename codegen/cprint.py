@@ -98,6 +98,7 @@ class Printer:
                 self.line(text)
             self.block(f.body)
             self.closed()
+            self.line("")
         opening = "static void "
         if f.block_threads:
             opening = self.dialect.kernel_open.format(threads=f.block_threads)

@@ -106,6 +106,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
         store_f32x16(&y[j], y_);
     }
 }
+
 static void launch_0(const float *restrict a, const float *restrict x, float *restrict y, char *restrict workspace) {
 #pragma omp parallel num_threads(4)
     launch_0_thread(a, x, y, workspace);

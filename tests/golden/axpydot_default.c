@@ -64,6 +64,7 @@ static void launch_0_thread(const float *restrict w, const float *restrict v, fl
         }
     }
 }
+
 static void launch_0(const float *restrict w, const float *restrict v, float *restrict z, float alpha) {
 #pragma omp parallel num_threads(4)
     launch_0_thread(w, v, z, alpha);
@@ -101,6 +102,7 @@ static void launch_1_thread(const float *restrict u, const float *restrict z, ch
         }
     }
 }
+
 static void launch_1(const float *restrict u, const float *restrict z, float *restrict r, char *restrict workspace) {
 #pragma omp parallel num_threads(4)
     launch_1_thread(u, z, workspace);

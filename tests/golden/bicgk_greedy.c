@@ -131,6 +131,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict p, co
         q[i0 + 3] = q_total_3;
     }
 }
+
 static void launch_0(const float *restrict a, const float *restrict p, const float *restrict r, float *restrict q, float *restrict s, char *restrict workspace) {
 #pragma omp parallel num_threads(4)
     launch_0_thread(a, p, r, q, workspace);

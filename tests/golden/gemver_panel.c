@@ -129,6 +129,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
         store_f32x16(&w[i], w_);
     }
 }
+
 static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
 #pragma omp parallel num_threads(4)
     launch_0_thread(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, workspace);

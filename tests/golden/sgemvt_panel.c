@@ -136,6 +136,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
         store_f32x16(&w[i], w_);
     }
 }
+
 static void launch_0(const float *restrict a, const float *restrict y, const float *restrict z, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
 #pragma omp parallel num_threads(4)
     launch_0_thread(a, y, z, x, w, alpha, beta, workspace);
