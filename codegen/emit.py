@@ -166,11 +166,6 @@ class LaunchWriter:
         before = c.Declare("long", name, c.Bin("-", now, self.stride(shared)), constant=True)
         self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
-    def tiles_begin(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
-        """The body of a loop, with a test where the register tiles that start here may be partial."""
-        for statement in self.tested(node, variable, *self.versions(node, variable, ctx)):
-            self.scene.w.write(statement)
-
     def tested(
         self, node: LoopNode, variable: c.CExpr, whole: Statements, rest: Statements
     ) -> Statements:
@@ -228,18 +223,18 @@ class LaunchWriter:
         """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
         starting = self.tiles_at(node)
         cut = [(m, p) for m, p in starting if self.may_be_cut(m, p)]
-        cuts_vectors = any(p.is_vector for _, p in cut) or self.scene.target.is_gpu
+        is_by_elements = any(p.is_vector for _, p in cut) or self.scene.target.is_gpu
         status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
         whole = replace(ctx, status=status)
         rest = replace(
             ctx,
             status={**status, **{(m.task, m.loop): False for m, _ in cut}},
             by_rows=True,
-            is_slow=ctx.is_slow or cuts_vectors,
+            is_slow=ctx.is_slow or is_by_elements,
         )
         if not cut:
             return self.version(node, variable, whole), ()
-        if ctx.is_slow or (ctx.by_rows and not cuts_vectors):
+        if ctx.is_slow or (ctx.by_rows and not is_by_elements):
             return self.version(node, variable, rest), ()
         return self.version(node, variable, whole), self.version(node, variable, rest)
 

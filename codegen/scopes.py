@@ -23,8 +23,8 @@ class Context:
     """What holds at a place of the tree.
 
     `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
-    are full here. Inside versions for partial tiles: `by_rows`, of loops without vectors; `is_slow`, of any, where no loop is
-    written twice any more. `is_team`: all threads of the launch run this place.
+    are full here. Of the others: `by_rows`, those without vectors run one by one; `is_slow`, all do, and nothing is written twice
+    any more. `is_team`: all threads of the launch run this place.
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)

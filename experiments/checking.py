@@ -160,11 +160,12 @@ def build_all(
     stem: str,
     n_threads: int = 2,
     compiler: str = "gcc",
+    more_flags: tuple[str, ...] = (),
 ) -> list[Build]:
     """Compiles several texts at a time."""
     with ThreadPoolExecutor(n_threads) as pool:
         jobs = [
-            pool.submit(build, s, folder / f"{stem}_{k}", compiler=compiler)
+            pool.submit(build, s, folder / f"{stem}_{k}", more_flags, compiler)
             for k, s in enumerate(sources)
         ]
         return [job.result() for job in jobs]

@@ -17,7 +17,8 @@ from .operations import SureOperations, expression_weight
 from .tables import Floats, Ints, Universes, int_rows
 from .traffic import read_bytes, written_bytes
 
-MAX_PEELED = 16  # a compiler unrolls a loop of so few iterations completely
+# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (codegen/emit.py).
+MAX_PEELED = 17
 
 
 class BoundTables(NamedTuple):

@@ -195,7 +195,9 @@ class KernelWriter(LaunchWriter):
         for m in node.members:
             self.scene.blocks[m.task, m.loop] = number
         bound = {(m.task, m.loop, m.level): variable for m in node.members}
-        self.tiles_begin(node, variable, replace(ctx, variables={**ctx.variables, **bound}))
+        versions = self.versions(node, variable, replace(ctx, variables={**ctx.variables, **bound}))
+        for statement in self.tested(node, variable, *versions):
+            w.write(statement)
 
     def inside(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
         """Where threads share a tile that starts here, each begins at an index of its own."""

@@ -55,7 +55,14 @@ def test_names_with_a_meaning_in_c(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "plain"), [("x", "x"), ("a0.acc", "a0_acc"), ("int", "v_int_"), ("α", "v__")]
+    ("name", "plain"),
+    [
+        ("x", "x"),
+        ("a0.acc", "a0_acc"),
+        ("int", "v_int_"),
+        ("α", "v__"),
+        ("launch_0_thread", "v_launch_0_thread_"),
+    ],
 )
 def test_identifiers(name, plain):
     assert identifier(name) == plain

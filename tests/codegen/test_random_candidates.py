@@ -15,6 +15,7 @@ from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.normalise import normalise
+from kernelscape.runtime.cpu.compiler import SPARED
 from kernelscape.search.first import Style, complete_style
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.candidate import Candidate
@@ -52,7 +53,8 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     drawn = [checking.random_candidate(root, rng) for _ in range(CANDIDATES)]
     candidates = [c for c in drawn if isinstance(c, Candidate)]
     found = []
-    for built in checking.build_all([checking.source_of(c) for c in candidates], folder, "drawn"):
+    sources = [checking.source_of(c) for c in candidates]
+    for built in checking.build_all(sources, folder, "drawn", more_flags=("-O2", *SPARED)):
         if built.library is None or built.log:
             found.append(f"{built.log}\n{built.source.text}")
             continue
