@@ -16,7 +16,7 @@ from ..space import choices as ch
 from ..space import cpsat
 from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
 from ..space.candidate import Candidate, Space
-from .loop_roles import Roles, find_roles
+from .loop_roles import Roles, find_roles, sweeps
 from .ordering import open_in_order
 from .styles import Style, default_style, greedy_style, styles
 
@@ -110,7 +110,10 @@ def preference(space: Space, style: Style) -> Preference:
 class _Wanted:
     def __init__(self, space: Space, style: Style) -> None:
         self.space, self.style, self.v = space, style, space.variables
-        self.roles: Roles = find_roles(space, merge=style.merge, columns=style.columns)
+        self.roles: Roles = find_roles(
+            space, merge=style.merge and not style.sweep, columns=style.columns
+        )
+        self.sweeps = sweeps(space, self.roles)
         self.table: Preference = np.full((space.n_choices, 8), NO_VALUE, np.uint8)
         self.orders()
         self.launches()
@@ -126,6 +129,8 @@ class _Wanted:
         b, model = self.space.backbone, self.space.model
         outer = []
         for m in b.merges if self.style.merge else ():
+            if not self.may_merge(m.a, m.b):
+                continue
             place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
             x, y = b.dim(m.a, m.loop_a, OUTER).order_id, b.dim(m.b, m.loop_b, OUTER).order_id
             outer.append((place, m.b - m.a, model.order(x, y)))
@@ -153,11 +158,16 @@ class _Wanted:
                 if x == y:
                     continue
                 if t != u:
-                    self.want(model.order(x, y), *(between if t < u else _inverse(between)))
+                    wanted = between if self.may_merge(t, u) else between[-4:]
+                    self.want(model.order(x, y), *(wanted if t < u else _inverse(wanted)))
                 elif d is not None and e is not None:
                     inside = self.rank(d) > self.rank(e)
                     around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
                     self.want(model.order(x, y), *around)
+
+    def may_merge(self, t: int, u: int) -> bool:
+        """Whether two tasks are to have loops in common."""
+        return not self.style.sweep or self.sweeps[t] == self.sweeps[u]
 
     def rank(self, d: Dim) -> tuple[int, int]:
         """Position in the nest: smaller is further out."""

@@ -36,6 +36,20 @@ def find_roles(space: Space, *, merge: bool, columns: bool = False) -> Roles:
     return _RoleFinder(space, merge, columns).roles()
 
 
+def sweeps(space: Space, roles: Roles) -> tuple[int, ...]:
+    """Which pass each task belongs to: one that uses what another sums up over its outermost loop comes after the end of it."""
+    found: list[int] = []
+    for t in range(len(space.problem.tasks)):
+        sources = {f.producer for f in space.backbone.flows if f.consumer == t and not f.is_read}
+        found.append(max((found[p] + _sums_outermost(space, roles, p) for p in sources), default=0))
+    return tuple(found)
+
+
+def _sums_outermost(space: Space, roles: Roles, t: int) -> bool:
+    loops = space.problem.tasks[t].loops
+    return bool(loops) and min(loops, key=lambda x: roles.rank[t, x.name]).is_reduction
+
+
 class _RoleFinder:
     def __init__(self, space: Space, merge: bool, columns: bool) -> None:
         self.space, self.merge, self.columns = space, merge, columns

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..space import choices as ch
 from ..space.candidate import Space
 from ..space.target import Target
+from .loop_roles import find_roles, sweeps
 from .product_tiles import product_tile, register_rows
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
@@ -33,6 +34,7 @@ class Style:
 
     fuse: bool = True  # one launch
     merge: bool = True  # one loop for tasks that walk the same elements
+    sweep: bool = False  # of them only for those that need no other nest than each has by itself
     parallel: bool = True
     vectors: int = 1
     rows: int = 1
@@ -88,13 +90,21 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         "greedy_unstreamed" if greedy.stream else "greedy_streamed",
         replace(greedy, stream=not greedy.stream),
     )
+    sweep = _sweep_rows(space.target)
+    if len(set(sweeps(space, find_roles(space, merge=False)))) > 1:
+        # Rows of whole tasks at a time, one task after another where one needs all of another's sums.
+        in_sweeps = replace(greedy, sweep=True, stream=False)
+        for rows, vectors in dict.fromkeys(((sweep, 1), (4, 2), (2, 2))):
+            yield (
+                f"sweeps_rows{rows}_vectors{vectors}",
+                replace(in_sweeps, rows=rows, vectors=vectors),
+            )
     if any(len(task.loops) >= 3 for task in space.problem.tasks):
         yield from _product_panels(space, greedy)
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
         yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
         yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
-    sweep = _sweep_rows(space.target)
     for rows, vectors in dict.fromkeys(
         ((2, 4), (8, 2), (sweep, 1), (8, 1), (4, 1), (1, 4), (1, 2))
     ):

@@ -216,3 +216,51 @@ def test_an_impossible_start_gives_none() -> None:
     root = root_of(space)
     assert isinstance(root, Candidate)
     assert complete_style(root, Style()) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "together"), [("gemver", {(0, 1)}), ("sgemvt", set()), ("bicgk", None), ("atax", None)]
+)
+def test_sweeps_merge_what_needs_no_sum_of_another_over_the_rows(name, together) -> None:
+    """GEMVER's second product needs all of the vector that the first one sums up over the rows; BiCGK and ATAX are one pass."""
+    space = space_of(name)
+    found = {tag: style for tag, style in styles(space) if tag.startswith("sweeps")}
+    if together is None:
+        assert not found
+        return
+    assert found
+    for style in found.values():
+        made = complete_style(root_of(space), style)
+        assert made is not None
+        b, v = space.backbone, space.variables
+        tasks = range(len(space.problem.tasks))
+        assert {made.value(var) for var in v.fused.values()} == {ch.SAME_LAUNCH}
+        outer = {(t, loop): b.dim(t, loop, OUTER) for t in tasks for loop in "ij"}
+        merged = {
+            loop: {
+                (t, u)
+                for t in tasks
+                for u in tasks
+                if t < u
+                and made.value(space.model.order(outer[t, loop].order_id, outer[u, loop].order_id))
+                == ch.MERGED
+            }
+            for loop in "ij"
+        }
+        assert merged == {"i": together, "j": together}
+        for t in tasks:
+            assert made.value(v.kind[outer[t, "i"]]) == ch.PARALLEL
+            assert (
+                made.value(space.model.order(outer[t, "i"].order_id, outer[t, "j"].order_id))
+                == ch.OUTSIDE
+            )
+
+
+def test_a_sweep_has_as_many_rows_as_registers_hold() -> None:
+    for registers, rows in ((16, 6), (32, 8)):
+        target = replace(round_target(), vector_registers=registers)
+        space = build_space(space_of("gemver").problem, target)
+        tags = [tag for tag, _ in styles(space)]
+        assert f"sweeps_rows{rows}_vectors1" in tags
+        assert f"rows{rows}_vectors1" in tags
+        assert len(tags) == len(set(tags))
