@@ -35,7 +35,7 @@ from kernelscape.runtime.device import open_device
 from templates import any_sequence
 
 pytestmark = NEEDS_COMPILER
-COMPILED = -(-32 // N_LIBRARY)  # of each sequence
+COMPILED = -(-200 // N_LIBRARY)  # of each sequence
 
 
 @pytest.mark.parametrize("name", names())

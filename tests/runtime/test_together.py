@@ -53,7 +53,7 @@ def sources_of(subject, device, n):
 @pytest.mark.parametrize("name", names())
 def test_what_is_built_together_computes_what_it_computes_alone(name, device):
     subject = subject_of(name)
-    sources = sources_of(subject, device, 2)
+    sources = sources_of(subject, device, 3)
     built = device.build_together(sources)
     assert len({a.path for a in built}) == 1  # none was built alone
     assert len({a.entry for a in built}) == len({a.key for a in built}) == len(sources)
