@@ -94,7 +94,11 @@ def report(made: dict[str, Any]) -> str:
     missed = missed_bars(rows)
     parts = ["# Against expert C and other libraries", ""]
     if ok:
+        taken = sorted(r["stamp"]["taken"] for r in ok)
         parts += [stamp_text(ok[-1]["stamp"]), *_versions(ok[-1])]
+        parts.append(
+            f"- the stamp is of the last row; rows were taken from {taken[0]} to {taken[-1]}"
+        )
     parts += ["", PROTOCOL, "", table(heads, [_cells(r) for r in ok]), "", *_means(ok)]
     failed = [f"- {title(r)} {r['dtype']} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     absent = {key: why for r in ok for key, why in r["absent"].items()}
