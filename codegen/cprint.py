@@ -66,7 +66,7 @@ def _operand(x: c.CExpr, level: int, parent: str) -> str:
     return _at(x, level)
 
 
-def defined(f: c.Function) -> tuple[str, ...]:
+def functions_of(f: c.Function) -> tuple[str, ...]:
     """The functions that the text of a launch defines."""
     return (thread_function(f.name), f.name) if f.is_parallel else (f.name,)
 
@@ -93,16 +93,16 @@ class Printer:
         if f.comment:
             self.line(f"/* {f.comment} */")
         if f.is_parallel:
-            self.opened("static void ", thread_function(f.name), f.thread_parameters)
+            self.open_function("static void ", thread_function(f.name), f.thread_parameters)
             for text in self.dialect.thread_setup:
                 self.line(text)
             self.block(f.body)
-            self.closed()
+            self.close_function()
             self.line("")
         opening = "static void "
         if f.block_threads:
             opening = self.dialect.kernel_open.format(threads=f.block_threads)
-        self.opened(opening, f.name, f.parameters)
+        self.open_function(opening, f.name, f.parameters)
         if f.is_parallel:
             self.line(self.dialect.parallel_open.format(threads=n_threads))
             given = ", ".join(p.name for p in f.thread_parameters)
@@ -110,14 +110,14 @@ class Printer:
         else:
             self.block(f.body)
         self.block(f.after)
-        self.closed()
+        self.close_function()
 
-    def opened(self, opening: str, name: str, parameters: Iterable[c.Parameter]) -> None:
+    def open_function(self, opening: str, name: str, parameters: Iterable[c.Parameter]) -> None:
         listed = ", ".join(f"{p.type}{p.restrict}{p.name}" for p in parameters)
         self.line(f"{opening}{name}({listed}) {{")
         self.depth += 1
 
-    def closed(self) -> None:
+    def close_function(self) -> None:
         self.depth -= 1
         self.line("}")
 

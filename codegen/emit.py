@@ -223,6 +223,7 @@ class LaunchWriter:
         """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
         starting = self.tiles_at(node)
         cut = [(m, p) for m, p in starting if self.may_be_cut(m, p)]
+        # On GPUs rows are a thread's own and few: a version for them alone would only make kernels longer.
         is_by_elements = any(p.is_vector for _, p in cut) or self.scene.target.is_gpu
         status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
         whole = replace(ctx, status=status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..space.candidate import Candidate
 from . import csyntax as c
-from .cprint import Printer, defined
+from .cprint import Printer, functions_of
 from .dialect import Dialect
 from .emit import LaunchWriter
 from .gpu.lower import lower_kernels
@@ -66,7 +66,7 @@ def lower(candidate: Candidate) -> Program:
         temporaries=temporaries,
         workspace_bytes=workspace.size_bytes,
         prelude=prelude.text(),
-        defined=(*prelude.defined, *(x for f in functions for x in defined(f)), ENTRY),
+        defined=(*prelude.defined, *(x for f in functions for x in functions_of(f)), ENTRY),
         streams=prelude.streams,
         intrinsics=prelude.intrinsics,
         n_threads=target.cores,

@@ -128,7 +128,7 @@ class _Wanted:
         """Launches, then what may merge, outermost loops first: any other order could forbid it."""
         b, model = self.space.backbone, self.space.model
         outer = []
-        for m in b.merges if self.style.merge else ():
+        for m in b.merges:
             if not self.may_merge(m.a, m.b):
                 continue
             place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
@@ -148,9 +148,8 @@ class _Wanted:
     def orders(self) -> None:
         """Loops of a task by their rank, outer dims around mid dims; tasks in program order."""
         b, model = self.space.backbone, self.space.model
-        between: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
-        if self.style.merge:
-            between = (ch.MERGED, *between)
+        apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
+        together = (ch.MERGED, *apart)
         objects: list[tuple[int, Dim | None]] = [(d.task, d) for d in b.dims if d.level != INNER]
         objects += [(t, None) for t in range(len(b.body_ids))]
         for x, (t, d) in enumerate(objects):
@@ -158,7 +157,7 @@ class _Wanted:
                 if x == y:
                     continue
                 if t != u:
-                    wanted = between if self.may_merge(t, u) else between[-4:]
+                    wanted = together if self.may_merge(t, u) else apart
                     self.want(model.order(x, y), *(wanted if t < u else _inverse(wanted)))
                 elif d is not None and e is not None:
                     inside = self.rank(d) > self.rank(e)
@@ -167,7 +166,8 @@ class _Wanted:
 
     def may_merge(self, t: int, u: int) -> bool:
         """Whether two tasks are to have loops in common."""
-        return not self.style.sweep or self.sweeps[t] == self.sweeps[u]
+        in_one_pass = not self.style.sweep or self.sweeps[t] == self.sweeps[u]
+        return self.style.merge and in_one_pass
 
     def rank(self, d: Dim) -> tuple[int, int]:
         """Position in the nest: smaller is further out."""

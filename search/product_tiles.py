@@ -19,9 +19,8 @@ from .loop_roles import find_roles
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
 _ROWS = (12, 8, 6, 4)  # of a register tile; the more, the fewer loads an operation
-_PACKED_ROWS = (
-    8  # more would not shorten the loads of packed operands, which are in the first caches
-)
+# Of a tile of packed operands: more would not shorten their loads, which come out of the first caches.
+_PACKED_ROWS = 8
 
 
 class Blocks(NamedTuple):

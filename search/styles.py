@@ -90,11 +90,11 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         "greedy_unstreamed" if greedy.stream else "greedy_streamed",
         replace(greedy, stream=not greedy.stream),
     )
-    sweep = _sweep_rows(space.target)
+    sweep_rows = _sweep_rows(space.target)
     if len(set(sweeps(space, find_roles(space, merge=False)))) > 1:
         # Rows of whole tasks at a time, one task after another where one needs all of another's sums.
         in_sweeps = replace(greedy, sweep=True, stream=False)
-        for rows, vectors in dict.fromkeys(((sweep, 1), (4, 2), (2, 2))):
+        for rows, vectors in dict.fromkeys(((sweep_rows, 1), (4, 2), (2, 2))):
             yield (
                 f"sweeps_rows{rows}_vectors{vectors}",
                 replace(in_sweeps, rows=rows, vectors=vectors),
@@ -106,7 +106,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
         yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
     for rows, vectors in dict.fromkeys(
-        ((2, 4), (8, 2), (sweep, 1), (8, 1), (4, 1), (1, 4), (1, 2))
+        ((2, 4), (8, 2), (sweep_rows, 1), (8, 1), (4, 1), (1, 4), (1, 2))
     ):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):
@@ -150,9 +150,7 @@ def _sweep_rows(target: Target) -> int:
     """Rows of which registers hold both a sum and a factor, besides three vectors: one of a row, one that all rows are multiplied
     by and one that they are added to.
     """
-    return next(
-        rows for rows in (8, 6, 4, 2) if 2 * rows + 3 <= target.vector_registers or rows == 2
-    )
+    return next((rows for rows in (8, 6, 4) if 2 * rows + 3 <= target.vector_registers), 2)
 
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
