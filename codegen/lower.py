@@ -23,7 +23,7 @@ from .program import (
 )
 from .source import Source
 from .storage import Workspace
-from .vectors import Prelude, type_name
+from .vectors import MATH_NAMES, Prelude, type_name
 
 ENTRY = "run_sequence"
 
@@ -88,6 +88,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     for text in program.decisions:
         p.line(f" * {text}")
     p.line(" */")
+    above = len(p.lines)
     for header in dialect.headers:
         p.line(f"#include {header}")
     for text in dialect.prelude.splitlines():
@@ -104,6 +105,8 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.line("")
     if not program.is_gpu:
         _entry(p, program, dialect)
+    if dialect.math_header and any(map(MATH_NAMES.search, p.lines[above:])):
+        p.lines.insert(above, f"#include {dialect.math_header}")
     return Source(
         "\n".join(p.lines) + "\n",
         ENTRY,

@@ -6,6 +6,8 @@ writes down exactly those, with what they need themselves.
 
 from __future__ import annotations
 
+import re
+
 from ..kernels.ir import DType
 
 SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
@@ -18,6 +20,7 @@ _MATH = {
     "floor": "floor",
     "abs": "fabs",
 }
+MATH_NAMES = re.compile(rf"\b(({'|'.join(_MATH.values())})f?|NAN|INFINITY)\b")  # of <math.h>, in C
 _OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}
 
 

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..codegen.source import Source
 from ..kernels.oracle import run_reference
 from ..kernels.sequence import Recording
 from ..kernels.tasks import Problem
+from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.dialect import C_OPENMP
 from ..runtime.verify import poison_value
 from ..space.candidate import Candidate, DeadEnd
@@ -146,12 +148,17 @@ def build(
     file, library = stem.with_suffix(".c"), stem.with_suffix(".so")
     file.write_text(with_delays(source.text))
     flags = (*FLAGS, *WARNINGS, *source.flags, *more_flags)
-    command = [compiler, *flags, "-o", str(library), str(file), "-lm"]
+    command = [compiler, *flags, "-o", str(library), str(file), *_linked(compiler)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
         return Build(source, None, "the compiler ran past 120 s")
     return Build(source, library if done.returncode == 0 else None, done.stderr)
+
+
+@cache
+def _linked(compiler: str) -> tuple[str, ...]:
+    return find_compiler(compiler).linked
 
 
 def build_all(

@@ -51,6 +51,9 @@ _NOT_GCC = (
     "__NVCOMPILER",
 )  # macros of compilers that look like it
 _LIBRARY = ("-shared", "-fPIC")
+_LINKED = ("-lm",)
+# Without the C library, which is in every process, and what belongs to programs: reading these is two thirds of a linker's time.
+_LINKED_BY_GCC = ("-nostdlib", "-lgomp", "-lm", "-lgcc")
 _LOG_CHARACTERS = 6000
 
 _PROBE = """
@@ -66,7 +69,7 @@ int probe(int n) {
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler that links OpenMP. `flags` are those of every build, in order."""
+    """A C compiler that links OpenMP. `flags` are those of every build, in order; `linked` follows the file."""
 
     path: str
     version: str  # first line of --version
@@ -74,21 +77,23 @@ class Compiler:
     native: str = (
         ""  # hash of what -march=native stands for: build folders may be shared between machines
     )
+    linked: tuple[str, ...] = _LINKED
 
     def command(self, source: Path | str, output: Path | str, extra: tuple[str, ...]) -> list[str]:
         """The command that makes a shared library of one C file."""
         flags = (*self.flags, *_LIBRARY, *extra)
-        return [self.path, *flags, "-o", str(output), str(source), "-lm"]
+        return [self.path, *flags, "-o", str(output), str(source), *self.linked]
 
     def with_all_passes(self) -> Compiler:
-        """The same without sparing any: for C that was not generated."""
-        return replace(self, flags=tuple(f for f in self.flags if f not in SPARED))
+        """The same without sparing any pass or library: for C that was not generated."""
+        flags = tuple(f for f in self.flags if f not in SPARED)
+        return replace(self, flags=flags, linked=_LINKED)
 
     def command_line(
         self, source: Path | str, output: Path | str, extra: tuple[str, ...] = ()
     ) -> str:
-        """The same for people, to paste into a shell."""
-        return shlex.join(self.command(source, output, extra))
+        """The same for people, to paste into a shell; what it makes may be loaded by any program."""
+        return shlex.join(replace(self, linked=_LINKED).command(source, output, extra))
 
 
 _OWN_NAMES = ("gcc", "clang")
@@ -149,6 +154,7 @@ def _try(path: str) -> Compiler | str:
     if version is None:
         return "cannot be run"
     flags, meaning = _COMMON, ""
+    ways: tuple[tuple[str, ...], ...] = (_LINKED,)
     for native in ("-march=native", "-mcpu=native"):
         try:
             macros = _output([path, native, "-dM", "-E", "-x", "c", os.devnull])
@@ -156,19 +162,22 @@ def _try(path: str) -> Compiler | str:
             continue
         # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.
         wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
-        spared = () if any(name in macros for name in _NOT_GCC) else SPARED
-        flags = (*_COMMON, *spared, native, *wide)
+        is_gcc = not any(name in macros for name in _NOT_GCC)
+        flags = (*_COMMON, *(SPARED if is_gcc else ()), native, *wide)
+        ways = (_LINKED_BY_GCC, _LINKED) if is_gcc else (_LINKED,)
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break
-    compiler = Compiler(path, version, flags, meaning)
+    failure: Failure | None = None
     with tempfile.TemporaryDirectory(prefix="kernelscape-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
         output = source.with_suffix(".so")
-        failure = run_compiler(compiler.command(source, output, ()), 60.0)
-        is_built = output.exists()
-    if failure is None:
-        return compiler if is_built else "is no C compiler"
+        for linked in ways:
+            compiler = Compiler(path, version, flags, meaning, linked)
+            failure = run_compiler(compiler.command(source, output, ()), 60.0)
+            if failure is None:
+                return compiler if output.exists() else "is no C compiler"
+    assert failure is not None
     if "omp" in failure.log:
         return "has no OpenMP library (install libomp for clang)"
     last_line = (failure.log.strip() or failure.advice).splitlines()[-1]

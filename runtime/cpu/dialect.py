@@ -7,7 +7,8 @@ from ...codegen.dialect import Dialect
 C_OPENMP = Dialect(
     name="c",
     suffix=".c",
-    headers=("<math.h>", "<stdint.h>", "<omp.h>"),
+    headers=("<stdint.h>", "<omp.h>"),
+    math_header="<math.h>",  # takes a compiler as long to read as a small text
     barrier="#pragma omp barrier",
     parallel_open="#pragma omp parallel num_threads({threads})",
     thread_setup=(

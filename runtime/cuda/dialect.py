@@ -8,6 +8,7 @@ CUDA = Dialect(
     name="cuda",
     suffix=".cu",
     headers=(),
+    math_header="",
     barrier="__syncthreads();",
     parallel_open="",
     thread_setup=(),
@@ -24,8 +25,8 @@ typedef long long int64_t;
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 #else
-#include <cmath>
-#include <cstdint>
+#include <math.h>
+#include <stdint.h>
 #endif""",
     kernel_open='extern "C" __global__ void __launch_bounds__({threads}) ',
     shared_array="__shared__ __align__(16) ",

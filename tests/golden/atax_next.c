@@ -7,7 +7,6 @@
  * gemv0: i (parallel, unroll 2), j (loop, vector 32); prefetches 2 iterations ahead, into the first cache; stays on chip
  * add_gemvt0: i (parallel, unroll 2), j (loop, vector 32); prefetches 2 iterations ahead, into the first cache
  */
-#include <math.h>
 #include <stdint.h>
 #include <omp.h>
 

@@ -10,7 +10,6 @@
  * subtract_scaled0: i (parallel, vector 16)
  * dot0: i (parallel, vector 16)
  */
-#include <math.h>
 #include <stdint.h>
 #include <omp.h>
 

@@ -9,7 +9,6 @@
  * gemv0: i (parallel, unroll 4), j (loop, vector 48)
  * add_gemvt0: i (parallel, unroll 4), j (loop, vector 48)
  */
-#include <math.h>
 #include <stdint.h>
 #include <omp.h>
 

@@ -15,7 +15,6 @@
  * add_scaled_gemvt0: i (loop, unroll 2), j (parallel, vector 32)
  * scaled_gemv0: i (loop, unroll 2), j (parallel, vector 32); one step of j late, beside add_scaled_gemvt0
  */
-#include <math.h>
 #include <stdint.h>
 #include <omp.h>
 

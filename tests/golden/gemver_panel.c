@@ -15,7 +15,6 @@
  * add_scaled_gemvt0: i (loop), j (parallel, 4 steps, vector 32)
  * scaled_gemv0: i (loop), j (parallel, 4 steps, vector 32)
  */
-#include <math.h>
 #include <stdint.h>
 #include <omp.h>
 

@@ -9,7 +9,6 @@
  * add_scaled_gemvt0: i (loop, unroll 4), j (parallel, 4 steps, vector 16); prefetches 12 iterations ahead; keeps a
  * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16)
  */
-#include <math.h>
 #include <stdint.h>
 #include <omp.h>
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -86,9 +87,33 @@ def test_compile_failure_shows_what_the_compiler_said(cpu):
 def test_printed_command_line_builds(cpu, tmp_path):
     text = tmp_path / "kernel.c"
     text.write_text(make_source().text)
-    command = cpu.compiler.command(text, tmp_path / "kernel.so", ())
-    assert cpu.compiler.command_line(text, tmp_path / "kernel.so").split() == command
-    assert run_compiler(command, 60.0) is None
+    output = tmp_path / "kernel.so"
+    printed = cpu.compiler.command_line(text, output).split()
+    assert run_compiler(printed, 60.0) is None
+    assert output.exists()
+    own = cpu.compiler.command(text, output, ())
+    assert own[: len(printed) - 1] == printed[:-1], "they differ in what is linked alone"
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_gcc_need_not_read_the_c_library(tmp_path):
+    """What is linked so finds OpenMP, functions of mathematics and of memory wherever it is loaded."""
+    gcc = find_compiler("gcc")
+    assert "-nostdlib" in gcc.linked and "-nostdlib" not in gcc.with_all_passes().linked
+    text, output = tmp_path / "all.c", tmp_path / "all.so"
+    text.write_text(
+        "#include <math.h>\n#include <omp.h>\n#include <string.h>\n"
+        "double all(double *p, int n);\n"
+        "double all(double *p, int n) {\n"
+        "  memset(p, 0, n * sizeof *p);\n"
+        '  _Pragma("omp parallel") _Pragma("omp atomic")\n'
+        "  p[0] += exp(n) + sin(n) + omp_get_num_threads();\n"
+        "  return p[0];\n"
+        "}\n"
+    )
+    assert run_compiler(gcc.command(text, output, ()), 60.0) is None
+    load = f"import ctypes; ctypes.CDLL({str(output)!r}).all"
+    assert subprocess.run([sys.executable, "-S", "-c", load], check=False).returncode == 0
 
 
 def test_numpy_arrays_are_used_in_place(cpu):
