@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..explorer.subject import Options
+from ..space.jit import tell_when_compiling
 from .settings import Settings, load_settings, parse_sizes
 
 
@@ -22,6 +23,11 @@ class Talk:
     config: Path | None
 
 
+def _say_so() -> None:
+    sentence = "compiling what of the search itself is new, once a version: up to a minute"
+    click.echo(f"explore: {sentence}", err=True)
+
+
 def talks(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command has, as one `talk` argument."""
 
@@ -30,6 +36,8 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
         config = config or outer.get("config")
         verbosity = 0 if quiet or outer.get("quiet") else 1 + verbose + outer.get("verbose", 0)
         talk = Talk(verbosity, is_json, config)
+        if verbosity:
+            tell_when_compiling(_say_so)
         settings_of(talk)  # every command says what is wrong with them, also where none is used
         return function(talk=talk, **rest)
 

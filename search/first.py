@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from ..kernels.accesses import flat_strides, task_reads
 from ..space import choices as ch
-from ..space import cpsat
 from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
 from ..space.candidate import Candidate, Space
 from .loop_roles import Roles, find_roles, sweeps
@@ -87,6 +86,9 @@ def complete_style(root: Candidate, style: Style) -> Candidate | None:
 
 def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
     """The completion with the most wanted values that CP-SAT finds in the time given."""
+    # OR-tools take a quarter of the start of a command, and most commands search nothing.
+    from ..space import cpsat
+
     space = root.space
     wanted = preference(space, style)
     weights = {}

@@ -115,3 +115,40 @@ def test_decorating_leaves_the_settings_of_numba_alone():
     before = jit._CONFIG.CACHE_DIR
     jit.jit(lambda x: x)
     assert before == jit._CONFIG.CACHE_DIR
+
+
+TOLD = """
+from kernelscape.space.jit import jit, tell_when_compiling
+
+def inner(x):
+    return x + 1
+
+inner = jit(inner)
+
+def outer(x):
+    return inner(x) + inner(x + 1)
+
+outer = jit(outer)
+tell_when_compiling(lambda: print("compiling"))
+print(outer(1), outer(2.0))
+"""
+
+
+def test_who_compiles_is_told_once(tmp_path):
+    script = tmp_path / "told.py"
+    script.write_text(TOLD)
+    said = [
+        subprocess.run(
+            [sys.executable, str(script)],
+            env={
+                **os.environ,
+                "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+                "NUMBA_DISABLE_JIT": "0",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\n")[:-1]
+        for _ in range(2)
+    ]
+    assert said == [["compiling", "5 7.0"], ["5 7.0"]]
