@@ -16,6 +16,7 @@ from gpu_cases import (
     BICGK,
     N_LIBRARY,
     NEEDS_COMPILER,
+    SIZES,
     case_of,
     decided,
     drawn,
@@ -35,7 +36,8 @@ from kernelscape.runtime.device import open_device
 from templates import any_sequence
 
 pytestmark = NEEDS_COMPILER
-COMPILED = -(-200 // N_LIBRARY)  # of each sequence
+VARIED = range(1, len(SIZES))  # all sizes but those of one element
+COMPILED = -(-200 // (N_LIBRARY * len(VARIED)))  # of each sequence at each
 
 
 @pytest.mark.parametrize("name", names())
@@ -87,7 +89,8 @@ def test_names_with_a_meaning_in_cuda(tmp_path):
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
 @pytest.mark.parametrize("name", names())
 def test_nvrtc_takes_random_candidates_without_warnings(name, tmp_path):
-    sources = [gpu.source_of(c) for c in drawn(root_of(case_of(name).problem), 7, COMPILED)]
+    roots = [root_of(case_of(name, sizes).problem) for sizes in VARIED]
+    sources = [gpu.source_of(c) for root in roots for c in drawn(root, 7, COMPILED)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for source, said in zip(
             sources, pool.map(lambda s: gpu.compiler_says(s, tmp_path), sources), strict=True
