@@ -23,7 +23,7 @@ class Talk:
     config: Path | None
 
 
-def _say_so() -> None:
+def _say_that_it_compiles() -> None:
     sentence = "compiling what of the search itself is new, once a version: up to a minute"
     click.echo(f"explore: {sentence}", err=True)
 
@@ -37,7 +37,7 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
         verbosity = 0 if quiet or outer.get("quiet") else 1 + verbose + outer.get("verbose", 0)
         talk = Talk(verbosity, is_json, config)
         if verbosity:
-            tell_when_compiling(_say_so)
+            tell_when_compiling(_say_that_it_compiles)
         settings_of(talk)  # every command says what is wrong with them, also where none is used
         return function(talk=talk, **rest)
 

@@ -20,7 +20,7 @@ from ..runtime.replay import restore_complete
 from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
-from ..search.first import first_candidates
+from ..search.first import first_candidates, load_solver
 from ..search.incumbent import BoundScale
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
@@ -57,6 +57,7 @@ class Session:
     def __init__(
         self, subject: Subject, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
     ) -> None:
+        load_solver()
         self._subject = subject
         self._options = options
         self._folder = folder

@@ -28,6 +28,7 @@ __all__ = [
     "default_style",
     "first_candidates",
     "greedy_preference",
+    "load_solver",
     "preference",
     "styles",
 ]
@@ -84,9 +85,13 @@ def complete_style(root: Candidate, style: Style) -> Candidate | None:
     return made if isinstance(made, Candidate) else None
 
 
+def load_solver() -> None:
+    """Load OR-tools, which take half a second: only for who searches, and before a clock starts."""
+    from ..space import cpsat  # noqa: F401
+
+
 def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
     """The completion with the most wanted values that CP-SAT finds in the time given."""
-    # OR-tools take a quarter of the start of a command, and most commands search nothing.
     from ..space import cpsat
 
     space = root.space

@@ -87,21 +87,19 @@ def jit_flat(function: _Function) -> _Function:
 def tell_when_compiling(tell: Callable[[], None]) -> None:
     """Call `tell` once, before the first function is compiled that no earlier process has left in the cache."""
     try:
-        from numba.core import event
+        from numba.core import event as events
     except ImportError:  # it is of numba's developers: without it nobody is told
         return
 
-    events: Any = event  # it has no types
-
-    class First(event.Listener):
+    class First(events.Listener):
         def on_start(self, event: object) -> None:
-            events.unregister(_COMPILING, self)
+            events.unregister(_COMPILING, self)  # type: ignore[no-untyped-call]
             tell()
 
         def on_end(self, event: object) -> None:
             pass
 
-    events.register(_COMPILING, First())
+    events.register(_COMPILING, First())  # type: ignore[no-untyped-call]
 
 
 def _compile(function: _Function, options: dict[str, bool]) -> _Function:

@@ -5,12 +5,15 @@ Examples are the same in every run, so that a run says something about the chang
 `pytest --hypothesis-profile=explore` draws new ones.
 """
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from kernelscape.cli import commands as cli
+
+gc.set_threshold(100_000, 20, 20)  # what is imported is looked through again and again otherwise
 
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
@@ -25,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/golden from what the tests produce",
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which test is the first to meet what numba has not compiled yet is luck: it says nothing of it on stderr."""
+    monkeypatch.setattr("kernelscape.cli.options.tell_when_compiling", lambda tell: None)
 
 
 @pytest.fixture

@@ -64,3 +64,11 @@ def test_a_checkout_has_its_version_also_where_it_is_not_installed(
     version = settings["project"]["version"]
     assert explore("--version") == (0, f"kernelscape, version {version}\n", "")
     assert kernelscape.__version__ == version
+
+
+def test_compiling_itself_is_told_unless_quiet(explore, monkeypatch):
+    monkeypatch.setattr("kernelscape.cli.options.tell_when_compiling", lambda tell: tell())
+    for arguments in (("list",), ("list", "--json")):
+        code, _, err = explore(*arguments)
+        assert code == 0 and "once a version" in err
+    assert explore("list", "--quiet")[2] == ""
