@@ -12,7 +12,7 @@ class Dialect:
     name: str
     suffix: str  # of files
     headers: tuple[str, ...]
-    math_header: str  # where a text names something of it
+    math_header: str  # where a text names something of it; "": there is none
     barrier: str
     parallel_open: str  # before the body of a parallel launch; {threads} is the team size
     thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body

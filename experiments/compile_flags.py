@@ -46,7 +46,8 @@ from .writing import table
 OURS = "a search's"
 _LEVEL = "-O2"
 _ANYWHERE = "loops anywhere"
-LEVELS = (OURS, _ANYWHERE, "-O2", "-O1", "-O0")
+_WHOLE = "all linked"
+LEVELS = (OURS, _WHOLE, _ANYWHERE, "-O2", "-O1", "-O0")
 JOBS = (
     Job("axpydot", {"n": 1 << 15}),
     Job("atax", {"m": 1024, "n": 1024}),
@@ -59,8 +60,8 @@ _LIMIT_S = 900.0  # of one row
 PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
 The first is what a search uses: -O2 with passes spared ({spared});
-the second is the same without {aligned}, the others spare nothing. Rows without the second are of earlier versions, which left
-loops anywhere.
+"all linked" is the same with the C library and the start files of programs, "loops anywhere" the same without {aligned}; the
+others spare no pass. Rows without one of these two are of earlier versions, which linked all and left loops anywhere.
 Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
 level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
 
@@ -139,17 +140,20 @@ def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
         if isinstance(one, Failure):
             raise RuntimeError(failure_text(one))
     artifacts = [a for a in made if isinstance(a, Artifact)]
-    return _Built(artifacts, 1e3 * spent_s / len(sources), device.compiler.flags)
+    c = device.compiler
+    return _Built(artifacts, 1e3 * spent_s / len(sources), (*c.flags, *c.linked))
 
 
 def _compiler_of(level: str, ours: Compiler) -> Compiler:
     """That of a level, from the one of a search."""
     if level == OURS:
         return ours
+    whole = ours.with_all_passes()
+    if level == _WHOLE:
+        return replace(ours, linked=whole.linked)
     if level == _ANYWHERE:
         return replace(ours, flags=tuple(f for f in ours.flags if f != ALIGNED))
-    whole = ours.with_all_passes()
-    return replace(whole, flags=tuple(level if f == _LEVEL else f for f in whole.flags))
+    return replace(ours, flags=tuple(level if f == _LEVEL else f for f in whole.flags))
 
 
 def _children_s() -> float:

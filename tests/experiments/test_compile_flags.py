@@ -20,10 +20,12 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
     assert all(ms > 0 for ms in row["compile_ms"].values())
     [n_candidates] = {len(ns) for ns in row["times_ns"].values()}
     assert 1 <= n_candidates <= 3
-    assert row["flags"][compile_flags.OURS] == list(find_compiler().flags)
-    ours, anywhere = (set(row["flags"][level]) for level in compile_flags.LEVELS[:2])
+    compiler = find_compiler()
+    assert row["flags"][compile_flags.OURS] == [*compiler.flags, *compiler.linked]
+    ours, whole, anywhere = (set(row["flags"][level]) for level in compile_flags.LEVELS[:3])
+    assert ours - whole == set(compiler.linked) - set(compiler.with_all_passes().linked)
     assert ours - anywhere == {ALIGNED}
-    for level in compile_flags.LEVELS[2:]:
+    for level in compile_flags.LEVELS[3:]:
         assert [f for f in row["flags"][level] if f.startswith("-O")] == [level]
         assert not set(row["flags"][level]) & set(SPARED)
     assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()

@@ -95,6 +95,7 @@ def test_printed_command_line_builds(cpu, tmp_path):
     assert own[: len(printed) - 1] == printed[:-1], "they differ in what is linked alone"
 
 
+@pytest.mark.compiler
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
 def test_gcc_need_not_read_the_c_library(tmp_path):
     """What is linked so finds OpenMP, functions of mathematics and of memory wherever it is loaded."""
@@ -114,6 +115,8 @@ def test_gcc_need_not_read_the_c_library(tmp_path):
     assert run_compiler(gcc.command(text, output, ()), 60.0) is None
     load = f"import ctypes; ctypes.CDLL({str(output)!r}).all"
     assert subprocess.run([sys.executable, "-S", "-c", load], check=False).returncode == 0
+    named = output.read_bytes()
+    assert b"libgomp.so" in named and b"libm.so" in named and b"libc.so" not in named
 
 
 def test_numpy_arrays_are_used_in_place(cpu):
