@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from ..kernels.ir import DType
 from ..kernels.show_tasks import show_expr
@@ -118,27 +119,27 @@ def thread_parameters(
     )
 
 
-def identifiers(body: tuple[c.CStmt, ...]) -> tuple[set[str], set[str]]:
+def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], set[str]]:
     """Identifiers that occur in a body, and those of arrays that are stored to."""
     seen: set[str] = set()
     stored: set[str] = set()
-
-    def visit(x: object) -> None:
-        match x:
-            case tuple():
-                for item in x:
-                    visit(item)
-            case c.Id(name):
-                seen.add(name)
-            case c.Assign(c.Index(c.Id(name), _)):
-                stored.add(name)
-            case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name), _)), *_))) if f != c.PREFETCH:
-                stored.add(name)
-        if isinstance(x, _NODES):
-            for value in vars(x).values():
-                visit(value)
-
-    visit(body)
+    waiting: list[Any] = [body]
+    while waiting:
+        x = waiting.pop()
+        kind = type(x)
+        if kind is c.Id:
+            seen.add(x.name)
+        elif kind is tuple:
+            waiting += x
+        elif kind in _PARTS:
+            match x:
+                case c.Assign(c.Index(c.Id(name), _)):
+                    stored.add(name)
+                case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name), _)), *_))) if (
+                    f != c.PREFETCH
+                ):
+                    stored.add(name)
+            waiting += [getattr(x, part) for part in _PARTS[kind]]
     return seen, stored
 
 
@@ -147,32 +148,50 @@ def without_unused(body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
 
     Constants that call something stay: a call may do more than give a value.
     """
+    return _used(body)[0]
+
+
+def _used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[str]]:
+    """The same, and the identifiers that occur in it: each statement is looked through once, however deep it lies."""
     kept: list[c.CStmt] = []
     used: set[str] = set()
     for statement in reversed(body):
         match statement:
             case c.Declare(_, name, init, None, True) if name not in used and not _calls(init):
                 continue
-            case c.For() | c.Scope():
-                statement = replace(statement, body=without_unused(statement.body))
-            case c.If():
-                then, orelse = map(without_unused, (statement.then, statement.orelse))
-                statement = replace(statement, then=then, orelse=orelse)
-        used |= identifiers((statement,))[0]
+            case c.For(_, lo, hi, step, inner):
+                inner, names = _used(inner)
+                statement = replace(statement, body=inner)
+                used |= names | identifiers((lo, hi, step))[0]
+            case c.Scope(inner):
+                inner, names = _used(inner)
+                statement = c.Scope(inner)
+                used |= names
+            case c.If(condition, then, orelse):
+                (then, names), (orelse, others) = _used(then), _used(orelse)
+                statement = c.If(condition, then, orelse)
+                used |= names | others | identifiers((condition,))[0]
+            case _:
+                used |= identifiers((statement,))[0]
         kept.append(statement)
-    return tuple(reversed(kept))
+    return tuple(reversed(kept)), used
 
 
-def _calls(x: object) -> bool:
+def _calls(x: Any) -> bool:
     if isinstance(x, tuple):
         return any(map(_calls, x))
-    return isinstance(x, c.Call) or (isinstance(x, _NODES) and any(map(_calls, vars(x).values())))
+    parts = _PARTS.get(type(x), ())
+    return isinstance(x, c.Call) or any(_calls(getattr(x, part)) for part in parts)
 
 
-_NODES = (
-    c.Bin, c.Un, c.Call, c.Index, c.CastTo, c.Literal, c.Cond,
-    c.Declare, c.Assign, c.Evaluate, c.For, c.If, c.Scope,
-)  # fmt: skip
+# Of each kind of node the fields that hold others.
+_PARTS: dict[type, tuple[str, ...]] = {
+    kind: tuple(f.name for f in fields(kind) if "CExpr" in str(f.type) or "CStmt" in str(f.type))
+    for kind in (
+        c.Bin, c.Un, c.Call, c.Index, c.CastTo, c.Literal, c.Cond,
+        c.Declare, c.Assign, c.Evaluate, c.For, c.If, c.Scope,
+    )
+}  # fmt: skip
 
 
 def sentence(plan: Plan, t: int) -> str:

@@ -8,7 +8,6 @@ import select
 import shlex
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -21,6 +20,7 @@ import msgspec
 
 from ..messages import write_message
 from ..outcome import Failure
+from ..records import write_atomically
 from . import nvrtc
 from ._compile import CompileRequest
 from .nvrtc import Compiled, KernelReport
@@ -78,16 +78,15 @@ class CudaCompiler:
         if path.exists():
             known = msgspec.json.decode(notes.read_bytes(), type=Compiled)
             return Cubin(path, key, known.reports, known.log, 0)
-        self._folder.mkdir(parents=True, exist_ok=True)
         started_ns = time.monotonic_ns()
         compiled = self._compile(CompileRequest(text, architecture, extra, self._timeout_s))
         if isinstance(compiled, Failure):
             return compiled
         if compiled.cubin is None:
             return Failure("compile", "NVRTC refused the text", compiled.log)
-        _put(path.with_suffix(".cu"), text.encode())
-        _put(notes, msgspec.json.encode(msgspec.structs.replace(compiled, cubin=None)))
-        _put(path, compiled.cubin)
+        write_atomically(path.with_suffix(".cu"), text.encode())
+        write_atomically(notes, msgspec.json.encode(msgspec.structs.replace(compiled, cubin=None)))
+        write_atomically(path, compiled.cubin)
         build_ns = time.monotonic_ns() - started_ns
         return Cubin(path, key, compiled.reports, compiled.log, build_ns)
 
@@ -165,10 +164,3 @@ class _Process:
                 return b""
             parts += part
         return parts
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Write a file in one step."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False, suffix=".new") as f:
-        f.write(content)
-    os.replace(f.name, path)
