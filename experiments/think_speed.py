@@ -1,4 +1,4 @@
-"""How fast does the search think? Space, descents, propagation and bound of every library sequence.
+"""How fast does the search think? Space, descents, propagation, bound and texts of every library sequence.
 
     python -m kernelscape.experiments.think_speed [--descents 200] [--walks 2000] [--only bicgk]
 
@@ -17,10 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..codegen.lower import lower, print_source
 from ..kernels.library import load, names
 from ..kernels.normalise import normalise
 from ..kernels.sequence import record_sequence
 from ..kernels.tasks import Problem
+from ..runtime.cpu.dialect import C_OPENMP
 from ..search.bound import Bounder
 from ..search.estimate import Interval, estimate_chen, estimate_knuth
 from ..search.ordering import NextChoice, decision_order
@@ -28,6 +30,7 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from ..space.propagate import FIXPOINT, random_descent
 from ..space.target import Target
+from .checking import random_candidate
 from .conditions import stamp, stamp_text
 from .writing import table, write_results
 
@@ -62,6 +65,7 @@ class Row:
     propagations_per_s: float
     dead_ends: Interval
     bound_us: Quartiles
+    text_ms: Quartiles
     knuth: Interval
     chen: Interval
 
@@ -95,6 +99,7 @@ def measure_sequence(name: str, target: Target, n_descents: int, n_walks: int, s
         propagations_per_s=n_propagations / (1e-3 * sum(descents_ms)),
         dead_ends=knuth.dead_end_share,
         bound_us=_quartiles(_bounds_us(space, root, next_choice, n_descents, rng)),
+        text_ms=_quartiles(_texts_ms(root, n_descents, rng)),
         knuth=knuth.n_leaves,
         chen=chen.n_leaves,
     )
@@ -172,6 +177,18 @@ def _bounds_us(
     return times_us
 
 
+def _texts_ms(root: Candidate, n: int, rng: np.random.Generator) -> list[float]:
+    """Milliseconds in which each random implementation is lowered and printed."""
+    times_ms = []
+    for _ in range(n // 4 + 1):
+        candidate = random_candidate(root, rng)
+        if isinstance(candidate, Candidate):
+            started_ns = time.perf_counter_ns()
+            print_source(lower(candidate), C_OPENMP)
+            times_ms.append(1e-6 * (time.perf_counter_ns() - started_ns))
+    return times_ms
+
+
 def _quartiles(samples: Sequence[float]) -> Quartiles:
     low, middle, high = np.quantile(np.asarray(samples), [0.25, 0.5, 0.75])
     return Quartiles(float(middle), float(low), float(high))
@@ -195,6 +212,7 @@ def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_wal
     heads = [
         *("sequence", "objects", "choices", "searchable", "open at the root", "build ms"),
         *("root ms", "descent ms", "decisions", "propagations/s", "dead ends", "bound us"),
+        "text ms",
         *("implementations (Knuth)", "(Chen)"),
     ]
     body = [
@@ -208,6 +226,7 @@ def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_wal
             f"{r.propagations_per_s:.1e}",
             f"{r.dead_ends.mean:.1%} ({r.dead_ends.low:.1%} – {r.dead_ends.high:.1%})",
             f"{r.bound_us.median:.1f} ({r.bound_us.low:.1f} – {r.bound_us.high:.1f})",
+            f"{r.text_ms.median:.1f} ({r.text_ms.low:.1f} – {r.text_ms.high:.1f})",
             _size(r.knuth),
             _size(r.chen),
         ]
@@ -224,7 +243,7 @@ def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_wal
             "Default sizes, f32. Medians with quartiles; sizes and shares with 95 % intervals. A"
             " descent is propagation alone: random decisions from the root to an implementation."
             " The root fixpoint includes shaving. Bounds are those of candidates on random"
-            " descents, each met once.",
+            " descents, each met once. Texts are those of random implementations, lowered and printed.",
             "",
             table(heads, body),
             "",
