@@ -91,7 +91,10 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         replace(greedy, stream=not greedy.stream),
     )
     sweep_rows = _sweep_rows(space.target)
-    if len(set(sweeps(space, find_roles(space, merge=False)))) > 1:
+    has_waits = len(set(sweeps(space, find_roles(space, merge=False)))) > 1
+    # Where a task waits for all of another's sums, what both read comes from memory twice but for panels that stay in a cache.
+    panels_come_first = has_waits and greedy.stream
+    if has_waits:
         # Rows of whole tasks at a time, one task after another where one needs all of another's sums.
         in_sweeps = replace(greedy, sweep=True, stream=False)
         for rows, vectors in dict.fromkeys(((sweep_rows, 1), (4, 2), (2, 2))):
@@ -99,6 +102,8 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
                 f"sweeps_rows{rows}_vectors{vectors}",
                 replace(in_sweeps, rows=rows, vectors=vectors),
             )
+    if panels_come_first:
+        yield from _own_panels(greedy)
     if any(len(task.loops) >= 3 for task in space.problem.tasks):
         yield from _product_panels(space, greedy)
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
@@ -119,21 +124,8 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
             )
         yield "late", replace(greedy, late=True)
         yield "columns", replace(greedy, columns=True)
-        # Each thread takes panels of its own from the first task to the last; a thread's copy of a panel is contiguous, so
-        # rows that lie a power of two apart do not drive one another out of its cache. Where one task waits for the result of
-        # another, it is late: memory is busy with the next panel meanwhile.
-        own_panels = replace(greedy, columns=True, keep=True)
-        late = replace(own_panels, late=True, rows=1)
-        in_turn = replace(late, cyclic=True, prefetch=ch.NEAR)
-        for vectors in (4, 6, 8):
-            yield f"columns_vectors{vectors}_late_in_turn", replace(in_turn, vectors=vectors)
-        for prefetch, name in ((ch.FAR, "_far"), (ch.NEAR, "_near"), (ch.NO_PREFETCH, "")):
-            yield f"columns_vectors8_late{name}", replace(late, vectors=8, prefetch=prefetch)
-        for width in (64, 128):
-            yield (
-                f"columns_panel{width}_rows4_ahead",
-                replace(own_panels, panel=width, rows=4, vectors=1, prefetch=ch.NEAR),
-            )
+        if not panels_come_first:
+            yield from _own_panels(greedy)
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
         # A panel that every row passes through stays in cache until the next task reads it: the wider,
         # the longer the runs of contiguous memory; the narrower, the more rows fit.
@@ -151,6 +143,26 @@ def _sweep_rows(target: Target) -> int:
     by and one that they are added to.
     """
     return next((rows for rows in (8, 6, 4) if 2 * rows + 3 <= target.vector_registers), 2)
+
+
+def _own_panels(greedy: Style) -> Iterator[tuple[str, Style]]:
+    """Each thread takes panels of its own from the first task to the last.
+
+    A thread's copy of a panel is contiguous, so rows that lie a power of two apart do not drive one another out of its cache. Where
+    one task waits for the result of another, it is late: memory is busy with the next panel meanwhile.
+    """
+    own_panels = replace(greedy, columns=True, keep=True)
+    late = replace(own_panels, late=True, rows=1)
+    in_turn = replace(late, cyclic=True, prefetch=ch.NEAR)
+    for vectors in (4, 6, 8):
+        yield f"columns_vectors{vectors}_late_in_turn", replace(in_turn, vectors=vectors)
+    for prefetch, name in ((ch.FAR, "_far"), (ch.NEAR, "_near"), (ch.NO_PREFETCH, "")):
+        yield f"columns_vectors8_late{name}", replace(late, vectors=8, prefetch=prefetch)
+    for width in (64, 128):
+        yield (
+            f"columns_panel{width}_rows4_ahead",
+            replace(own_panels, panel=width, rows=4, vectors=1, prefetch=ch.NEAR),
+        )
 
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
