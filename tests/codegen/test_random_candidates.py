@@ -27,7 +27,7 @@ CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
 
 relaxed = settings(
-    max_examples=32,
+    max_examples=55,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
@@ -81,7 +81,7 @@ POINTWISE = tuple(t for t in TEMPLATES if set(t[1]) <= {"n", "n!"})
 SETTINGS = (st.sampled_from([1, 2, 3]), st.sampled_from([16, 32, 64]), st.integers(0, 2**20))
 
 
-@settings(relaxed, max_examples=10)
+@settings(relaxed, max_examples=20)
 @given(sequences(6, POINTWISE, extents=(16, 33, 64), dtypes=("float32",)), *SETTINGS)
 def test_chains_in_place(folder, example, cores, vector_bytes, seed):
     """Few arrays, read and overwritten again and again: what a scope knows of them must not be stale."""
@@ -89,7 +89,7 @@ def test_chains_in_place(folder, example, cores, vector_bytes, seed):
     assert not found, found[0]
 
 
-@settings(relaxed, max_examples=10)
+@settings(relaxed, max_examples=15)
 @given(sequences(3, PRODUCT_TEMPLATES, extents=(3, 16, 33)), *SETTINGS)
 def test_products(folder, example, cores, vector_bytes, seed):
     """Three loops, operands with reuse: packed copies, register tiles of two loops, blocks."""
