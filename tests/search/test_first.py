@@ -70,6 +70,20 @@ def test_the_greedy_one_shares_all_loads(name: str) -> None:
     assert b.ns(tags["greedy"]) < 1.01 * b.ns(root) < 0.95 * b.ns(tags["default"])
 
 
+@pytest.mark.parametrize(("n", "is_beyond_caches"), [(8192, True), (512, False)])
+@pytest.mark.parametrize("name", ["gemver", "sgemvt"])
+def test_panels_come_before_rows_beyond_the_caches(
+    name: str, n: int, is_beyond_caches: bool
+) -> None:
+    """A search of large arrays measures few candidates, and the second task is to find in a cache what the first has read."""
+    tags = [tag for tag, _ in first_candidates(library_space(name, n=n), cpsat_seconds=0.0)]
+    panels, rows = (
+        next(k for k, tag in enumerate(tags) if tag.startswith(kind))
+        for kind in ("columns_vectors", "rows")
+    )
+    assert (panels < rows) == is_beyond_caches
+
+
 def test_products_get_register_tiles_and_packed_blocks() -> None:
     space = library_space("matmul", m=1024, n=1024, k=1024)
     tags = dict(first_candidates(space))
