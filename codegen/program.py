@@ -148,11 +148,11 @@ def without_unused(body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
 
     Constants that call something stay: a call may do more than give a value.
     """
-    return _used(body)[0]
+    return _kept_and_used(body)[0]
 
 
-def _used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[str]]:
-    """The same, and the identifiers that occur in it: each statement is looked through once, however deep it lies."""
+def _kept_and_used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[str]]:
+    """The same, and the identifiers that occur in what is kept: each statement is looked through once, however deep it lies."""
     kept: list[c.CStmt] = []
     used: set[str] = set()
     for statement in reversed(body):
@@ -160,15 +160,16 @@ def _used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[str]]:
             case c.Declare(_, name, init, None, True) if name not in used and not _calls(init):
                 continue
             case c.For(_, lo, hi, step, inner):
-                inner, names = _used(inner)
+                inner, names = _kept_and_used(inner)
                 statement = replace(statement, body=inner)
                 used |= names | identifiers((lo, hi, step))[0]
             case c.Scope(inner):
-                inner, names = _used(inner)
+                inner, names = _kept_and_used(inner)
                 statement = c.Scope(inner)
                 used |= names
             case c.If(condition, then, orelse):
-                (then, names), (orelse, others) = _used(then), _used(orelse)
+                then, names = _kept_and_used(then)
+                orelse, others = _kept_and_used(orelse)
                 statement = c.If(condition, then, orelse)
                 used |= names | others | identifiers((condition,))[0]
             case _:

@@ -148,7 +148,7 @@ def _compiler_of(level: str, ours: Compiler) -> Compiler:
     """That of a level, from the one of a search."""
     if level == OURS:
         return ours
-    whole = ours.with_all_passes()
+    whole = ours.unspared()
     if level == _WHOLE:
         return replace(ours, linked=whole.linked)
     if level == _ANYWHERE:

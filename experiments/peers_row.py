@@ -209,7 +209,7 @@ def choose(
     variants = list(sources)
     theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
     assert isinstance(theirs, CpuDevice)
-    theirs.compiler = device.compiler.with_all_passes()
+    theirs.compiler = device.compiler.unspared()
     artifacts = [built(device, ours), *(built(theirs, s) for s in sources.values())]
     with Worker(device) as worker:
         worker.prepare(workload)

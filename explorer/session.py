@@ -57,7 +57,7 @@ class Session:
     def __init__(
         self, subject: Subject, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
     ) -> None:
-        load_solver()
+        load_solver()  # so that its loading is no part of this session's time
         self._subject = subject
         self._options = options
         self._folder = folder

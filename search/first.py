@@ -6,7 +6,7 @@ A candidate is made by guided completion, so whatever it cannot have is left to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -85,15 +85,15 @@ def complete_style(root: Candidate, style: Style) -> Candidate | None:
     return made if isinstance(made, Candidate) else None
 
 
-def load_solver() -> None:
-    """Load OR-tools, which take half a second: only for who searches, and before a clock starts."""
-    from ..space import cpsat  # noqa: F401
+def load_solver() -> Callable[..., npt.NDArray[np.uint32] | None]:
+    """`cpsat.complete`. OR-tools are slow to load: only who searches asks for them, first before a clock starts."""
+    from ..space.cpsat import complete
+
+    return complete
 
 
 def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
     """The completion with the most wanted values that CP-SAT finds in the time given."""
-    from ..space import cpsat
-
     space = root.space
     wanted = preference(space, style)
     weights = {}
@@ -101,7 +101,7 @@ def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate |
         for value in root.values(var):
             ranks = np.flatnonzero(wanted[var] == value)
             weights[var, value] = float(ranks[0] if len(ranks) else wanted.shape[1])
-    domains = cpsat.complete(space, root.domains, weights, seconds)
+    domains = load_solver()(space, root.domains, weights, seconds)
     made = space.candidate(domains) if domains is not None else None
     return made if isinstance(made, Candidate) and made.is_complete else None
 

@@ -91,15 +91,18 @@ def tell_when_compiling(tell: Callable[[], None]) -> None:
     except ImportError:  # it is of numba's developers: without it nobody is told
         return
 
+    register: Any = events.register  # these two have no types
+    unregister: Any = events.unregister
+
     class First(events.Listener):
         def on_start(self, event: object) -> None:
-            events.unregister(_COMPILING, self)  # type: ignore[no-untyped-call]
+            unregister(_COMPILING, self)
             tell()
 
         def on_end(self, event: object) -> None:
             pass
 
-    events.register(_COMPILING, First())  # type: ignore[no-untyped-call]
+    register(_COMPILING, First())
 
 
 def _compile(function: _Function, options: dict[str, bool]) -> _Function:

@@ -195,7 +195,7 @@ class CpuDevice(AbstractDevice):
         """Build one of this folder's C files."""
         text = (Path(__file__).parent / name).read_text()
         o = self._options
-        compiler = self.compiler.with_all_passes()
+        compiler = self.compiler.unspared()
         built = build_library(compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
             raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")

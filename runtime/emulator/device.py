@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-# The instrumentation calls functions of the header: -nostdlib keeps the sanitizers' own libraries out. The C++ library's <math.h>
-# takes longer to compile than most texts, and C's has all that they name.
+# The instrumentation calls functions of the header: -nostdlib keeps the sanitizers' own libraries out. -nostdinc++ finds
+# C's <math.h>, which has all that texts name and is a fraction of the C++ library's.
 _FLAGS: tuple[str, ...] = ("-x", "c++", "-std=gnu++17", "-O1", "-ffp-contract=off", "-w")
 _FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib", "-nostdinc++")
 _FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
