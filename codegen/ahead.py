@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..space.backbone import MID, OUTER, Operand
 from . import csyntax as c
+from .packing import pack
 from .pipeline import Asked, Pipeline
 from .plan import TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
@@ -160,7 +161,8 @@ class AheadWriter:
             last = c.minimum(last, end)
         starts = {(task.index, name, OUTER): x for name, x in now.starts.items()}
         window = {made.across: (c.Id(names[0]), None), made.along: (c.Id(names[1]), last)}
-        self.values.pack(
+        pack(
+            self.scene,
             task,
             operand,
             replace(ctx, variables={**ctx.variables, **starts}),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from ..kernels import ir
 from ..kernels.accesses import access_of
 from ..kernels.ir import DType
@@ -13,16 +10,13 @@ from ..space.backbone import MID, OUTER, Flow, Operand
 from ..space.target import LINE_BYTES
 from . import csyntax as c
 from .block import LineAhead, Value
+from .packing import pack, place_in_block
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
-from .storage import CopyLayout, SharedLayout, Tile
-from .strips import length_of, strips
+from .storage import SharedLayout, Tile
 from .vectors import type_name
-
-# Elements that are packed without a loop: each load is then an instruction of its own, whose steps the machine can foresee.
-_PACKED_AT_ONCE = 16
 
 
 class Values:
@@ -128,7 +122,7 @@ class Values:
             return self.keep(task, access, value, point, ctx)
         if (task.index, load.array) in self.scene.copies:
             packed, copied = self.scene.copies[task.index, load.array]
-            index, stride = self.copy_index(task, copied, point, ctx)
+            index, stride = place_in_block(self.scene, task, copied, point, ctx)
             index = c.add(index, self.scene.halves.get((task.index, load.array), c.Num("0")))
             return self.scene.w.load(
                 packed.name, c.Id(packed.name), index, array.dtype, lanes, stride
@@ -215,107 +209,6 @@ class Values:
         assert own is not None, "a merged loop binds its variable for all of its members"
         return own
 
-    def copy_index(
-        self, task: TaskPlan, layout: CopyLayout, point: Point, ctx: Context
-    ) -> tuple[c.CExpr, int]:
-        """The place of an element in a packed block, and the stride from lane to lane."""
-        terms: dict[c.CExpr, int] = {}
-        const, lane_stride = 0, 0
-        for name in layout.order:
-            p, at = task.loop(name), point.index[name]
-            tile, outer = self.scene.start(task, p, ctx), ctx.variables[task.index, name, OUTER]
-            if p.mid > 1:
-                terms[tile] = terms.get(tile, 0) + layout.outer_strides[name]
-                terms[outer] = terms.get(outer, 0) - layout.outer_strides[name]
-            inner = layout.inner_strides[name]
-            const += at.offset * inner
-            if at.variable is not None and at.variable != tile:
-                terms[at.variable] = terms.get(at.variable, 0) + inner
-                terms[tile] = terms.get(tile, 0) - inner
-            if at.lanes:
-                lane_stride = inner
-        return c.linear(tuple(sorted(terms.items(), key=lambda i: -abs(i[1]))), const), lane_stride
-
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Packs the block of one outer tile."""
-        self.pack(task, operand, ctx, {}, c.Num("0"))
-
-    def pack(
-        self,
-        task: TaskPlan,
-        operand: Operand,
-        ctx: Context,
-        window: Mapping[str, tuple[c.CExpr, c.CExpr | None]],
-        half: c.CExpr,
-    ) -> None:
-        """Packs the block of one outer tile: mid steps, then register tiles, in vectors where both sides have neighbours side by
-        side.
-
-        `window`: of loops with mid steps, from where to where; without an end the one register tile that begins there. The block
-        begins at `half` of the buffer.
-        """
-        buffer, layout = self.scene.copies[task.index, operand.access.array]
-        array = self.scene.plan.problem.array(operand.access.array)
-        variables = dict(ctx.variables)
-        headers: list[tuple[str, c.CExpr, c.CExpr, int]] = []
-        for name in layout.order:
-            p = task.loop(name)
-            if p.mid == 1:
-                continue
-            outer = variables[task.index, name, OUTER]
-            whole = (outer, self.scene.tile_end(p, outer))
-            lo, hi = window.get(name, whole)
-            variables[task.index, name, MID] = lo
-            if hi is not None:
-                mid = self.scene.w.fresh(f"{name}1")
-                headers.append((mid, lo, hi, p.inner))
-                variables[task.index, name, MID] = c.Id(mid)
-        index: dict[str, LoopIndexAt] = {}
-        for name in layout.inner_order:
-            p = task.loop(name)
-            start = variables[task.index, name, MID if p.mid > 1 else OUTER]
-            if p.inner == 1 and name != layout.inner_order[-1]:
-                index[name] = LoopIndexAt(start)
-                continue
-            element = self.scene.w.fresh(name)
-            end = self.scene.end_of(start, p.inner, p.loop.extent)
-            headers.append((element, start, end, 1))
-            index[name] = LoopIndexAt(c.Id(element))
-        inner = replace(ctx, variables=variables)
-        last = layout.inner_order[-1]
-        w, source, strides = (
-            self.scene.w,
-            self.scene.global_array(array.name),
-            row_strides(array.shape),
-        )
-
-        def moved(*last_at: LoopIndexAt) -> tuple[c.CStmt, ...]:
-            with w.scope() as made:
-                for at in last_at:
-                    point = Point({**index, last: at})
-                    here, _ = self.copy_index(task, layout, point, inner)
-                    there, _ = affine_at(operand.access.axes, strides, point)
-                    value = w.load(array.name, source, there, array.dtype, at.lanes, 1)
-                    place = c.add(here, half)
-                    w.store(buffer.name, c.Id(buffer.name), place, value, array.dtype, stream=False)
-            return tuple(made.statements)
-
-        name, lo, hi, _ = headers.pop()
-        neighbours = Point({**index, last: replace(index[last], lanes=2)})
-        _, to_stride = self.copy_index(task, layout, neighbours, inner)
-        _, from_stride = affine_at(operand.access.axes, strides, neighbours)
-        lanes = (
-            self.scene.target.lanes(array.dtype.size_bytes) if to_stride == from_stride == 1 else 1
-        )
-        n = length_of(lo, hi) or 0
-        if lanes == 1 and 1 <= n <= _PACKED_AT_ONCE:
-            body = moved(*(LoopIndexAt(lo, k) for k in range(n)))
-        else:
-            body = strips(name, lo, hi, lanes, lambda n: moved(replace(index[last], lanes=n)))
-        w.used.discard(name)
-        for name, lo, hi, step in reversed(headers):
-            body = (c.For(name, lo, hi, step, body),)
-            w.used.discard(name)
-        for loop in body:
-            w.write(loop)
-        w.forget(buffer.name)
+        pack(self.scene, task, operand, ctx, {}, c.Num("0"))

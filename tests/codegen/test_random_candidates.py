@@ -139,11 +139,7 @@ def test_an_array_read_in_the_finish_too_is_not_packed():
             (1,),
             {"i"},
         ),  # rows of the first operand are read where they are: not beyond the last
-        (
-            "float32",
-            (0, 1),
-            {"j"},
-        ),  # sums of all columns are kept: there is no room beyond the last
+        ("float32", (0, 1), set()),  # rows of sums have room for whole tiles, too
         ("float64", (1,), {"i"}),
         ("int32", (1,), {"i", "j"}),
     ],
@@ -165,6 +161,8 @@ def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, part
     assert {
         loop for loop in "ij" if re.search(rf"const long {loop}[01] = ", source.text)
     } == partial
+    whole = (r"if \(i\d \+ \d <= 29\)", r"if \(j\d \+ \d <= 37\)")
+    assert all(re.search(whole[k], source.text) for k in copies), "whole tiles are packed apart"
     (built,) = checking.build_all([source], folder, "padded")
     assert built.library is not None, built.log
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
