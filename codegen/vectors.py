@@ -151,8 +151,9 @@ class Prelude:
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, name: str, c: str, v: str, size: int) -> str:
-        """A store around the caches, of vectors that are aligned. Rows of odd length are not, and are stored in the ordinary
-        way; where streams are worth it arrays are large and mostly aligned, so that this is the straight way.
+        """A store around the caches: of a whole vector where it is aligned, else in pieces of 16 bytes: so NumPy aligns arrays.
+        Rows of odd length are stored in the ordinary way; where streams are worth it arrays are large and mostly aligned, so that
+        the first is the straight way.
 
         In assembly, because the header of the intrinsics takes longer to compile than the rest.
         """
@@ -166,10 +167,20 @@ class Prelude:
         if not ways:
             return f"static inline void {name}({c} *p, {v} x) {{\n{plain}}}"
         is_aligned = f"__builtin_expect(((uintptr_t)p & {size - 1}) == 0, 1)"
+        pieces = ""
+        if size > 16:
+            pieces = (
+                "    if (((uintptr_t)p & 15) == 0) {\n"
+                "        typedef float piece __attribute__((vector_size(16), may_alias));\n"
+                f"        union {{ {v} whole; piece pieces[{size // 16}]; }} u = {{x}};\n"
+                f"        for (int k = 0; k < {size // 16}; ++k) {{\n"
+                '            __asm__("vmovntps %1, %0" : "=m"(((piece *)p)[k]) : "x"(u.pieces[k]));\n'
+                "        }\n        return;\n    }\n"
+            )
         streamed = "".join(
             f"#{'elif' if k else 'if'} defined({feature})\n    if ({is_aligned}) {{\n"
             f'        __asm__("{instruction} %1, %0" : "=m"(*({v}_unaligned *)p) : "{register}"(x));\n'
-            "        return;\n    }\n"
+            f"        return;\n    }}\n{pieces}"
             for k, (feature, instruction, register) in enumerate(ways)
         )
         return f"static inline void {name}({c} *p, {v} x) {{\n{streamed}#endif\n{plain}}}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from kernelscape.experiments import checking
 from kernelscape.kernels.language import cast, f32, floor, kernel, types
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
+from kernelscape.search.first import complete_style
+from kernelscape.search.styles import greedy_style
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 from strategies import sequences
@@ -200,3 +203,42 @@ def test_a_division_of_integers_never_ends_the_process(dtype, tmp_path):
     for built in built_candidates(normalise(recording), tmp_path, n=6):
         said = checking.in_child(lambda c=built: same_bits(c, arrays, want), seconds=20)
         assert said == "", built.source.text
+
+
+def copy_doubled(x, y):
+    double_elements(x, y)
+
+
+@kernel
+def double_elements(x: nd, y: nd):
+    for i in range(y.shape[0]):
+        y[i] = x[i] + x[i]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_stores_around_the_caches_go_where_arrays_begin_anywhere(vector_bytes, dtype, tmp_path):
+    """At the start of a vector, at 16 bytes as arrays of NumPy, and at an element; what lies beside the array is left alone."""
+    n, size = 97, np.dtype(dtype).itemsize
+    args = [np.arange(n, dtype=dtype), np.zeros(n, dtype)]
+    recording = record_sequence(copy_doubled, args, "streamed")
+    space = build_space(normalise(recording), checking.target(2, vector_bytes))
+    made = complete_style(space.root(), replace(greedy_style(space), stream=True))
+    assert made is not None
+    source = checking.source_of(made)
+    assert "    stream_" in source.text
+    built = checking.build(source, tmp_path / "streamed", ())
+    assert built.log == ""
+    entry = getattr(ctypes.CDLL(str(built.library)), source.entry)
+    room = np.zeros((n + 64) * size + 64, np.uint8)
+    aligned = 64 + -room.ctypes.data % 64
+    for offset in (0, 16, 32, 48, size, 16 + size):
+        whole = room[(aligned + offset) % size :]
+        whole = whole[: len(whole) // size * size].view(dtype)
+        whole[:] = -1
+        first = (aligned + offset) // size
+        y = whole[first : first + n]
+        pointers = (ctypes.c_void_p * 2)(args[0].ctypes.data, y.ctypes.data)
+        entry(pointers)
+        assert np.array_equal(y, 2 * args[0])
+        assert np.count_nonzero(whole == -1) == len(whole) - n
