@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import gcd
 from typing import NamedTuple
 
 from ..kernels import ir
@@ -47,12 +48,18 @@ class Block:
 class Writer:
     """Writes statements into nested scopes and translates expressions."""
 
-    def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
-        """`names`: the identifiers of arrays and scalars (see codegen/names.py)."""
+    def __init__(
+        self, prelude: Prelude, names: Mapping[str, str], knows_alignment: bool = False
+    ) -> None:
+        """`names`: the identifiers of arrays and scalars (see codegen/names.py). `knows_alignment`: ARE_ALIGNED is there."""
+        self.knows_alignment = knows_alignment
         self.prelude, self.names = prelude, names
         self.blocks: list[Block] = [Block()]
         self.used = {*names, *names.values(), *RESERVED}
         self.counters: dict[str, int] = {}
+        self.multiples: dict[str, int] = {}  # what variables are known to be multiples of
+        # Arrays of which only whole vectors are stored around the caches, and the bytes of these.
+        self.aligned: dict[str, int] = {}
 
     # --- scopes and names ---
 
@@ -83,7 +90,27 @@ class Writer:
                 else f"{stem}_{self.counters[stem]}"
             )
         self.used.add(name)
+        self.multiples.pop(name, None)
         return name
+
+    def multiple_of(self, x: c.CExpr) -> int:
+        """What an index is known to be a multiple of, as far as powers of two go; 0 where it is 0."""
+        match x:
+            case c.Num(text):
+                return int(text)
+            case c.Id(name):
+                return self.multiples.get(name, 1)
+            case c.Bin("*", a, b):
+                return self.multiple_of(a) * self.multiple_of(b)
+            case c.Bin("+" | "-" | "^", a, b):
+                return gcd(self.multiple_of(a), self.multiple_of(b))
+            case c.Un("-", a):
+                return self.multiple_of(a)
+        return 1
+
+    def is_multiple(self, x: c.CExpr, n: int) -> bool:
+        """Whether an index is known to be a multiple of a power of two."""
+        return self.multiple_of(x) % n == 0
 
     def fresh_family(self, stem: str) -> str:
         """A name of which no name in use is a continuation after an underscore."""
@@ -191,10 +218,23 @@ class Writer:
         if value.lanes:
             plain = self.access("stream" if stream else "store", index, value.lanes)
             operation = self.prelude.use(plain, dtype, value.lanes)
-            self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x))))
+            told = self.alignment(base, index, value) if stream else ()
+            self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x, *told))))
         else:
             self.write(self.assignment(place, value.x, stream))
         self.block.known[array, expression(index), value.lanes] = value
+
+    def alignment(self, base: c.CExpr, index: c.CExpr, value: Value) -> tuple[c.CExpr, ...]:
+        """What a store around the caches is told: whether its vector is known to be aligned where ARE_ALIGNED says so of arrays.
+
+        A test at each store takes the place of loads in the core's window, and fewer of these are under way.
+        """
+        if not (self.knows_alignment and self.is_multiple(index, value.lanes)):
+            return (c.Num("0"),)
+        assert isinstance(base, c.Id)
+        size = value.lanes * value.dtype.size_bytes
+        self.aligned[base.name] = max(size, self.aligned.get(base.name, 0))
+        return (c.ARE_ALIGNED,)
 
     def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
         """Stores one element; a CPU streams vectors only."""

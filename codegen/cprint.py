@@ -76,6 +76,9 @@ def thread_function(launch: str) -> str:
     return f"{launch}_thread"
 
 
+_TWICE = "static inline __attribute__((always_inline)) void "  # of a function of which each call is a version
+
+
 class Printer:
     """Collects lines; one method per level of syntax."""
 
@@ -93,7 +96,11 @@ class Printer:
         if f.comment:
             self.line(f"/* {f.comment} */")
         if f.is_parallel:
-            self.open_function("static void ", thread_function(f.name), f.thread_parameters)
+            named = f.thread_parameters
+            if f.aligned:
+                named = (*named, c.Parameter("const int ", c.ARE_ALIGNED.name))
+            kind = _TWICE if f.aligned else "static void "
+            self.open_function(kind, thread_function(f.name), named)
             for text in self.dialect.thread_setup:
                 self.line(text)
             self.block(f.body)
@@ -105,12 +112,27 @@ class Printer:
         self.open_function(opening, f.name, f.parameters)
         if f.is_parallel:
             self.line(self.dialect.parallel_open.format(threads=n_threads))
-            given = ", ".join(p.name for p in f.thread_parameters)
-            self.line(f"{thread_function(f.name)}({given});")
+            self.run_thread(f)
         else:
             self.block(f.body)
         self.block(f.after)
         self.close_function()
+
+    def run_thread(self, f: c.Function) -> None:
+        """Calls what a thread of a team runs: one of two versions of it where stores want to know whether arrays are aligned."""
+        given = [p.name for p in f.thread_parameters]
+        if not f.aligned:
+            self.line(f"{thread_function(f.name)}({', '.join(given)});")
+            return
+        places = " | ".join(f"(uintptr_t){name}" for name, _ in f.aligned)
+        if len(f.aligned) > 1:
+            places = f"({places})"
+        size = max(size for _, size in f.aligned)
+        self.line(f"if (({places} & {size - 1}) == 0) {{")
+        self.line(f"    {thread_function(f.name)}({', '.join([*given, '1'])});")
+        self.line("} else {")
+        self.line(f"    {thread_function(f.name)}({', '.join([*given, '0'])});")
+        self.line("}")
 
     def open_function(self, opening: str, name: str, parameters: Iterable[c.Parameter]) -> None:
         listed = ", ".join(f"{p.type}{p.restrict}{p.name}" for p in parameters)

@@ -32,6 +32,7 @@ class Un:
     x: CExpr
 
 
+ARE_ALIGNED = Id("are_aligned")  # a constant in what a thread runs; see Function
 PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
 
 
@@ -147,7 +148,8 @@ class Function:
     """One launch. `is_parallel`: its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and
     `n_threads` bound, and then `after`, once.
 
-    `block_threads` > 0: a kernel, which blocks of so many threads run.
+    `block_threads` > 0: a kernel, which blocks of so many threads run. `aligned`: arrays, and the bytes at a multiple of which each
+    begins where ARE_ALIGNED in the body is true.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Function:
     block_threads: int = 0
     after: tuple[CStmt, ...] = ()
     thread_parameters: tuple[Parameter, ...] = ()
+    aligned: tuple[tuple[str, int], ...] = ()
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

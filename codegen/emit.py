@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import gcd
 
 from ..space.backbone import OUTER
 from ..space.target import Target
@@ -129,6 +130,7 @@ class LaunchWriter:
         stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
         name = self.scene.w.fresh(stem)
         variable = c.Id(name)
+        self.scene.w.multiples[name] = gcd(self.scene.w.multiple_of(lo), node.step)
         bound = {(m.task, m.loop, m.level): variable for m in node.members}
         inside = replace(
             ctx, variables={**ctx.variables, **bound}, is_team=ctx.is_team and not node.is_parallel
@@ -155,6 +157,8 @@ class LaunchWriter:
         keys = [(m.task, m.loop, OUTER) for m in shared.members]
         now = ctx.variables[keys[0]]
         name = self.scene.w.fresh(f"{keys[0][1]}_before")
+        last = c.Bin("-", now, self.stride(shared))
+        self.scene.w.multiples[name] = self.scene.w.multiple_of(last)
         inside = replace(
             ctx,
             variables={**ctx.variables, **dict.fromkeys(keys, c.Id(name))},
@@ -163,7 +167,7 @@ class LaunchWriter:
         with self.scene.w.scope() as body:
             self.children(node.children, inside)
         self.scene.w.used.discard(name)
-        before = c.Declare("long", name, c.Bin("-", now, self.stride(shared)), constant=True)
+        before = c.Declare("long", name, last, constant=True)
         self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
     def tested(

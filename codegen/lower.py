@@ -56,6 +56,7 @@ def lower(candidate: Candidate) -> Program:
                 comment,
                 after=after,
                 thread_parameters=own,
+                aligned=tuple(writer.scene.w.aligned.items()),
             )
         )
         calls.append((name, tuple(p.name for p in named)))

@@ -12,7 +12,7 @@ RESERVED = frozenset(
     return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof linux unix i386
     _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
     sqrt exp log sin cos floor fabs sqrtf expf logf sinf cosf floorf fabsf
-    NAN INFINITY main args tid n_threads workspace run_sequence
+    NAN INFINITY main args tid n_threads are_aligned workspace run_sequence
     omp_get_thread_num omp_get_num_threads uintptr_t late_thread hold_back
     """.split()  # noqa: SIM905  (a list of literals would be four times as long)
 )

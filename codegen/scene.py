@@ -60,7 +60,7 @@ class Scene:
         """`names`: the identifiers of arrays and scalars (see codegen/names.py)."""
         self.plan, self.launch, self.target = plan, launch, target
         self.workspace, self.prelude = workspace, prelude
-        self.w = Writer(prelude, names)
+        self.w = Writer(prelude, names, knows_alignment=launch.is_parallel)
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
@@ -216,10 +216,9 @@ class Scene:
         key = (extent, step)
         if key not in self.partitions:
             suffix = "" if not self.partitions else f"_{len(self.partitions)}"
-            self.partitions[key] = (
-                c.Id(self.w.fresh(f"begin{suffix}")),
-                c.Id(self.w.fresh(f"end{suffix}")),
-            )
+            begin, end = self.w.fresh(f"begin{suffix}"), self.w.fresh(f"end{suffix}")
+            self.partitions[key] = c.Id(begin), c.Id(end)
+            self.w.multiples[begin] = self.unit(extent, step)
         return self.partitions[key]
 
     def partition_declarations(self) -> Iterator[c.CStmt]:

@@ -158,6 +158,7 @@ class Prelude:
         In assembly, because the header of the intrinsics takes longer to compile than the rest.
         """
         self.streams = True
+        opening = f"static inline void {name}({c} *p, {v} x, int is_aligned) {{\n"
         plain = f"    *({v}_unaligned *)p = x;\n"
         ways = {
             64: (("__AVX512F__", "vmovntps", "v"),),
@@ -165,8 +166,8 @@ class Prelude:
             16: (("__AVX__", "vmovntps", "x"), ("__SSE2__", "movntps", "x")),
         }.get(size, ())
         if not ways:
-            return f"static inline void {name}({c} *p, {v} x) {{\n{plain}}}"
-        is_aligned = f"__builtin_expect(((uintptr_t)p & {size - 1}) == 0, 1)"
+            return f"{opening}    (void)is_aligned;\n{plain}}}"
+        test = f"is_aligned || __builtin_expect(((uintptr_t)p & {size - 1}) == 0, 1)"
         pieces = ""
         if size > 16:
             pieces = (
@@ -178,12 +179,12 @@ class Prelude:
                 "        }\n        return;\n    }\n"
             )
         streamed = "".join(
-            f"#{'elif' if k else 'if'} defined({feature})\n    if ({is_aligned}) {{\n"
+            f"#{'elif' if k else 'if'} defined({feature})\n    if ({test}) {{\n"
             f'        __asm__("{instruction} %1, %0" : "=m"(*({v}_unaligned *)p) : "{register}"(x));\n'
             f"        return;\n    }}\n{pieces}"
             for k, (feature, instruction, register) in enumerate(ways)
         )
-        return f"static inline void {name}({c} *p, {v} x) {{\n{streamed}#endif\n{plain}}}"
+        return f"{opening}    (void)is_aligned;\n{streamed}#endif\n{plain}}}"
 
     def fold(self, name: str, operation: str, dtype: DType, lanes: int) -> str:
         """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""

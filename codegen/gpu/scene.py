@@ -37,33 +37,14 @@ class GpuWriter(Writer):
     def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
         super().__init__(prelude, names)
         self.used |= RESERVED_CUDA
-        self.multiples: dict[str, int] = {}
-
-    def fresh(self, stem: str) -> str:
-        name = super().fresh(stem)
-        self.multiples.pop(name, None)
-        return name
 
     def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
         """Vectors that may lie across the bounds of vectors are moved one element at a time."""
         is_aligned = self.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"
 
-    def is_multiple(self, x: c.CExpr, n: int) -> bool:
-        """Whether an index is known to be a multiple of a power of two."""
-        match x:
-            case c.Num(text):
-                return int(text) % n == 0
-            case c.Id(name):
-                return self.multiples.get(name, 1) % n == 0
-            case c.Bin("*", a, c.Num(text)):
-                known = self.multiples.get(a.name, 1) if isinstance(a, c.Id) else 1
-                return int(text) * known % n == 0 or self.is_multiple(a, n)
-            case c.Bin("+" | "-" | "^", a, b):
-                return self.is_multiple(a, n) and self.is_multiple(b, n)
-            case c.Un("-", a):
-                return self.is_multiple(a, n)
-        return n == 1
+    def alignment(self, base: c.CExpr, index: c.CExpr, value: Value) -> tuple[c.CExpr, ...]:
+        return ()
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         place = c.Index(base, index)

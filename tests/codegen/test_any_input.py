@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -212,21 +213,27 @@ def copy_doubled(x, y):
 @kernel
 def double_elements(x: nd, y: nd):
     for i in range(y.shape[0]):
-        y[i] = x[i] + x[i]
+        for j in range(y.shape[1]):
+            y[i, j] = x[i, j] + x[i, j]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
-def test_stores_around_the_caches_go_where_arrays_begin_anywhere(vector_bytes, dtype, tmp_path):
+@pytest.mark.parametrize("shape", [(5, 33), (5, 64)])
+def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
+    shape, vector_bytes, dtype, tmp_path
+):
     """At the start of a vector, at 16 bytes as arrays of NumPy, and at an element; what lies beside the array is left alone."""
-    n, size = 97, np.dtype(dtype).itemsize
-    args = [np.arange(n, dtype=dtype), np.zeros(n, dtype)]
-    recording = record_sequence(copy_doubled, args, "streamed")
+    n, size = shape[0] * shape[1], np.dtype(dtype).itemsize
+    x = np.arange(n, dtype=dtype).reshape(shape)
+    recording = record_sequence(copy_doubled, [x, np.zeros_like(x)], "streamed")
     space = build_space(normalise(recording), checking.target(2, vector_bytes))
-    made = complete_style(space.root(), replace(greedy_style(space), stream=True))
+    made = complete_style(space.root(), replace(greedy_style(space), parallel=True, stream=True))
     assert made is not None
     source = checking.source_of(made)
-    assert "    stream_" in source.text
+    # Where rows begin at any element each store looks for itself.
+    told = set(re.findall(r" stream_\w+\(.*, (\w+)\);", source.text))
+    assert "0" in told if shape == (5, 33) else told == {"are_aligned"}
     built = checking.build(source, tmp_path / "streamed", ())
     assert built.log == ""
     entry = getattr(ctypes.CDLL(str(built.library)), source.entry)
@@ -238,7 +245,6 @@ def test_stores_around_the_caches_go_where_arrays_begin_anywhere(vector_bytes, d
         whole[:] = -1
         first = (aligned + offset) // size
         y = whole[first : first + n]
-        pointers = (ctypes.c_void_p * 2)(args[0].ctypes.data, y.ctypes.data)
-        entry(pointers)
-        assert np.array_equal(y, 2 * args[0])
+        entry((ctypes.c_void_p * 2)(x.ctypes.data, y.ctypes.data))
+        assert np.array_equal(y, 2 * x.ravel())
         assert np.count_nonzero(whole == -1) == len(whole) - n
