@@ -58,7 +58,7 @@ class Writer:
         self.used = {*names, *names.values(), *RESERVED}
         self.counters: dict[str, int] = {}
         self.multiples: dict[str, int] = {}  # what variables are known to be multiples of
-        # Arrays of which only whole vectors are stored around the caches, and the bytes of these.
+        # Arrays with stores that are told ARE_ALIGNED, and the bytes of the widest of their vectors.
         self.aligned: dict[str, int] = {}
 
     # --- scopes and names ---

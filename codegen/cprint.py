@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 
 from . import csyntax as c
 from .dialect import Dialect
@@ -76,9 +77,6 @@ def thread_function(launch: str) -> str:
     return f"{launch}_thread"
 
 
-_TWICE = "static inline __attribute__((always_inline)) void "  # of a function of which each call is a version
-
-
 class Printer:
     """Collects lines; one method per level of syntax."""
 
@@ -99,8 +97,8 @@ class Printer:
             named = f.thread_parameters
             if f.aligned:
                 named = (*named, c.Parameter("const int ", c.ARE_ALIGNED.name))
-            kind = _TWICE if f.aligned else "static void "
-            self.open_function(kind, thread_function(f.name), named)
+            inlined = self.dialect.inlined if f.aligned else ""
+            self.open_function(f"static {inlined}void ", thread_function(f.name), named)
             for text in self.dialect.thread_setup:
                 self.line(text)
             self.block(f.body)
@@ -120,19 +118,19 @@ class Printer:
 
     def run_thread(self, f: c.Function) -> None:
         """Calls what a thread of a team runs: one of two versions of it where stores want to know whether arrays are aligned."""
-        given = [p.name for p in f.thread_parameters]
+        given = tuple(c.Id(p.name) for p in f.thread_parameters)
+
+        def version(*more: c.CExpr) -> c.CStmt:
+            return c.Evaluate(c.Call(thread_function(f.name), (*given, *more)))
+
         if not f.aligned:
-            self.line(f"{thread_function(f.name)}({', '.join(given)});")
+            self.statement(version())
             return
-        places = " | ".join(f"(uintptr_t){name}" for name, _ in f.aligned)
-        if len(f.aligned) > 1:
-            places = f"({places})"
-        size = max(size for _, size in f.aligned)
-        self.line(f"if (({places} & {size - 1}) == 0) {{")
-        self.line(f"    {thread_function(f.name)}({', '.join([*given, '1'])});")
-        self.line("} else {")
-        self.line(f"    {thread_function(f.name)}({', '.join([*given, '0'])});")
-        self.line("}")
+        places: list[c.CExpr] = [c.CastTo("uintptr_t", c.Id(name)) for name in f.aligned]
+        together = reduce(lambda a, b: c.Bin("|", a, b), places)
+        last_bits = c.Bin("&", together, c.number(f.vector_bytes - 1))
+        test = c.Bin("==", last_bits, c.Num("0"))
+        self.statement(c.If(test, (version(c.Num("1")),), (version(c.Num("0")),)))
 
     def open_function(self, opening: str, name: str, parameters: Iterable[c.Parameter]) -> None:
         listed = ", ".join(f"{p.type}{p.restrict}{p.name}" for p in parameters)

@@ -148,8 +148,8 @@ class Function:
     """One launch. `is_parallel`: its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and
     `n_threads` bound, and then `after`, once.
 
-    `block_threads` > 0: a kernel, which blocks of so many threads run. `aligned`: arrays, and the bytes at a multiple of which each
-    begins where ARE_ALIGNED in the body is true.
+    `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
+    `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
     """
 
     name: str
@@ -160,7 +160,8 @@ class Function:
     block_threads: int = 0
     after: tuple[CStmt, ...] = ()
     thread_parameters: tuple[Parameter, ...] = ()
-    aligned: tuple[tuple[str, int], ...] = ()
+    aligned: tuple[str, ...] = ()
+    vector_bytes: int = 0
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

@@ -19,5 +19,6 @@ class Dialect:
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
     stream_fence: str  # after the last stream of a launch
     prelude: str = ""  # at the top of each text, after the headers
+    inlined: str = ""  # before the type of a function that becomes part of its callers
     kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks
     shared_array: str = ""  # before the type of an array that a block shares

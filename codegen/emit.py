@@ -56,6 +56,7 @@ class LaunchWriter:
             self.children(self.scene.launch.roots, context)
         opening = [self.scene.open_buffer(b) for b in self.scene.opened]
         whole = (*opening, *self.scene.partition_declarations(), *body.statements)
+        self.scene.w.knows_alignment = False
         with self.scene.w.scope() as after:
             self.children(self.scene.launch.after, Context(is_team=False))
         return without_unused(whole), without_unused(tuple(after.statements))
@@ -157,8 +158,8 @@ class LaunchWriter:
         keys = [(m.task, m.loop, OUTER) for m in shared.members]
         now = ctx.variables[keys[0]]
         name = self.scene.w.fresh(f"{keys[0][1]}_before")
-        last = c.Bin("-", now, self.stride(shared))
-        self.scene.w.multiples[name] = self.scene.w.multiple_of(last)
+        earlier = c.Bin("-", now, self.stride(shared))
+        self.scene.w.multiples[name] = self.scene.w.multiple_of(earlier)
         inside = replace(
             ctx,
             variables={**ctx.variables, **dict.fromkeys(keys, c.Id(name))},
@@ -167,7 +168,7 @@ class LaunchWriter:
         with self.scene.w.scope() as body:
             self.children(node.children, inside)
         self.scene.w.used.discard(name)
-        before = c.Declare("long", name, last, constant=True)
+        before = c.Declare("long", name, earlier, constant=True)
         self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
     def tested(

@@ -56,7 +56,8 @@ def lower(candidate: Candidate) -> Program:
                 comment,
                 after=after,
                 thread_parameters=own,
-                aligned=tuple(writer.scene.w.aligned.items()),
+                aligned=tuple(writer.scene.w.aligned),
+                vector_bytes=max(writer.scene.w.aligned.values(), default=0),
             )
         )
         calls.append((name, tuple(p.name for p in named)))

@@ -16,7 +16,7 @@ from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .barriers import Hazards
 from .pipeline import Pipeline, pipeline
-from .plan import LoopPlan, Member, Plan, PlannedBody, PlannedNode, TaskPlan
+from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
 from .tree import (
     AccumulatorPlan,
     Late,
@@ -188,21 +188,19 @@ class TreeBuilder:
             if in_memory
             else "registers"
         )
-        in_result = self.is_in_result(task, owner, levels)
-        has_tail = owner == "thread" and not in_result
-
-        def live(p: LoopPlan) -> int:
-            whole = -(-p.loop.extent // p.reach) * p.reach if has_tail else p.loop.extent
-            return {OUTER: whole, MID: p.tile, INNER: p.inner}[levels[p.loop.name]]
-
+        extents = {
+            p.loop.name: {OUTER: p.loop.extent, MID: p.tile, INNER: p.inner}[levels[p.loop.name]]
+            for p in task.loops
+            if not p.loop.is_reduction
+        }
         self.accumulators[t] = AccumulatorPlan(
             owner,
-            {p.loop.name: live(p) for p in task.loops if not p.loop.is_reduction},
+            extents,
             levels,
             in_memory,
             not inner_reduced,
             self.plan.cores if owner == "partials" else 1,
-            in_result,
+            self.is_in_result(task, owner, levels),
         )
 
     def is_in_result(self, task: TaskPlan, owner: str, levels: dict[str, int]) -> bool:

@@ -86,7 +86,7 @@ class _Packing:
         depth = max((names.index(p.loop.name) + 1 for p in cut if p.loop.name in names), default=0)
         for _, header in reversed(mids[depth:]):
             body = header.around(body)
-        if cut and all(p.loop.extent > p.inner for p in cut):
+        if cut:
             whole = self.tile(is_whole=True)
             for _, header in reversed(mids[depth:]):
                 whole = header.around(whole)
@@ -121,7 +121,7 @@ class _Packing:
                 continue
             element = self.w.fresh(name)
             end = c.linear(((start, 1),), p.inner)
-            if not is_whole:
+            if p.loop.extent % p.inner and not is_whole:
                 end = c.minimum(end, c.number(p.loop.extent))
             headers.append(_Header(element, start, end, 1))
             index[name] = LoopIndexAt(c.Id(element))
@@ -140,7 +140,7 @@ class _Packing:
         is_vector = to_stride == from_stride == 1
         lanes = self.scene.target.lanes(self.array.dtype.size_bytes) if is_vector else 1
         n = length_of(header.lo, header.hi) or 0
-        while lanes > max(n, 1):
+        while n and lanes > n:
             lanes //= 2
         if n and n % lanes == 0 and n // lanes <= _AT_ONCE:
             width = lanes if lanes > 1 else 0

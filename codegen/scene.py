@@ -253,12 +253,10 @@ class Scene:
         integers by what happens to be there would be a fault.
         """
         acc = self.launch.accumulators.get(task.index)
-        if acc is None or acc.owner != "thread" or acc.in_result:
+        # Of a loop that sums, what nobody packed would be added; of one whose register tile is all that is live, the finish may
+        # read registers of a producer that is cut.
+        if acc is None or not acc.has_room or acc.levels.get(p.loop.name, INNER) == INNER:
             return False
-        if acc.levels.get(p.loop.name, INNER) == INNER:
-            return (
-                False  # the finish, in the same tile, may read registers of a producer that is cut
-            )
         assert task.task.value is not None
         read = [(x.array, access_of(x)) for x in loads(task.task.value)]
         held = [array for array, access in read if p.loop.name in index_loops(access)]

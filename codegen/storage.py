@@ -63,7 +63,8 @@ class AccumulatorLayout:
         strides, n = {}, 1
         for name in loops:
             strides[name] = n
-            n *= plan.extents[name]
+            unit = task.loop(name).reach if plan.has_room else 1
+            n *= -(-plan.extents[name] // unit) * unit
         return AccumulatorLayout(strides, n)
 
 

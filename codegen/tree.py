@@ -85,9 +85,9 @@ class AccumulatorPlan:
     """Where a reduction is accumulated.
 
     `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
-    inside the reduction) or a register tile. An array of a thread's own has room for whole register tiles. `owner`: "registers",
-    "thread" (each thread its own array), "team" (one array, each thread its own part of it) or "partials" (an array a thread,
-    `n_partials` in all, combined afterwards). Those `in_result` are the elements of the result itself, and finished as they are.
+    inside the reduction) or a register tile. `owner`: "registers", "thread" (each thread its own array), "team" (one array, each
+    thread its own part of it) or "partials" (an array a thread, `n_partials` in all, combined afterwards). Those
+    `in_result` are the elements of the result itself, and finished as they are.
     """
 
     owner: str
@@ -97,6 +97,11 @@ class AccumulatorPlan:
     flushes_at_body: bool
     n_partials: int = 1
     in_result: bool = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its array has room for whole register tiles, of which the last may reach beyond the end of a loop."""
+        return self.owner == "thread" and not self.in_result
 
     @property
     def is_small(self) -> bool:

@@ -151,9 +151,8 @@ class Prelude:
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, name: str, c: str, v: str, size: int) -> str:
-        """A store around the caches: of a whole vector where it is aligned, else in pieces of 16 bytes: so NumPy aligns arrays.
-        Rows of odd length are stored in the ordinary way; where streams are worth it arrays are large and mostly aligned, so that
-        the first is the straight way.
+        """A store around the caches: of a whole vector where it begins at a multiple of its size, of pieces where it begins at 16
+        bytes, as NumPy's arrays do, else in the ordinary way. `is_aligned`: the first is known; 0: the store looks.
 
         In assembly, because the header of the intrinsics takes longer to compile than the rest.
         """

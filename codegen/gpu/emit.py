@@ -202,8 +202,6 @@ class KernelWriter(LaunchWriter):
     def inside(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
         """Where threads share a tile that starts here, each begins at an index of its own."""
         w = self.scene.w
-        assert isinstance(variable, c.Id)
-        w.multiples[variable.name] = node.step
         variables = dict(ctx.variables)
         begun: dict[c.CExpr, c.Id] = {}
         for m in node.members:

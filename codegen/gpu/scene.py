@@ -32,7 +32,7 @@ VECTOR_BYTES = 16  # the widest access of a thread
 
 
 class GpuWriter(Writer):
-    """Writes statements; knows of which power of two each index is a multiple."""
+    """Writes statements; vectors that may not begin at a multiple of their size are moved otherwise."""
 
     def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
         super().__init__(prelude, names)

@@ -15,6 +15,7 @@ C_OPENMP = Dialect(
         "const long tid = omp_get_thread_num();",
         "const long n_threads = omp_get_num_threads();",
     ),
+    inlined="inline __attribute__((always_inline)) ",
     intrinsics_prelude="""\
 #if defined(__SSE2__)
 #include <immintrin.h>

@@ -50,3 +50,24 @@ def test_names_are_never_given_twice():
     family = w.fresh_family("acc")
     w.used.add(f"{family}_0")
     assert w.fresh_family(family) != family
+
+
+def test_what_an_index_is_a_multiple_of():
+    w = writer()
+    tile, row = c.Id(w.fresh("tile")), c.Id(w.fresh("row"))
+    w.multiples[tile.name] = 8
+    cases = [
+        (c.Num("0"), 16, True),
+        (c.linear(((tile, 1),), 4), 4, True),
+        (c.linear(((tile, 1),), 4), 8, False),
+        (c.linear(((tile, -1),), 16), 8, True),
+        (c.linear(((row, 64), (tile, 1)), 0), 8, True),
+        (c.linear(((row, 33), (tile, 1)), 0), 2, False),
+        (c.Bin("*", c.Bin("*", row, c.Id("n_threads")), c.Num("4")), 4, True),
+        (c.Bin("/", tile, c.Num("2")), 2, False),
+        (c.Bin("^", tile, c.Num("24")), 8, True),
+        (row, 1, True),
+    ]
+    assert [w.is_multiple(x, n) for x, n, _ in cases] == [known for _, _, known in cases]
+    w.used.discard(tile.name)
+    assert not w.is_multiple(c.Id(w.fresh("tile")), 2), "another variable of that name"

@@ -18,6 +18,7 @@ from kernelscape.space.constraints import build_space
 GREEDY = Style(vectors=4, rows=4)
 PROGRAMS = {
     "axpydot_default": ("axpydot", {"n": 1000}, Style(fuse=False, merge=False)),
+    "waxpby_streamed": ("waxpby", {"n": 1000}, Style(vectors=2, stream=True)),
     "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
     "sgemvt_panel": (
         "sgemvt",
