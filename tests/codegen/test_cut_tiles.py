@@ -54,7 +54,7 @@ def test_threads_know_what_nobody_writes(program):
     """`restrict` on an array that another thread writes too would let a compiler read it before the barrier between them."""
     source = checking.source_of(candidate_of(*PROGRAMS[program])).text
     functions = re.findall(
-        r"static .*void launch_\d+_thread\((.*?)\) \{\n(.*?)\n\}\n", source, re.S
+        r"static [^\n]*void launch_\d+_thread\((.*?)\) \{\n(.*?)\n\}\n", source, re.S
     )
     assert len(functions) == source.count("#pragma omp parallel")
     for parameters, body in functions:

@@ -1,0 +1,93 @@
+/* waxpby
+ *   x: f32, 1000, input
+ *   y: f32, 1000, input
+ *   w: f32, 1000, output
+ *
+ * launch 0: scale0, add_scaled0
+ * scale0: i (parallel, vector 32); stays on chip
+ * add_scaled0: i (parallel, vector 32); streams
+ */
+#include <stdint.h>
+#include <omp.h>
+
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
+static inline void stream_f32x16(float *p, f32x16 x, int is_aligned) {
+    (void)is_aligned;
+#if defined(__AVX512F__)
+    if (is_aligned || __builtin_expect(((uintptr_t)p & 63) == 0, 1)) {
+        __asm__("vmovntps %1, %0" : "=m"(*(f32x16_unaligned *)p) : "v"(x));
+        return;
+    }
+    if (((uintptr_t)p & 15) == 0) {
+        typedef float piece __attribute__((vector_size(16), may_alias));
+        union { f32x16 whole; piece pieces[4]; } u = {x};
+        for (int k = 0; k < 4; ++k) {
+            __asm__("vmovntps %1, %0" : "=m"(((piece *)p)[k]) : "x"(u.pieces[k]));
+        }
+        return;
+    }
+#endif
+    *(f32x16_unaligned *)p = x;
+}
+
+/* scale0: t = beta * y[i]; add_scaled0: w = alpha * x[i] + t[i] */
+static inline __attribute__((always_inline)) void launch_0_thread(const float *restrict x, const float *restrict y, float *w, float alpha, float beta, const int are_aligned) {
+    const long tid = omp_get_thread_num();
+    const long n_threads = omp_get_num_threads();
+    const long begin = 32 * tid / n_threads * 32;
+    const long end = 32 * (tid + 1) / n_threads * 32 < 1000 ? 32 * (tid + 1) / n_threads * 32 : 1000;
+    {
+        const long i0_whole = begin + (end - begin) / 32 * 32;
+        for (long i0 = begin; i0 < i0_whole; i0 += 32) {
+            f32x16 t_value_0;
+            f32x16 t_value_1;
+            const f32x16 y_ = load_f32x16(&y[i0]);
+            t_value_0 = beta * y_;
+            const f32x16 y_1 = load_f32x16(&y[i0 + 16]);
+            t_value_1 = beta * y_1;
+            const f32x16 x_ = load_f32x16(&x[i0]);
+            const f32x16 w_ = alpha * x_ + t_value_0;
+            stream_f32x16(&w[i0], w_, are_aligned);
+            const f32x16 x_1 = load_f32x16(&x[i0 + 16]);
+            const f32x16 w_1 = alpha * x_1 + t_value_1;
+            stream_f32x16(&w[i0 + 16], w_1, are_aligned);
+        }
+        if (i0_whole < end) {
+            const long i0 = i0_whole;
+            float t_value1[32];
+            for (long i = i0; i < (i0 + 32 < 1000 ? i0 + 32 : 1000); ++i) {
+                const float y_2 = y[i];
+                t_value1[i - i0] = beta * y_2;
+            }
+            for (long i = i0; i < (i0 + 32 < 1000 ? i0 + 32 : 1000); ++i) {
+                const float x_2 = x[i];
+                const float w_2 = alpha * x_2 + t_value1[i - i0];
+                w[i] = w_2;
+            }
+        }
+    }
+}
+
+static void launch_0(const float *restrict x, const float *restrict y, float *restrict w, float alpha, float beta) {
+#pragma omp parallel num_threads(4)
+    if (((uintptr_t)w & 63) == 0) {
+        launch_0_thread(x, y, w, alpha, beta, 1);
+    } else {
+        launch_0_thread(x, y, w, alpha, beta, 0);
+    }
+}
+
+void run_sequence(void **args);
+void run_sequence(void **args) {
+    float *x = args[0];
+    float *y = args[1];
+    float *w = args[2];
+    float alpha = *(float *)args[3];
+    float beta = *(float *)args[4];
+    launch_0(x, y, w, alpha, beta);
+#if defined(__SSE2__)
+    __asm__ volatile("sfence" ::: "memory");
+#endif
+}
