@@ -13,6 +13,9 @@ from .plan import Plan, TaskPlan
 from .tree import AccumulatorPlan
 
 ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
+# Around each thread's copy of a buffer. A prefetcher runs ahead of what a thread reads, but not beyond a page: with less between
+# them it takes the first lines of the next thread's copy away from it, again with every pass.
+APART_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,22 @@ class Buffer:
 
     @property
     def stride_bytes(self) -> int:
-        return aligned(self.n_elements * self.dtype.size_bytes)
+        n_bytes = aligned(self.n_elements * self.dtype.size_bytes)
+        return n_bytes + APART_BYTES if self.is_private else n_bytes
 
 
 @dataclass
 class Workspace:
-    """Lays buffers out one after another."""
+    """Lays buffers out one after another, those that each thread has for itself apart from all others."""
 
     n_threads: int
     size_bytes: int = 0
     buffers: dict[str, Buffer] = field(default_factory=dict)
 
     def allocate(self, name: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
+        before = next(reversed(self.buffers.values()), None)
+        if is_private and before is not None and not before.is_private:
+            self.size_bytes += APART_BYTES
         buffer = Buffer(name, dtype, n_elements, self.size_bytes, is_private)
         self.size_bytes += buffer.stride_bytes * (self.n_threads if is_private else 1)
         self.buffers[name] = buffer

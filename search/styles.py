@@ -111,7 +111,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
         yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
     for rows, vectors in dict.fromkeys(
-        ((2, 4), (8, 2), (sweep_rows, 1), (8, 1), (4, 1), (1, 4), (1, 2))
+        ((4, 2), (2, 4), (8, 2), (sweep_rows, 1), (8, 1), (4, 1), (1, 4), (1, 2))
     ):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):

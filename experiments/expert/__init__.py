@@ -46,12 +46,12 @@ def _no_bytes(m: int, n: int, item: int, threads: int) -> int:
 
 
 def _sums(m: int, n: int, item: int, threads: int) -> int:
-    return threads * (n * item + 512)
+    return threads * (n * item + 8192)
 
 
 def _panels(m: int, n: int, item: int, threads: int) -> int:
     """A column panel of at most eight vectors of 64 bytes for each thread, and its sums."""
-    return threads * (m * (512 + item) + n * item + 2048)
+    return threads * (m * (512 + item) + n * item + 16384)
 
 
 def _blocks(m: int, n: int, item: int, threads: int) -> int:

@@ -106,8 +106,9 @@ INLINE span share(long n, long grain) {
   return (span){least(n, grains * t / team * grain), least(n, grains * (t + 1) / team * grain)};
 }
 
-/* Lines between the parts of a workspace: threads do not share one, and parts do not begin at the same place of a page. */
-#define PADDED(n) (((long)(n) * (long)sizeof(REAL) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES / (long)sizeof(REAL) + 5 * LINE_BYTES / (long)sizeof(REAL))
+/* Elements that a part of a workspace takes, with a page behind them: a prefetcher that runs ahead of one thread would take the first
+ * lines of the next one's part. Five lines more, and parts do not begin at the same place of a page. */
+#define PADDED(n) (((long)(n) * (long)sizeof(REAL) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES / (long)sizeof(REAL) + (4096 + 5 * LINE_BYTES) / (long)sizeof(REAL))
 
 /* out[i] = value for all i < count: `value` is an expression in `i` and `n`, the lanes that count from there. */
 #define MAP(count, moved_bytes, out, value)                                                  \

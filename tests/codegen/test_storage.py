@@ -1,8 +1,10 @@
-"""A thread's own array holds what its least merged reader needs."""
+"""Buffers lie where threads do not disturb one another; a thread's own array holds what its least merged reader needs."""
+
+from itertools import pairwise
 
 import pytest
 from kernelscape.codegen.plan import LoopPlan, TaskPlan
-from kernelscape.codegen.storage import SharedLayout
+from kernelscape.codegen.storage import ALIGNMENT_BYTES, APART_BYTES, SharedLayout, Workspace
 from kernelscape.kernels.ir import Const, DType
 from kernelscape.kernels.tasks import Access, Affine, ArrayInfo, Loop, Task
 from kernelscape.space.backbone import INNER, MID, OUTER, Flow
@@ -44,3 +46,25 @@ def test_extents_follow_the_least_merged_reader(levels, extents):
         (f, loop): level for f, at in zip(flows, levels, strict=True) for loop, level in at.items()
     }
     assert SharedLayout.of(producer(*flows), flows, ARRAY, merged).extents == extents
+
+
+def test_what_each_thread_has_for_itself_lies_a_page_from_all_else():
+    n_threads = 3
+    workspace = Workspace(n_threads)
+    parts = []  # first byte, byte behind the last one, is private
+    for k, (n, is_private) in enumerate([(5, False), (1024, True), (7, True), (64, False)]):
+        b = workspace.allocate(f"b{k}", DType.f32, n, is_private)
+        for tid in range(n_threads if is_private else 1):
+            first = b.offset_bytes + tid * b.stride_bytes
+            assert first % ALIGNMENT_BYTES == 0
+            parts.append((first, first + 4 * n, is_private))
+    assert len(parts) == 2 + 2 * n_threads
+    for (_, end, is_private), (first, _, next_is_private) in pairwise(parts):
+        assert first - end >= (APART_BYTES if is_private or next_is_private else 0)
+    assert parts[-1][1] <= workspace.size_bytes
+
+
+def test_shared_buffers_follow_one_another():
+    workspace = Workspace(2)
+    offsets = [workspace.allocate(x, DType.f32, 16, is_private=False).offset_bytes for x in "ab"]
+    assert (offsets, workspace.size_bytes) == ([0, 64], 128)

@@ -39,7 +39,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 static void launch_0_thread(const float *restrict a, const float *restrict x, float *y, char *workspace) {
     const long tid = omp_get_thread_num();
     const long n_threads = omp_get_num_threads();
-    float *y_sum = (float *)(workspace + tid * 2048);
+    float *y_sum = (float *)(workspace + tid * 6144);
     const long begin = 256 * tid / n_threads * 2;
     const long end = 256 * (tid + 1) / n_threads * 2;
     for (long k = 0; k < 512; k += 16) {
@@ -48,7 +48,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
     }
     for (long slot = tid + n_threads; slot < 4; ++slot) {
         for (long k = 0; k < 512; ++k) {
-            ((float *)(workspace + slot * 2048))[k] = 0.0f;
+            ((float *)(workspace + slot * 6144))[k] = 0.0f;
         }
     }
     for (long i0 = begin; i0 < end; i0 += 2) {
@@ -101,7 +101,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
     }
 #pragma omp barrier
     for (long j = 32 * tid / n_threads * 16; j < 32 * (tid + 1) / n_threads * 16; j += 16) {
-        const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 2048))[j]) + load_f32x16(&((float *)(workspace + 4096))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]);
+        const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]) + load_f32x16(&((float *)(workspace + 12288))[j]) + load_f32x16(&((float *)(workspace + 18432))[j]);
         store_f32x16(&y[j], y_);
     }
 }

@@ -73,7 +73,7 @@ static void launch_0(const float *restrict w, const float *restrict v, float *re
 static void launch_1_thread(const float *restrict u, const float *restrict z, char *workspace) {
     const long tid = omp_get_thread_num();
     const long n_threads = omp_get_num_threads();
-    float *r_sum = (float *)(workspace + tid * 64);
+    float *r_sum = (float *)(workspace + tid * 4160);
     const long begin = 63 * tid / n_threads * 16;
     const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
     f32x16 r_acc = splat_f32x16(0.0f);
@@ -97,7 +97,7 @@ static void launch_1_thread(const float *restrict u, const float *restrict z, ch
     r_sum[0] = r_total_;
     for (long slot = tid + n_threads; slot < 4; ++slot) {
         for (long k = 0; k < 1; ++k) {
-            ((float *)(workspace + slot * 64))[k] = 0.0f;
+            ((float *)(workspace + slot * 4160))[k] = 0.0f;
         }
     }
 }
@@ -106,7 +106,7 @@ static void launch_1(const float *restrict u, const float *restrict z, float *re
 #pragma omp parallel num_threads(4)
     launch_1_thread(u, z, workspace);
     {
-        const float r_ = ((float *)(workspace + 0))[0] + ((float *)(workspace + 64))[0] + ((float *)(workspace + 128))[0] + ((float *)(workspace + 192))[0];
+        const float r_ = ((float *)(workspace + 0))[0] + ((float *)(workspace + 4160))[0] + ((float *)(workspace + 8320))[0] + ((float *)(workspace + 12480))[0];
         r[0] = r_;
     }
 }

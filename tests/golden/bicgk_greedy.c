@@ -41,7 +41,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 static void launch_0_thread(const float *restrict a, const float *restrict p, const float *restrict r, float *q, char *workspace) {
     const long tid = omp_get_thread_num();
     const long n_threads = omp_get_num_threads();
-    float *s_sum = (float *)(workspace + tid * 192);
+    float *s_sum = (float *)(workspace + tid * 4288);
     const long begin = 16 * tid / n_threads * 4;
     const long end = 16 * (tid + 1) / n_threads * 4;
     for (long k = 0; k < 48; k += 16) {
@@ -50,7 +50,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict p, co
     }
     for (long slot = tid + n_threads; slot < 4; ++slot) {
         for (long k = 0; k < 48; ++k) {
-            ((float *)(workspace + slot * 192))[k] = 0.0f;
+            ((float *)(workspace + slot * 4288))[k] = 0.0f;
         }
     }
     for (long i0 = begin; i0 < end; i0 += 4) {
@@ -135,7 +135,7 @@ static void launch_0(const float *restrict a, const float *restrict p, const flo
 #pragma omp parallel num_threads(4)
     launch_0_thread(a, p, r, q, workspace);
     for (long j = 0; j < 48; j += 16) {
-        const f32x16 s_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 192))[j]) + load_f32x16(&((float *)(workspace + 384))[j]) + load_f32x16(&((float *)(workspace + 576))[j]);
+        const f32x16 s_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 4288))[j]) + load_f32x16(&((float *)(workspace + 8576))[j]) + load_f32x16(&((float *)(workspace + 12864))[j]);
         store_f32x16(&s[j], s_);
     }
 }

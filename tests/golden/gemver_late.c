@@ -47,9 +47,9 @@ static inline float fold_add_f32x16(f32x16 x) {
 static void launch_0_thread(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *b, float *x, float beta, char *workspace) {
     const long tid = omp_get_thread_num();
     const long n_threads = omp_get_num_threads();
-    float *restrict b_row = (float *)(workspace + tid * 15360);
-    float *restrict x_row = (float *)(workspace + (tid * 128 + 61440));
-    float *w_sum = (float *)(workspace + (tid * 512 + 61952));
+    float *restrict b_row = (float *)(workspace + tid * 19456);
+    float *restrict x_row = (float *)(workspace + (tid * 4224 + 77824));
+    float *w_sum = (float *)(workspace + (tid * 4608 + 94720));
     const long begin = 3 * tid / n_threads * 32;
     const long end = 3 * (tid + 1) / n_threads * 32;
     for (long k = 0; k < 112; k += 16) {
@@ -61,7 +61,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
     }
     for (long slot = tid + n_threads; slot < 4; ++slot) {
         for (long k = 0; k < 120; ++k) {
-            ((float *)(workspace + (slot * 512 + 61952)))[k] = 0.0f;
+            ((float *)(workspace + (slot * 4608 + 94720)))[k] = 0.0f;
         }
     }
     for (long j0 = begin; j0 < end; j0 += 32) {
@@ -164,11 +164,11 @@ static void launch_0(const float *restrict a, const float *restrict u1, const fl
 #pragma omp parallel num_threads(4)
     launch_0_thread(a, u1, v1, u2, v2, y, z, b, x, beta, workspace);
     for (long i = 0; i < 112; i += 16) {
-        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 61952))[i]) + load_f32x16(&((float *)(workspace + 62464))[i]) + load_f32x16(&((float *)(workspace + 62976))[i]) + load_f32x16(&((float *)(workspace + 63488))[i]));
+        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 94720))[i]) + load_f32x16(&((float *)(workspace + 99328))[i]) + load_f32x16(&((float *)(workspace + 103936))[i]) + load_f32x16(&((float *)(workspace + 108544))[i]));
         store_f32x16(&w[i], w_);
     }
     for (long i = 112; i < 120; ++i) {
-        const float w_1 = alpha * (((float *)(workspace + 61952))[i] + ((float *)(workspace + 62464))[i] + ((float *)(workspace + 62976))[i] + ((float *)(workspace + 63488))[i]);
+        const float w_1 = alpha * (((float *)(workspace + 94720))[i] + ((float *)(workspace + 99328))[i] + ((float *)(workspace + 103936))[i] + ((float *)(workspace + 108544))[i]);
         w[i] = w_1;
     }
 }

@@ -47,10 +47,10 @@ static inline float fold_add_f32x16(f32x16 x) {
 static void launch_0_thread(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *b, float *x, float *w, float alpha, float beta, char *workspace) {
     const long tid = omp_get_thread_num();
     const long n_threads = omp_get_num_threads();
-    float *restrict b_row = (float *)(workspace + tid * 262144);
-    float *restrict x_sum = (float *)(workspace + (tid * 512 + 1048576));
-    float *restrict x_row = (float *)(workspace + (tid * 512 + 1050624));
-    float *w_sum = (float *)(workspace + (tid * 2048 + 1052672));
+    float *restrict b_row = (float *)(workspace + tid * 266240);
+    float *restrict x_sum = (float *)(workspace + (tid * 4608 + 1064960));
+    float *restrict x_row = (float *)(workspace + (tid * 4608 + 1083392));
+    float *w_sum = (float *)(workspace + (tid * 6144 + 1101824));
     const long begin = 4 * tid / n_threads * 128;
     const long end = 4 * (tid + 1) / n_threads * 128;
     for (long k = 0; k < 512; k += 16) {
@@ -59,7 +59,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
     }
     for (long slot = tid + n_threads; slot < 4; ++slot) {
         for (long k = 0; k < 512; ++k) {
-            ((float *)(workspace + (slot * 2048 + 1052672)))[k] = 0.0f;
+            ((float *)(workspace + (slot * 6144 + 1101824)))[k] = 0.0f;
         }
     }
     for (long j0 = begin; j0 < end; j0 += 128) {
@@ -124,7 +124,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
     }
 #pragma omp barrier
     for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
-        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1052672))[i]) + load_f32x16(&((float *)(workspace + 1054720))[i]) + load_f32x16(&((float *)(workspace + 1056768))[i]) + load_f32x16(&((float *)(workspace + 1058816))[i]));
+        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1101824))[i]) + load_f32x16(&((float *)(workspace + 1107968))[i]) + load_f32x16(&((float *)(workspace + 1114112))[i]) + load_f32x16(&((float *)(workspace + 1120256))[i]));
         store_f32x16(&w[i], w_);
     }
 }

@@ -41,10 +41,10 @@ static inline float fold_add_f32x16(f32x16 x) {
 static void launch_0_thread(const float *restrict a, const float *restrict y, const float *restrict z, float *x, float *w, float alpha, float beta, char *workspace) {
     const long tid = omp_get_thread_num();
     const long n_threads = omp_get_num_threads();
-    float *restrict x_sum = (float *)(workspace + tid * 256);
-    float *restrict x_row = (float *)(workspace + (tid * 256 + 1024));
-    float *restrict a_kept = (float *)(workspace + (tid * 131072 + 2048));
-    float *w_sum = (float *)(workspace + (tid * 2048 + 526336));
+    float *restrict x_sum = (float *)(workspace + tid * 4352);
+    float *restrict x_row = (float *)(workspace + (tid * 4352 + 17408));
+    float *restrict a_kept = (float *)(workspace + (tid * 135168 + 34816));
+    float *w_sum = (float *)(workspace + (tid * 6144 + 575488));
     const long begin = 8 * tid / n_threads * 64;
     const long end = 8 * (tid + 1) / n_threads * 64;
     for (long k = 0; k < 512; k += 16) {
@@ -53,7 +53,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
     }
     for (long slot = tid + n_threads; slot < 4; ++slot) {
         for (long k = 0; k < 512; ++k) {
-            ((float *)(workspace + (slot * 2048 + 526336)))[k] = 0.0f;
+            ((float *)(workspace + (slot * 6144 + 575488)))[k] = 0.0f;
         }
     }
     for (long j0 = begin; j0 < end; j0 += 64) {
@@ -131,7 +131,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
     }
 #pragma omp barrier
     for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
-        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 526336))[i]) + load_f32x16(&((float *)(workspace + 528384))[i]) + load_f32x16(&((float *)(workspace + 530432))[i]) + load_f32x16(&((float *)(workspace + 532480))[i]));
+        const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 575488))[i]) + load_f32x16(&((float *)(workspace + 581632))[i]) + load_f32x16(&((float *)(workspace + 587776))[i]) + load_f32x16(&((float *)(workspace + 593920))[i]));
         store_f32x16(&w[i], w_);
     }
 }
