@@ -108,7 +108,7 @@ def _cells(r: Row) -> list[str]:
         return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
     failed = r["default_ns"] is None
-    spent_s, search_s = r["spent_s"], max(r["search_s"], 1e-9)
+    spent_s, search_s = r["spent_s"], r["search_s"]
     return [
         title(r),
         time_text(r["best_ns"]),
@@ -124,8 +124,8 @@ def _cells(r: Row) -> list[str]:
         "–" if r["gap"] is None else f"{r['gap']:.0%}",
         f"{r['options']['seconds']:g}",
         str(r["evaluations"]),
-        f"{r['evaluations'] / search_s:.1f}",
-        f"{spent_s['compile'] / search_s:.0%}",
+        f"{r['evaluations'] / search_s:.1f}" if search_s else "–",
+        f"{spent_s['compile'] / search_s:.0%}" if search_s else "–",
         str(r["below_bound"]),
         f"{r['set_up_s']['started']:.1f}",
         f"{r['near_s']:.1f}",

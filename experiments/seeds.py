@@ -207,7 +207,7 @@ def _cells(r: Row) -> list[str]:
         f"{median([s['set_up_s']['started'] for s in r['searches']]):.1f}",
         f"{median([s['evaluations'] for s in r['searches']]):.0f}",
         *(
-            f"{sum(s['spent_s'][key] for s in r['searches']) / search_s:.0%}"
+            f"{sum(s['spent_s'][key] for s in r['searches']) / search_s:.0%}" if search_s else "–"
             for key in ("compile", "run")
         ),
         f"{r['options']['seconds']:g}",
