@@ -17,7 +17,7 @@ class Dialect:
     parallel_open: str  # before the body of a parallel launch; {threads} is the team size
     thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
-    stream_fence: str  # after the last stream of a launch
+    stream_fence: str  # at the end of an entry that streams; what other threads streamed is ordered by the end of their team
     prelude: str = ""  # at the top of each text, after the headers
     inlined: str = ""  # before the type of a function that becomes part of its callers
     kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks

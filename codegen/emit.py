@@ -3,6 +3,7 @@
 Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
 full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
 cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
+Where all that a loop indexes has room for whole tiles there is one version (`Scene.is_padded`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A complete candidate to source text: launches in order, one static function each, and one entry that calls them."""
+"""A complete candidate to source text: launches in order, a static function each and one for what its threads run, and an entry."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ from .program import (
     thread_parameters,
 )
 from .source import Source
-from .storage import Workspace
+from .storage import APART_BYTES, Workspace
 from .vectors import MATH_NAMES, Prelude, type_name
 
 ENTRY = "run_sequence"
 
 
-def lower(candidate: Candidate) -> Program:
-    """The program of a complete candidate. Equal candidates give equal programs; nothing is chosen here."""
+def lower(candidate: Candidate, apart_bytes: int = APART_BYTES) -> Program:
+    """The program of a complete candidate. Equal candidates give equal programs; nothing is chosen here.
+
+    On a CPU `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread has for itself in the workspace.
+    """
     target = candidate.space.target
     if target.is_gpu:
         return lower_kernels(candidate)
     plan = read_plan(candidate)
     prelude = Prelude()
-    workspace = Workspace(target.cores)
+    workspace = Workspace(target.cores, apart_bytes)
     temporaries = place_temporaries(plan, workspace)
     names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
     functions, calls = [], []

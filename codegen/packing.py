@@ -63,7 +63,7 @@ class _Packing:
     def write(self, ctx: Context, window: Mapping[str, tuple[c.CExpr, c.CExpr | None]]) -> None:
         """Mid steps, then register tiles.
 
-        Where these may be cut, whole ones are written apart from the others: a loop whose length is a number is no loop.
+        Where these may be cut, whole ones are written apart from the others: a few moves whose number is known need no loop.
         """
         variables = dict(ctx.variables)
         mids: list[tuple[str, _Header]] = []

@@ -13,25 +13,27 @@ from .plan import Plan, TaskPlan
 from .tree import AccumulatorPlan
 
 ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
-# Around each thread's copy of a buffer. A prefetcher runs ahead of what a thread reads, but not beyond a page: with less between
-# them it takes the first lines of the next thread's copy away from it, again with every pass.
+# Behind each thread's copy of a buffer, and before the first of them. A prefetcher runs ahead of what a thread reads, but not
+# beyond a page: with less between them it takes the first lines of the next thread's copy away from it, again with every pass.
 APART_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """An array in the workspace. `is_private`: one copy a thread, `stride_bytes` apart."""
+    """An array in the workspace. `is_private`: one copy a thread, `stride_bytes` from one to the next, of which the last
+    `apart_bytes` are nobody's.
+    """
 
     name: str
     dtype: DType
     n_elements: int
     offset_bytes: int
     is_private: bool
+    apart_bytes: int = 0
 
     @property
     def stride_bytes(self) -> int:
-        n_bytes = aligned(self.n_elements * self.dtype.size_bytes)
-        return n_bytes + APART_BYTES if self.is_private else n_bytes
+        return aligned(self.n_elements * self.dtype.size_bytes) + self.apart_bytes
 
 
 @dataclass
@@ -39,14 +41,16 @@ class Workspace:
     """Lays buffers out one after another, those that each thread has for itself apart from all others."""
 
     n_threads: int
+    apart_bytes: int = APART_BYTES
     size_bytes: int = 0
     buffers: dict[str, Buffer] = field(default_factory=dict)
 
     def allocate(self, name: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
         before = next(reversed(self.buffers.values()), None)
         if is_private and before is not None and not before.is_private:
-            self.size_bytes += APART_BYTES
-        buffer = Buffer(name, dtype, n_elements, self.size_bytes, is_private)
+            self.size_bytes += self.apart_bytes
+        apart = self.apart_bytes if is_private else 0
+        buffer = Buffer(name, dtype, n_elements, self.size_bytes, is_private, apart)
         self.size_bytes += buffer.stride_bytes * (self.n_threads if is_private else 1)
         self.buffers[name] = buffer
         return buffer

@@ -1,7 +1,7 @@
 """Calls a built text with arguments made to show mistakes, in a child.
 
-Arrays lie between guards (values that no result survives) at odd element offsets, arrays that are written before they are read
-hold poison, and the workspace holds garbage.
+Arrays lie between guards (values that no result survives) at a line of memory or a few elements behind it; those that are written
+before they are read hold poison, and the workspace holds garbage.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ from .calling import Arrays, InputSet, call_once, in_child, mismatch
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi")
 FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC")
 
+# Elements that arrays begin behind a line: none, at no vector, and at 16 bytes of f32.
+_SHIFTS = (0, 1, 4)
 _SETUP = C_OPENMP.thread_setup[0]
 _LATE = "    hold_back(tid);"
 _HOLD_BACK = """
@@ -133,6 +135,11 @@ def source_of(candidate: Candidate) -> Source:
     return print_source(lower(candidate), C_OPENMP)
 
 
+def crowded_source_of(candidate: Candidate) -> Source:
+    """The same with nothing between what threads have for themselves: what one writes far beyond its own shows."""
+    return print_source(lower(candidate, apart_bytes=0), C_OPENMP)
+
+
 def with_delays(text: str) -> str:
     """The text with the delay described above."""
     text = text.replace(_SETUP, f"{_SETUP}\n{_LATE}")
@@ -213,7 +220,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
             held = repeat // len(inputs) if inputs else 0
             late.value = held if held < built.source.n_threads and not way.thread_limit else -1
         one = inputs[repeat % len(inputs)]
-        found = call_once(entry, built.source, one, shift=repeat % 3)
+        found = call_once(entry, built.source, one, shift=_SHIFTS[repeat % len(_SHIFTS)])
         if found is not None:
             where = f"call {repeat}" + (f", thread {late.value} late" if late is not None else "")
             limit = f", at most {way.thread_limit} threads" if way.thread_limit else ""

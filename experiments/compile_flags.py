@@ -61,7 +61,7 @@ PROTOCOL = """A search gives the candidates: of those that it measured an even s
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
 The first is what a search uses: -O2 with passes spared ({spared});
 "all linked" is the same with the C library and the start files of programs, "loops anywhere" the same without {aligned}; the
-others spare no pass. Rows without one of these two are of earlier versions, which linked all and left loops anywhere.
+others spare no pass and link all. Rows without one of these two are of earlier versions, which linked all and left loops anywhere.
 Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
 level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
 

@@ -59,7 +59,7 @@ CHECKER = Checker(
     random_share=0.6,
     candidates_of_a_problem=6,
     target=lambda number: checking.target(*_MACHINES[number % len(_MACHINES)]),
-    source_of=checking.source_of,
+    source_of=checking.crowded_source_of,
     features_of=lambda candidate, _: features(candidate),
     check=_check,
     conditions=lambda: msgspec.to_builtins(take_conditions(compiler="gcc", flags=checking.FLAGS)),

@@ -1,4 +1,4 @@
-"""How fast is what the search finds on a GPU? The 11 sequences and four kernels, beside cuBLAS and torch.compile.
+"""How fast is what the search finds on a GPU? The 11 sequences and three other kernels, beside cuBLAS and torch.compile.
 
     python -m kernelscape.experiments.gpu_table [--seconds 60] [--only bicgk matmul:n=1024] [--again]
 

@@ -3,7 +3,7 @@
     python -m kernelscape.experiments.kill_resume [ROUNDS]
 
 Counts finished evaluations before and after, evaluations that were made twice, and files that cannot be read; writes
-experiments/results/kill_resume.md and .json. The exit status is 1 when any count but that of kills is not 0.
+experiments/results/kill_resume.md and .json. The exit status is 1 when anything was lost, made twice or torn.
 """
 
 from __future__ import annotations

@@ -46,11 +46,14 @@ def _no_bytes(m: int, n: int, item: int, threads: int) -> int:
 
 
 def _sums(m: int, n: int, item: int, threads: int) -> int:
+    """A sum of rows for each thread: PADDED of expert.h adds less than two pages to it."""
     return threads * (n * item + 8192)
 
 
 def _panels(m: int, n: int, item: int, threads: int) -> int:
-    """A column panel of at most eight vectors of 64 bytes for each thread, and its sums."""
+    """For each thread a column panel of at most eight vectors of 64 bytes and sums of columns, or without panels sums of rows, each
+    with less than two pages behind it.
+    """
     return threads * (m * (512 + item) + n * item + 16384)
 
 

@@ -90,7 +90,7 @@ def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
     recording, args = recorded(name, dtype, **sizes)
     candidates = ahead_candidates(recording, 2, 32, sum(sizes.values()))
     assert len(candidates) == CANDIDATES
-    sources = [checking.source_of(c) for c in candidates]
+    sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "ahead"):
         assert built.library is not None, built.log
         assert "in 2 stages" in built.source.text

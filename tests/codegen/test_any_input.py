@@ -31,7 +31,7 @@ def built_candidates(problem, folder, n=4, cores=2, seed=0):
     assert isinstance(root, Candidate)
     rng = np.random.default_rng(seed)
     drawn = [checking.random_candidate(root, rng) for _ in range(n)]
-    sources = [checking.source_of(c) for c in drawn if isinstance(c, Candidate)]
+    sources = [checking.crowded_source_of(c) for c in drawn if isinstance(c, Candidate)]
     built = checking.build_all(sources, folder, f"edge{seed}")
     assert [b.log for b in built] == [""] * len(built)
     return built
@@ -220,7 +220,10 @@ def double_elements(x: nd, y: nd):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("shape", [(13, 33), (13, 64)])
-@pytest.mark.parametrize("more", [{}, {"cyclic": True, "rows": 1}, {"vectors": 1, "panel": 32}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"cyclic": True, "rows": 1}, {"vectors": 1, "panel": 32}, {"parallel": False}],
+)
 def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
     more, shape, vector_bytes, dtype, tmp_path
 ):
@@ -228,13 +231,16 @@ def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
     x = np.arange(shape[0] * shape[1], dtype=dtype).reshape(shape)
     recording = record_sequence(copy_doubled, [x, np.zeros_like(x)], "streamed")
     space = build_space(normalise(recording), checking.target(2, vector_bytes))
-    style = replace(greedy_style(space), parallel=True, stream=True, **more)
+    style = replace(greedy_style(space), **{"parallel": True, "stream": True, **more})
     made = complete_style(space.root(), style)
     assert made is not None
     source = checking.source_of(made)
     # Where rows begin at any element each store looks for itself.
     told = set(re.findall(r" stream_\w+\(.*, (\w+)\);", source.text))
-    assert "0" in told if shape[1] % 2 else told == {"are_aligned"}
+    if style.parallel:
+        assert "0" in told if shape[1] % 2 else told == {"are_aligned"}
+    else:
+        assert told == {"0"}  # one thread asks at every store
     assert ("pieces" in source.text) == (vector_bytes > 16)
     built = checking.build(source, tmp_path / "streamed", ())
     assert built.log == ""
@@ -258,3 +264,44 @@ def stored_anywhere(built, x):
         if np.count_nonzero(whole == -1) != len(whole) - n:
             return f"{offset} bytes behind a line: something beside the array was written over"
     return ""
+
+
+@kernel
+def double_and_halve(x: nd, y: nd, z: nd):
+    for i in range(y.shape[0]):
+        y[i] = x[i] + x[i]
+        z[i] = 0.5 * x[i]
+
+
+def test_one_of_two_arrays_that_are_streamed_begins_elsewhere(tmp_path):
+    x = np.arange(256, dtype=np.float32)
+    arrays = [x, np.zeros_like(x), np.zeros_like(x)]
+    recording = record_sequence(lambda x, y, z: double_and_halve(x, y, z), arrays, "two")
+    space = build_space(normalise(recording), checking.target(2, 32))
+    made = complete_style(
+        space.root(), replace(greedy_style(space), parallel=True, stream=True, vectors=1)
+    )
+    assert made is not None
+    source = checking.source_of(made)
+    streamed = set(re.findall(r" stream_\w+\(&(\w)\[.*, are_aligned\)", source.text))
+    assert streamed == {"y", "z"}
+    assert "launch_1" not in source.text
+    built = checking.build(source, tmp_path / "two", ())
+    assert built.log == ""
+    assert checking.in_child(lambda: two_stored_anywhere(built, x), seconds=20) == ""
+
+
+def two_stored_anywhere(built, x):
+    entry = getattr(ctypes.CDLL(str(built.library)), built.source.entry)
+    for of_y, of_z in ((0, 0), (0, 4), (4, 0), (0, 1), (1, 0), (4, 1)):
+        y, z = (aligned_zeros(len(x) + 16)[k : k + len(x)] for k in (of_y, of_z))
+        entry((ctypes.c_void_p * 3)(x.ctypes.data, y.ctypes.data, z.ctypes.data))
+        if not (np.array_equal(y, 2 * x) and np.array_equal(z, x / 2)):
+            return f"{of_y} and {of_z} elements behind a line: {y} and {z}"
+    return ""
+
+
+def aligned_zeros(n):
+    room = np.zeros(n + 16, np.float32)
+    first = -room.ctypes.data % 64 // 4
+    return room[first : first + n]

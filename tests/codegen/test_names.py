@@ -48,7 +48,7 @@ def test_names_with_a_meaning_in_c(tmp_path):
     )
     root = build_space(problem, checking.target(2, 32)).root()
     candidates = [root.random_completion(rng) for k in range(8)]
-    sources = [checking.source_of(c) for c in candidates if isinstance(c, Candidate)]
+    sources = [checking.crowded_source_of(c) for c in candidates if isinstance(c, Candidate)]
     for built in checking.build_all(sources, tmp_path, "names"):
         assert built.log == ""
         assert checking.check(built, inputs) == ""

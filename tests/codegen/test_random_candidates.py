@@ -53,7 +53,8 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     drawn = [checking.random_candidate(root, rng) for _ in range(CANDIDATES)]
     candidates = [c for c in drawn if isinstance(c, Candidate)]
     found = []
-    sources = [checking.source_of(c) for c in candidates]
+    texts = (checking.crowded_source_of, checking.source_of)
+    sources = [texts[k % 2](c) for k, c in enumerate(candidates)]
     for built in checking.build_all(sources, folder, "drawn", more_flags=("-O2", *SPARED)):
         if built.library is None or built.log:
             found.append(f"{built.log}\n{built.source.text}")
@@ -156,13 +157,18 @@ def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, part
     style = Style(vectors=2, rows=4, tile=(8, 16, 8), copy=bool(copies), copy_all=0 in copies)
     made = complete_style(root, style)
     assert made is not None
-    source = checking.source_of(made)
+    source = checking.crowded_source_of(made)
     assert tuple(k for k in (0, 1) if f"given{k}_packed" in source.text) == copies
     assert {
         loop for loop in "ij" if re.search(rf"const long {loop}[01] = ", source.text)
     } == partial
     whole = (r"if \(i\d \+ \d <= 29\)", r"if \(j\d \+ \d <= 37\)")
     assert all(re.search(whole[k], source.text) for k in copies), "whole tiles are packed apart"
+    if 1 in copies and dtype != "int32":
+        cut = source.text.split("if (j1 + 8 <= 37)")[1].split("} else {")[1]
+        assert re.search(r"store_f\d\dx4\(&given1_packed", cut), (
+            "what is cut is packed in vectors, too"
+        )
     (built,) = checking.build_all([source], folder, "padded")
     assert built.library is not None, built.log
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)

@@ -58,7 +58,7 @@ def test_clang_builds_what_the_interpreter_computes(name, dtype, tmp_path):
     assert isinstance(root, Candidate)
     drawn = [checking.random_candidate(root, rng) for _ in range(RANDOM)]
     styles = [candidate for _, candidate in first_candidates(space)][:2]
-    sources = [checking.source_of(c) for c in (*styles, *drawn) if isinstance(c, Candidate)]
+    sources = [checking.crowded_source_of(c) for c in (*styles, *drawn) if isinstance(c, Candidate)]
     for built in checking.build_all(sources, tmp_path, "drawn", compiler="clang"):
         assert built.library is not None, built.log
         assert not built.log

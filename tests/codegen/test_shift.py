@@ -44,7 +44,7 @@ def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
     inputs = checking.make_inputs(recording, problem, arrays, scalars)
     candidates = late_candidates(recording, cores, 32, m + n)
     assert len(candidates) >= CANDIDATES - 1
-    sources = [checking.source_of(c) for c in candidates]
+    sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "late"):
         assert built.library is not None, built.log
         assert " late, beside " in built.source.text

@@ -1,4 +1,4 @@
-"""The text that people read: three programs as golden files, and that they compile alone without a warning."""
+"""The text that people read: programs as golden files, and that they compile alone without a warning."""
 
 from __future__ import annotations
 

@@ -45,13 +45,13 @@ def test_a_row_is_made_in_processes_kept_and_written(tmp_path, monkeypatch, capf
         str(tmp_path),
         "--tags",
         "default",
-        "rows8",
+        "rows4",
         "--only",
         "axpydot:n=1009:f64",
     ]
     assert first_times.main(few) == 0
     [row] = json.loads((tmp_path / "first_times.json").read_text())["rows"]
-    assert {"default", "rows8_vectors2"} <= row["times_ns"].keys()
+    assert {"default", "rows4_vectors2"} <= row["times_ns"].keys()
     assert all(len(ns) == 2 for ns in [*row["times_ns"]["default"], *row["copies"]])
     assert not row["failed"]
     assert 0 < row["candidates"][0]["roof_share"] < 1
