@@ -76,9 +76,14 @@ class BarrierPlacer(ABC):
     def since_meeting(self, pending: list[Touches], node: TreeNode) -> list[Touches]:
         """What is touched after the last barrier, when `pending` was before a node."""
         # A loop that ends with a barrier leaves nobody behind: it runs at least once.
-        if isinstance(node, LoopNode) and self.enters(node) and node.children[-1:] == [Meet()]:
-            return pending
-        return [*pending, self.footprint(node)]
+        return pending if self.ends_with_meeting(node) else [*pending, self.footprint(node)]
+
+    def ends_with_meeting(self, node: TreeNode) -> bool:
+        """Whether all threads have met when they leave a loop."""
+        if not (isinstance(node, LoopNode) and self.enters(node)):
+            return False
+        last = node.children[-1]
+        return isinstance(last, Meet) or self.ends_with_meeting(last)
 
 
 class Hazards(BarrierPlacer):
@@ -111,7 +116,12 @@ class Hazards(BarrierPlacer):
         in_finish = p.kind in ("finish", "combine")
         is_map = not task.task.is_reduction
         if p.operand is not None:
-            reads.add(p.operand.access.array)  # each thread packs the whole block
+            # No thread's own part: any thread may pack any of it.
+            reads.add(p.operand.access.array)
+            if p.operand.access.array in task.by_team:
+                writes.add(block_name(p.task, p.operand.access.array))
+        if p.kind == "body":
+            reads |= {block_name(p.task, array) for array in task.by_team}
         if p.kind == "body" or in_finish:
             wanted = {a.array for a, late in task_reads(task.task) if late == in_finish}
             reads |= {a for a in wanted if (p.task, a) not in self.on_chip}
@@ -140,3 +150,8 @@ class Hazards(BarrierPlacer):
 def accumulator_name(task: int) -> str:
     """Name of a task's accumulators among the arrays of hazards; no array of a sequence has such a name."""
     return f"accumulators of task {task}"
+
+
+def block_name(task: int, array: str) -> str:
+    """Name of the block of an operand that all threads pack, among the arrays of hazards."""
+    return f"block of {array} of task {task}"

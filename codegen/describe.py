@@ -204,7 +204,8 @@ def _packing(plan: Plan) -> Iterator[str]:
             n = t.stages[o.access.array]
             layout = _LAYOUTS[t.layouts.get(o.access.array, "PLAIN")]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"
-            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{early}{layout}"
+            who = ", all threads together" * (o.access.array in t.by_team)
+            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{who}{early}{layout}"
 
 
 def _reductions(plan: Plan) -> Iterator[str]:

@@ -81,6 +81,7 @@ class TaskPlan:
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Ahead, ...] = ()
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
+    by_team: frozenset[str] = frozenset()  # arrays whose copies all threads of a CPU share
     layouts: dict[str, str] = field(default_factory=dict)  # of copies, by array
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     is_atomic: bool = False  # blocks reduce into one result
@@ -193,6 +194,10 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         found = (f for f, var in v.mem_space.items() if candidate.value(var) == space_value)
         return tuple(f for f in found if f.producer == t)
 
+    staged = {o.access.array: candidate.value(x) for o, x in v.staged.items() if o.task == t}
+    by_team = frozenset(
+        name for name, x in staged.items() if x == ch.TEAM_COPY and not space.target.is_gpu
+    )
     loops = tuple(_loop_plan(candidate, t, loop) for loop in task.loops)
     copies = tuple(
         o for o, var in v.staged.items() if o.task == t and candidate.value(var) != ch.DIRECT
@@ -208,7 +213,8 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
         kept=tuple(f for f in out(ch.SHARED) if f.is_read),
         prefetches=_prefetches(candidate, t, loops, copies),
-        stages={o.access.array: candidate.value(var) for o, var in v.staged.items() if o.task == t},
+        stages={name: 1 if name in by_team else n for name, n in staged.items()},
+        by_team=by_team,
         layouts={
             o.access.array: ch.LAYOUT[candidate.value(var)]
             for o, var in v.layout.items()

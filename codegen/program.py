@@ -219,7 +219,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             if p.inner > 1:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
-        extras = [f"packs {o.access.array}{_in_stages(t, o)}" for o in t.copies]
+        extras = [f"packs {o.access.array}{_how_packed(t, o)}" for o in t.copies]
         extras += dict.fromkeys(f"prefetches {ahead.words}" for ahead in t.prefetches)
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
@@ -234,9 +234,13 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _in_stages(task: TaskPlan, o: Operand) -> str:
+def _how_packed(task: TaskPlan, o: Operand) -> str:
     n, layout = task.stages[o.access.array], task.layouts.get(o.access.array, "PLAIN")
-    stages = f" in {n} stages" if n > 1 else ""
+    stages = (
+        f" in {n} stages"
+        if n > 1
+        else " by all threads together" * (o.access.array in task.by_team)
+    )
     return stages + (f" ({layout})" if layout != "PLAIN" else "")
 
 

@@ -121,7 +121,7 @@ class Scene:
                 f"{source.name}_packed",
                 source.dtype,
                 packed.n_elements * task.stages[source.name],
-                self.launch.is_parallel,
+                self.launch.is_parallel and source.name not in task.by_team,
             )
             self.copies[t, source.name] = (buffer, packed)
 
@@ -143,14 +143,20 @@ class Scene:
         place = c.number(b.offset_bytes)
         if b.is_private:
             place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
-        # Partial results are read by other threads too, through the workspace: their pointer may not claim to be the only one.
-        partial = any(
+        # Other threads too write partial results and what a team packs: no pointer to these may claim to be the only one.
+        is_partial = any(
             b is held and self.launch.accumulators[t].owner == "partials"
             for t, (held, _) in self.accumulators.items()
         )
+        is_of_team = any(
+            b is held and array in self.plan.tasks[t].by_team
+            for (t, array), (held, _) in self.copies.items()
+        )
         kind = type_name(b.dtype, 0)
         start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
-        return c.Declare(f"{kind} *{'' if partial else 'restrict '}", b.name, start)
+        return c.Declare(
+            f"{kind} *{'' if is_partial or is_of_team else 'restrict '}", b.name, start
+        )
 
     def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
         """Loops of an operand in the order in which their mid dims are nested, then the others."""

@@ -12,7 +12,7 @@ from . import csyntax as c
 from .block import Block
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point
-from .strips import length_of, strips
+from .strips import length_of, own_part, strips
 
 if TYPE_CHECKING:
     from .scene import Scene
@@ -133,7 +133,7 @@ class Flat:
             length = length_of(*ranges[self.shared])
             is_innermost = self.shared == len(ranges) - 1
             is_whole = is_innermost and length is not None and length % lanes == 0
-            ranges[self.shared] = self.own_part(*ranges[self.shared], lanes if is_whole else 1)
+            ranges[self.shared] = own_part(*ranges[self.shared], lanes if is_whole else 1)
         names = [name for name, _, _ in self.headers]
         loops = strips(names[-1], *ranges[-1], lanes, inside, is_whole)
         for name, (lo, hi) in zip(names[-2::-1], ranges[-2::-1], strict=True):
@@ -168,18 +168,3 @@ class Flat:
             return start, w.tile_end(p, start)
         start = w.start(self.task, p, ctx)
         return start, w.end_of(start, p.inner, extent)
-
-    @staticmethod
-    def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:
-        """What a thread has of a range, in units of so many elements."""
-        length = length_of(lo, hi)
-        if length is not None:
-            n: c.CExpr = c.number(length // unit)
-        else:
-            n = c.Bin("-", hi, lo)
-
-        def place(thread: c.CExpr) -> c.CExpr:
-            part = c.Bin("/", c.Bin("*", n, thread), c.Id("n_threads"))
-            return c.add(lo, part if unit == 1 else c.Bin("*", part, c.number(unit)))
-
-        return place(c.Id("tid")), place(c.Bin("+", c.Id("tid"), c.Num("1")))

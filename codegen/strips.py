@@ -35,6 +35,24 @@ def _minus(a: c.CExpr, b: c.CExpr) -> c.CExpr:
     return a if b == c.Num("0") else c.Bin("-", a, b)
 
 
+def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:
+    """What a thread has of a range that its team goes through, in units of so many elements; the last unit may reach beyond it."""
+    length = length_of(lo, hi)
+    units: c.CExpr
+    if length is not None:
+        units = c.number(-(-length // unit))
+    elif unit == 1:
+        units = c.Bin("-", hi, lo)
+    else:
+        units = c.Bin("/", c.linear(((c.Bin("-", hi, lo), 1),), unit - 1), c.number(unit))
+
+    def place(thread: c.CExpr) -> c.CExpr:
+        part = c.Bin("/", c.Bin("*", units, thread), c.Id("n_threads"))
+        return c.add(lo, part if unit == 1 else c.Bin("*", part, c.number(unit)))
+
+    return place(c.Id("tid")), place(c.Bin("+", c.Id("tid"), c.Num("1")))
+
+
 def length_of(lo: c.CExpr, hi: c.CExpr) -> int | None:
     """`hi - lo` where it is a number."""
     (before, first), (behind, last) = c.flatten(lo), c.flatten(hi)

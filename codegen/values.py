@@ -16,6 +16,7 @@ from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
 from .storage import SharedLayout, Tile
+from .strips import own_part
 from .vectors import type_name
 
 
@@ -210,5 +211,25 @@ class Values:
         return own
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the block of one outer tile."""
-        pack(self.scene, task, operand, ctx, {}, c.Num("0"))
+        """Packs the block of one outer tile, or this thread's part of it."""
+        if operand.access.array not in task.by_team:
+            pack(self.scene, task, operand, ctx, {}, c.Num("0"))
+            return
+        assert ctx.is_team, "all threads pack a block together"
+        p = self.shared_out(task, operand)
+        start = ctx.variables[task.index, p.loop.name, OUTER]
+        own: list[c.CExpr] = []
+        for stem, place in zip(
+            ("from", "to"), own_part(start, self.scene.tile_end(p, start), p.inner), strict=True
+        ):
+            name = self.scene.w.fresh(f"{p.loop.name}_{stem}")
+            self.scene.w.write(c.Declare("long", name, place, constant=True))
+            own.append(c.Id(name))
+        pack(self.scene, task, operand, ctx, {p.loop.name: (own[0], own[1])}, c.Num("0"))
+
+    def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
+        """The loop of a block whose register tiles are shared out: the outermost with one for each thread, else the longest."""
+        _, layout = self.scene.copies[task.index, operand.access.array]
+        loops = [task.loop(name) for name in layout.order]
+        enough = (p for p in loops if p.mid >= self.scene.plan.cores)
+        return next(enough, max(loops, key=lambda p: p.mid))

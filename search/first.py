@@ -1,4 +1,4 @@
-"""First incumbents: the default implementation of each task by itself, and a handful of fused ones.
+"""First incumbents: the default implementation of each task by itself, and those of styles of fused ones.
 
 A candidate is made by guided completion, so whatever it cannot have is left to propagation: a
 `Style` says what is wanted, a `preference` names the wanted values of every choice.
@@ -47,7 +47,7 @@ def default_preference(space: Space) -> Preference:
 
 
 def greedy_preference(space: Space) -> Preference:
-    """As much in one loop as is legal, four vectors by four rows."""
+    """As much in one loop as is legal."""
     return preference(space, greedy_style(space))
 
 
@@ -60,8 +60,10 @@ def first_candidates(
         return []
     found: list[tuple[str, Candidate]] = []
     keys: set[bytes] = set()
-    wanted = (("default", default_style(space)), *styles(space))
-    for tag, style in wanted:
+    tags: dict[Style, str] = {}  # of several names of a style the first
+    for tag, style in (("default", default_style(space)), *styles(space)):
+        tags.setdefault(style, tag)
+    for style, tag in tags.items():
         if len(found) < limit:
             _keep(found, keys, tag, complete_style(root, style))
     if len(found) < limit and len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS:
@@ -306,8 +308,9 @@ class _Wanted:
             self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
         for o, var in self.v.staged.items():
             is_copied = style.copy and self.pays(o)
-            stages = (self.stages(o), ch.COPY, ch.DIRECT) if is_copied else (ch.DIRECT, ch.COPY)
-            self.want(var, *dict.fromkeys(stages))
+            by_team = (ch.TEAM_COPY,) if style.by_team and not self.space.target.is_gpu else ()
+            copies = (*by_team, self.stages(o), ch.COPY, ch.DIRECT)
+            self.want(var, *(dict.fromkeys(copies) if is_copied else (ch.DIRECT, ch.COPY)))
         for var in self.v.layout.values():
             self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():

@@ -36,7 +36,8 @@ class ProductTile:
     """Iterations of a register tile (`rows` by `vectors` vector registers) and of the mid tile around it.
 
     The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. The tile
-    `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last.
+    `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache; panels, which a team packs
+    for all of its threads, are in the last.
     """
 
     vectors: int
@@ -75,7 +76,7 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
     panels = max(1, held / (width * (row_block + depth)))
     by_rows = Blocks(row_block, width * _mid_size(panels), depth)
-    in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / target.cores / size_bytes
+    in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / size_bytes
     panels = min(ceil(extents[roles.vector[t]] / width), max(1, in_last_cache / (width * depth)))
     by_depth = Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
     return ProductTile(vectors, rows, by_rows, by_depth)

@@ -24,7 +24,8 @@ class Style:
     `tile`, where it is not empty, are iterations of the loops of rows, of vectors and of what is summed
     in a mid tile, and the rows of the tile pass by each panel of vectors. `copy` packs what is read in
     vectors, `copy_all` every operand, outside of the loop of vectors, so that each is packed once for a block of rows; where it is
-    `depth_first`, blocks of what is summed are outermost, so that what is read in vectors is packed once for all rows of a thread.
+    `depth_first`, blocks of what is summed are outermost, so that what is read in vectors is packed once for all rows of a thread,
+    and of all threads where it is packed `by_team`.
     `columns` shares out the contiguous loop to the threads, so that tasks can meet along it; `keep`
     lets a thread copy what it reads for a later task that reads it again; `late` tasks run beside
     those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
@@ -45,6 +46,7 @@ class Style:
     copy: bool = False
     copy_all: bool = False
     depth_first: bool = False
+    by_team: bool = False
     stages: int = 1
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
@@ -110,6 +112,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
         yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
         yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
+    # Of the sums of several rows the most come first for which 16 registers have room, too.
     for rows, vectors in dict.fromkeys(
         ((4, 2), (2, 4), (8, 2), (sweep_rows, 1), (8, 1), (4, 1), (1, 4), (1, 2))
     ):
@@ -173,10 +176,8 @@ def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
         panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=tile, copy=True)
         yield "product_panels", panels
         yield "product_panels_all", replace(panels, copy_all=True)
-        yield (
-            "product_panels_once",
-            replace(panels, copy_all=True, depth_first=True, tile=found.by_depth, stream=False),
-        )
+        once = replace(panels, copy_all=True, depth_first=True, tile=found.by_depth, stream=False)
+        yield "product_panels_once", replace(once, by_team=True)
         # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
         shallow = (*tile[:2], max(1, tile.depth // 4))
         ahead = replace(panels, copy_all=True, stages=ch.TWO_STAGES)

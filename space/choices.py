@@ -80,6 +80,12 @@ STAGED = (
     "TWO_STAGES",  # two such blocks: the next one is packed, a slice with each register tile, while one is used
 )
 
+TEAM_COPY = len(STAGED)  # of a CPU; a GPU has another value there
+CPU_STAGED = (
+    *STAGED,  # each thread packs what it needs for itself
+    "TEAM_COPY",  # one block for all threads of the launch, of which each packs a part
+)
+
 GPU_STAGED = (
     *STAGED,  # all threads of a block copy it into shared memory; of several blocks the next ones travel asynchronously
     "THREE_STAGES",  # three: the next two travel

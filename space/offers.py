@@ -55,11 +55,14 @@ class Variables:
     shift: dict[Shift, int] = field(default_factory=dict)
 
 
+NOT_BY_TEAM = bits(ch.DIRECT, ch.COPY, ch.TWO_STAGES)  # of `staged` on a CPU
+
+
 class ChoiceBuilder:
     """Declares the choices of a CPU; space/constraints.py adds the constraints, space/gpu.py says what is different on a GPU."""
 
     dim_kinds: tuple[str, ...] = ch.DIM_KIND
-    staged: tuple[str, ...] = ch.STAGED
+    staged: tuple[str, ...] = ch.CPU_STAGED
     reduction: tuple[str, ...] = ch.REDUCTION
     has_layouts = False  # a CPU packs copies in the order in which they are used
     # How a reduction dim may be reduced, other than in order.
@@ -195,7 +198,7 @@ class ChoiceBuilder:
 
     def stagings(self) -> int:
         """How operands may be copied."""
-        return bits(ch.DIRECT, ch.COPY, ch.TWO_STAGES)
+        return NOT_BY_TEAM | (bits(ch.TEAM_COPY) if self.target.cores > 1 else 0)
 
     def may_stream(self, task: Task) -> bool:
         """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""

@@ -321,13 +321,25 @@ class Judge:
             if level == "outer" and all(
                 self.order(name, x) in (INSIDE, MERGED) for x in outer if x != name
             ):
+                self.check_packed_by_all(task, load.array)
                 now = dict(self.memory)
                 self.copied[t, load.array] = self.next_block.get((t, load.array, name), now)
                 if self.choice("staged", f"{task.name}.{load.array}") == "TWO_STAGES":
                     self.next_block[t, load.array, name] = now
 
+    def check_packed_by_all(self, task: Any, array: str) -> None:
+        """What a team packs together is packed where all of its threads are, and there is a team."""
+        if self.choice("staged", f"{task.name}.{array}") != "TEAM_COPY":
+            return
+        if self.region is not None:
+            raise IllegalError(f"{task.name} packs {array} by a team inside a parallel loop")
+        outer = [f"{task.name}.{loop.name}.outer" for loop in task.loops]
+        if all(self.choice("dim_kind", d) != "PARALLEL" for d in outer):
+            raise IllegalError(f"{task.name} packs {array} by a team, and one thread runs it")
+
     def is_copied(self, task: Any, array: str) -> bool:
-        return self.choice("staged", f"{task.name}.{array}") in ("COPY", "TWO_STAGES")
+        how = self.choice("staged", f"{task.name}.{array}")
+        return how in ("COPY", "TWO_STAGES", "TEAM_COPY")
 
     def leave(self, name: str) -> None:
         """After a task's outermost reduction loop its sums are finished; behind a loop no block is packed ahead of it."""

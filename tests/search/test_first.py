@@ -154,8 +154,10 @@ def test_panels_are_packed_once_where_what_is_summed_is_outermost() -> None:
     for outside, inside in (("k.outer", "j.outer"), ("j.outer", "i.outer")):
         assert made.value(space.model.order(dims[outside], dims[inside])) == ch.OUTSIDE
     size = tile_sizes(space, made)
-    in_last_cache = size["k.mid"] * size["j.mid"] * size["j.inner"] * 4 * space.target.cores
+    in_last_cache = size["k.mid"] * size["j.mid"] * size["j.inner"] * 4
     assert in_last_cache < space.target.last_cache_bytes
+    staged = {o.access.array: made.value(x) for o, x in space.variables.staged.items()}
+    assert staged == {"a": ch.COPY, "b": ch.TEAM_COPY}
     assert 4 * size["k.mid"] * size["i.mid"] * size["i.inner"] < space.target.own_cache_bytes
 
 

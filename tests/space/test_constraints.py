@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -242,7 +245,15 @@ def without(declare, reason):
 
 
 @pytest.mark.parametrize(
-    "reason", ["copy of finished values", "copy from memory", "one thread keeps", "no foreign body"]
+    "reason",
+    [
+        "copy of finished values",
+        "copy from memory",
+        "packed by a team",
+        "packed in step",
+        "one thread keeps",
+        "no foreign body",
+    ],
 )
 def test_the_judge_sees_declarations_that_are_missing(monkeypatch, reason):
     for method in ("clause", "table2"):
@@ -281,6 +292,35 @@ def test_a_copy_is_made_of_finished_values_in_memory():
         outer = [space.backbone.dim(flow.consumer, x, backbone.OUTER) for x in operand.loops]
         orders = {made.value(space.model.order(body, d.order_id)) for d in outer}
         assert ch.BEFORE in orders
+
+
+@dataclass(frozen=True)
+class Flipped:
+    """A complete candidate with another value of one choice, whether that is legal or not."""
+
+    space: Space
+    values: Any
+
+    def value(self, var: int) -> int:
+        return int(self.values[var])
+
+
+def test_a_team_packs_exactly_where_the_judge_lets_it():
+    space = build_space(half_product_problem(7), checking.target(2, 16))
+    rng = np.random.default_rng(3)
+    found = {True: 0, False: 0}
+    for _ in range(400):
+        var = int(rng.choice(list(space.variables.staged.values())))
+        root = space.root().decide(var, 1 << ch.COPY)
+        made = root if isinstance(root, DeadEnd) else root.random_completion(rng)
+        if isinstance(made, DeadEnd):
+            continue
+        values = made.assignment().copy()
+        values[var] = ch.TEAM_COPY
+        allowed = space.model.violations(values) == []
+        assert allowed == (illegal(Flipped(space, values)) == ""), dict(made.decisions())
+        found[allowed] += 1
+    assert min(found.values()) > 5, found
 
 
 @kernel

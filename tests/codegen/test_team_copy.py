@@ -1,0 +1,214 @@
+"""Operands that all threads of a launch pack together: any shape computes the same, and nobody reads a block before it is there."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.library import load
+from kernelscape.kernels.library.matmul import multiply
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import ndarray, record_sequence
+from kernelscape.runtime.cpu.compiler import SPARED
+from kernelscape.space import choices as ch
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.constraints import build_space
+from kernelscape.space.decisions import restore
+
+nd = types.ndarray()
+CANDIDATES = 6
+
+# All threads pack blocks of 16 x 32 elements of B, then each goes through rows of its own.
+PRODUCT = {
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "dim_kind(multiply0.k.outer)": "LOOP",
+    "dim_kind(multiply0.j.outer)": "LOOP",
+    "size(multiply0.i.mid)": "1",
+    "size(multiply0.i.inner)": "4",
+    "size(multiply0.j.mid)": "4",
+    "size(multiply0.j.inner)": "8",
+    "dim_kind(multiply0.j.inner)": "VECTOR",
+    "size(multiply0.k.mid)": "16",
+    "size(multiply0.k.inner)": "1",
+    "staged(multiply0.a)": "DIRECT",
+    "staged(multiply0.b)": "TEAM_COPY",
+    "order(multiply0.k.outer,multiply0.j.outer)": "OUTER",
+    "order(multiply0.j.outer,multiply0.i.outer)": "OUTER",
+    "order(multiply0.j.mid,multiply0.k.mid)": "OUTER",
+}
+
+
+def recorded(name, dtype, **sizes):
+    entry = load(name)
+    args = entry.make_arguments(sizes, np.dtype(dtype), np.random.default_rng(sum(sizes.values())))
+    return record_sequence(entry.sequence, args, name), args
+
+
+def inputs_of(recording, args):
+    n = len(recording.arrays)
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
+    scalars = dict(zip((s.name for s in recording.scalars), args[n:], strict=True))
+    return checking.make_inputs(recording, normalise(recording), arrays, scalars)
+
+
+def product(cores=2, more=None, **sizes):
+    recording, args = recorded("matmul", np.float32, **sizes)
+    space = build_space(normalise(recording), checking.target(cores, 32))
+    found = restore(space, (PRODUCT | (more or {})).items())
+    assert isinstance(found, Candidate), found
+    made = found.complete()
+    assert isinstance(made, Candidate), made
+    return made, recording, args
+
+
+def team_candidates(recording, cores, seed):
+    """Random ones in which a team packs something."""
+    space = build_space(normalise(recording), checking.target(cores, 32))
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(40 * CANDIDATES):
+        var = int(rng.choice(list(space.variables.staged.values())))
+        root = space.root().decide(var, 1 << ch.TEAM_COPY)
+        made = root if isinstance(root, DeadEnd) else checking.random_candidate(root, rng)
+        if isinstance(made, Candidate):
+            found.append(made)
+        if len(found) == CANDIDATES:
+            break
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.compiler
+@pytest.mark.parametrize("cores", [2, 3])
+@pytest.mark.parametrize(
+    ("name", "sizes", "dtype"),
+    [
+        ("matmul", {"m": 61, "n": 130, "k": 9}, np.float32),
+        ("matmul", {"m": 64, "n": 96, "k": 128}, np.float64),
+        ("matmul_strided", {"m": 33, "n": 47, "k": 65}, np.float32),
+    ],
+)
+def test_what_a_team_packs_computes_the_same(tmp_path, name, sizes, dtype, cores):
+    """Partial tiles and blocks, more threads than tiles of a block, teams smaller than planned, called again and again."""
+    recording, args = recorded(name, dtype, **sizes)
+    candidates = team_candidates(recording, cores, sum(sizes.values()))
+    assert len(candidates) == CANDIDATES
+    sources = [checking.crowded_source_of(c) for c in candidates]
+    for built in checking.build_all(sources, tmp_path, "team"):
+        assert built.library is not None, built.log
+        assert "by all threads together" in built.source.text
+        for way in (Way(repeats=20), Way(repeats=2, thread_limit=1)):
+            said = checking.check(built, inputs_of(recording, args), way)
+            assert not said, f"{said}\n{built.source.text}"
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("more", [{}, {"size(multiply0.k.inner)": "3"}])
+@pytest.mark.parametrize("sizes", [(64, 64, 48), (61, 67, 50), (5, 9, 33)])
+def test_a_block_of_a_product_is_packed_by_all_threads(tmp_path, sizes, more):
+    candidate, recording, args = product(3, more, **dict(zip("mnk", sizes, strict=True)))
+    source = checking.crowded_source_of(candidate)
+    (built,) = checking.build_all([source], tmp_path, "product", more_flags=("-O2", *SPARED))
+    assert built.library is not None
+    assert built.log == ""
+    assert not checking.check(built, inputs_of(recording, args), Way(repeats=20))
+
+
+@pytest.mark.parametrize(("n", "cores"), [(64, 2), (67, 3), (9, 4), (130, 16)])
+def test_each_register_tile_of_a_block_is_packed_by_one_thread(n, cores):
+    """As the text says it: whole blocks, the last one that is cut, more threads than tiles."""
+    candidate, _, _ = product(cores, m=64, n=n, k=64)
+    text = checking.source_of(candidate).text
+    words = re.search(r"const long (\w)_from = (.*);\n\s*const long \w_to = (.*);\n", text)
+    assert words is not None, text
+    loop = words[1]
+    header = rf"for \(long {loop}1 = {loop}_from; {loop}1 < {loop}_to; (?:{loop}1 \+= (\d+)|\+\+{loop}1)\)"
+    steps = {int(n or 1) for n in re.findall(header, text)}
+    (step,) = steps
+    extent, tile = (n, 32) if loop == "j" else (64, 16)
+    first, last = (
+        re.sub(
+            rf"\({loop}0 \+ {tile} < {extent} \? {loop}0 \+ {tile} : {extent}\)", "end", w
+        ).replace("/", "//")
+        for w in words.groups()[1:]
+    )
+    for start in range(0, extent, tile):
+        names = {f"{loop}0": start, "end": min(start + tile, extent), "n_threads": cores}
+        parts = [
+            range(*(eval(w, names | {"tid": t}) for w in (first, last)), step) for t in range(cores)
+        ]
+        packed = [i for part in parts for i in part]
+        assert packed == list(range(start, names["end"], step))
+        assert len(packed) < cores or all(parts)
+
+
+@kernel
+def halve(a: nd, out: nd):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[i, j] = 0.5 * a[i, j]
+
+
+def halve_and_multiply(b, a, c):
+    t = ndarray(np.float32, b.shape, name="t")
+    halve(b, t)
+    multiply(a, t, c)
+
+
+@pytest.mark.slow
+@pytest.mark.compiler
+def test_a_team_packs_what_others_of_the_launch_have_written(tmp_path):
+    rng = np.random.default_rng(1)
+    shapes = ((33, 47), (29, 33), (29, 47))
+    args = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
+    recording = record_sequence(halve_and_multiply, args, "halve_and_multiply")
+    candidates = team_candidates(recording, 3, 5)
+    assert len(candidates) == CANDIDATES
+    sources = [checking.crowded_source_of(c) for c in candidates]
+    one_launch = [s for s in sources if "launch_1" not in s.text and "t_packed" in s.text]
+    assert one_launch
+    for built in checking.build_all(sources, tmp_path, "others", more_flags=("-O2", *SPARED)):
+        assert built.library is not None
+        assert built.log == ""
+        said = checking.check(built, inputs_of(recording, args), Way(repeats=20))
+        assert not said, f"{said}\n{built.source.text}"
+
+
+def test_threads_meet_before_a_block_is_used_and_before_the_next_is_packed():
+    """And nowhere else: a loop that ends with such a meeting leaves nobody behind."""
+    candidate, _, _ = product(m=64, n=64, k=48)
+    text = checking.source_of(candidate).text
+    packing = text.index("b_packed[")
+    use = text.index("for (long i0 = begin", packing)
+    before, behind = text[packing:use], text[use:]
+    assert [x.count("#pragma omp barrier") for x in (text[:packing], before, behind)] == [0, 1, 1]
+
+
+def test_the_buffer_is_of_all_threads_and_its_pointer_does_not_claim_to_be_the_only_one():
+    candidate, _, _ = product(m=64, n=64, k=48)
+    text = checking.source_of(candidate).text
+    (declared,) = re.findall(r"float \*.*b_packed = .*;", text)
+    assert "restrict" not in declared
+    assert "tid" not in declared
+
+
+def test_one_core_is_no_team():
+    space = build_space(
+        normalise(recorded("matmul", np.float32, m=64, n=64, k=64)[0]), checking.target(1, 32)
+    )
+    assert all(ch.TEAM_COPY not in space.root().values(x) for x in space.variables.staged.values())
+
+
+def test_rows_of_threads_are_not_packed_by_all():
+    """The rows of A are shared out: no place is the same for all threads where a block of them is packed."""
+    recording, _ = recorded("matmul", np.float32, m=64, n=64, k=64)
+    wanted = {k: x for k, x in PRODUCT.items() if not k.startswith("staged")}
+    space = build_space(normalise(recording), checking.target(2, 32))
+    found = restore(space, wanted.items())
+    assert isinstance(found, Candidate), found
+    a = next(x for o, x in space.variables.staged.items() if o.access.array == "a")
+    assert ch.TEAM_COPY not in found.values(a)
