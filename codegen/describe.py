@@ -204,7 +204,7 @@ def _packing(plan: Plan) -> Iterator[str]:
             n = t.stages[o.access.array]
             layout = _LAYOUTS[t.layouts.get(o.access.array, "PLAIN")]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"
-            who = ", all threads together" * (o.access.array in t.by_team)
+            who = ", all threads together" if o.access.array in t.by_team else ""
             yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{who}{early}{layout}"
 
 

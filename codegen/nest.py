@@ -83,7 +83,7 @@ def run_late(nodes: list[TreeNode], shift: Shift) -> list[TreeNode]:
     """The nodes with the consumer's loop inside the producer's, one iteration late, and its last iteration behind.
 
     The shared loop is one of the threads', so no barrier is in it, and both loops are children of it: the constraints see
-    to that (space/constraints.py).
+    to that (space/shifts.py).
     """
     placed: list[TreeNode] = []
     for n in nodes:

@@ -236,12 +236,9 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
 
 def _how_packed(task: TaskPlan, o: Operand) -> str:
     n, layout = task.stages[o.access.array], task.layouts.get(o.access.array, "PLAIN")
-    stages = (
-        f" in {n} stages"
-        if n > 1
-        else " by all threads together" * (o.access.array in task.by_team)
-    )
-    return stages + (f" ({layout})" if layout != "PLAIN" else "")
+    stages = f" in {n} stages" if n > 1 else ""
+    team = " by all threads together" if o.access.array in task.by_team else ""
+    return stages + team + (f" ({layout})" if layout != "PLAIN" else "")
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:

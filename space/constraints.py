@@ -20,18 +20,14 @@ from .backbone import (
     OUTER,
     Dim,
     Flow,
-    Operand,
-    Shift,
     index_loops,
 )
 from .candidate import Space
+from .copies import CopyConstraints
 from .model import Term
-from .offers import NOT_BY_TEAM, ChoiceBuilder, bits
+from .offers import bits
+from .shifts import ShiftConstraints
 from .target import Target
-
-# Values of `staged` on a CPU, for clauses.
-_COPIED = bits(ch.COPY, ch.TWO_STAGES, ch.TEAM_COPY)
-_NOT_AHEAD = bits(ch.DIRECT, ch.COPY, ch.TEAM_COPY)
 
 MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
 
@@ -56,7 +52,7 @@ def widened(space: Space, register_room: int) -> Space:
     return build_space(space.problem, space.target, register_room)
 
 
-class SpaceBuilder(ChoiceBuilder):
+class SpaceBuilder(CopyConstraints, ShiftConstraints):
     """Declares the space of a CPU; space/gpu.py says what is different on a GPU."""
 
     def build(self) -> Space:
@@ -452,172 +448,3 @@ class SpaceBuilder(ChoiceBuilder):
             for parts in product(*needs):
                 never = (var, bits(ch.NO_PREFETCH))
                 self.b.clause("prefetches are vectors", [never, *dict.fromkeys(parts)])
-
-    def staged_copies(self) -> None:
-        """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
-
-        It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
-        The next block is packed ahead where that dim is a loop that each thread runs for itself, and by all threads together where
-        it is one that they run in step.
-        """
-        b, v = self.b, self.v
-        for o, var in v.staged.items():
-            loops = [self.levels(o.task, name) for name in o.loops]
-            for x in loops:
-                for y in loops:
-                    if x is not y:
-                        order = b.order(x[OUTER].order_id, y[MID].order_id)
-                        b.table2(
-                            "block of a copy",
-                            var,
-                            order,
-                            truths.copy_outside,
-                            share=truths.copy_outside,
-                        )
-            present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
-            b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
-            self.packed_ahead(o, var)
-            self.packed_by_team(o, var)
-            for f, space in v.mem_space.items():
-                ends = (f.producer, f.consumer) if f.is_read else (f.consumer,)
-                if o.task in ends and f.array == o.access.array:
-                    if not f.is_read:
-                        body = self.backbone.body_ids[f.producer]
-                        done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
-                        b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
-                    b.table2(
-                        "copy from memory",
-                        var,
-                        space,
-                        truths.copy_of_memory,
-                        share=truths.copy_of_memory,
-                    )
-            element = self.array(o.access.array).dtype.size_bytes
-            terms = [
-                Term((var, _COPIED), v.size[x[level]], v.universe[x[level]])
-                for x in loops
-                for level in (MID, INNER)
-            ]
-            terms.append(Term(None, var, (1, 1, 2, 1)))
-            b.product_at_most(
-                f"copy of {o.name} in cache", terms, max(1, self.target.last_cache_bytes // element)
-            )
-
-    def packed_ahead(self, o: Operand, staged: int) -> None:
-        """Threads are around the loop from block to block, and a slice is of one register tile along one of two loops."""
-        b, v = self.b, self.v
-        if len(o.loops) != 2:
-            b.restrict(staged, bits(ch.DIRECT, ch.COPY, ch.TEAM_COPY))
-            return
-        blocks = [self.levels(o.task, name)[OUTER] for name in o.loops]
-        for loop in self.problem.tasks[o.task].loops:
-            outer = self.levels(o.task, loop.name)[OUTER]
-            around = [
-                (b.order(outer.order_id, x.order_id), bits(ch.OUTSIDE))
-                for x in blocks
-                if x is not outer
-            ]
-            unshared = (v.kind[outer], bits(ch.LOOP))
-            b.clause("packed ahead", [(staged, _NOT_AHEAD), unshared, *around])
-
-    def packed_by_team(self, o: Operand, staged: int) -> None:
-        """All threads come to the place where a block is packed, as often as one another, and a loop inside of it is shared out."""
-        b, v = self.b, self.v
-        blocks = [self.levels(o.task, name)[OUTER] for name in o.loops]
-        outer = [self.levels(o.task, loop.name)[OUTER] for loop in self.problem.tasks[o.task].loops]
-        b.clause(
-            "packed by a team",
-            [(staged, NOT_BY_TEAM), *((v.kind[d], bits(ch.PARALLEL)) for d in outer)],
-        )
-        for d in outer:
-            in_step = [(staged, NOT_BY_TEAM), (v.kind[d], bits(ch.LOOP))]
-            if d in blocks:
-                b.clause("packed in step", in_step)
-                continue
-            for x in blocks:
-                inside = (b.order(d.order_id, x.order_id), bits(ch.INSIDE))
-                b.clause("packed in step", [*in_step, inside])
-
-    # --- semantics: loop shifting ---
-
-    def shifts(self) -> None:
-        """A late task runs inside the loop of its producer, one iteration of their shared loop behind it, on the same thread.
-
-        In each of its iterations it comes first, so what that iteration of the shared loop writes over is still what it
-        wants: rows of a panel that its producer's loop fills row by row, and whatever is written after that loop.
-        """
-        for s, var in self.v.shift.items():
-            self.late_loops(s, var)
-            self.late_neighbours(s, var)
-            self.late_values(s, var)
-
-    def late_loops(self, s: Shift, var: int) -> None:
-        b, v = self.b, self.v
-        in_step = (var, bits(ch.IN_STEP))
-        shared = [
-            self.levels(t, x) for t, x in zip((s.producer, s.consumer), s.shared, strict=True)
-        ]
-        inside = [
-            self.levels(t, x) for t, x in zip((s.producer, s.consumer), s.inside, strict=True)
-        ]
-
-        def related(d: Dim, e: Dim, value: int) -> tuple[int, int]:
-            return b.order(d.order_id, e.order_id), bits(value)
-
-        b.clause(
-            "late in one loop", [in_step, related(shared[0][OUTER], shared[1][OUTER], ch.MERGED)]
-        )
-        b.clause("late on one thread", [in_step, (v.kind[shared[0][OUTER]], bits(ch.PARALLEL))])
-        for x, y in zip(shared, inside, strict=True):
-            b.clause("late loops are nested", [in_step, related(x[OUTER], y[OUTER], ch.OUTSIDE)])
-            b.clause("late in every tile", [in_step, (v.kind[y[MID]], bits(ch.ABSENT))])
-            absent = (v.kind[x[MID]], bits(ch.ABSENT))
-            between = related(x[MID], y[OUTER], ch.INSIDE)
-            b.clause("late loops touch", [in_step, absent, between])
-        a, c = inside[0][INNER], inside[1][INNER]
-        b.table3(
-            "late tiles agree",
-            var,
-            v.size[a],
-            v.size[c],
-            truths.LateSizes(v.universe[a], v.universe[c]),
-        )
-
-    def late_neighbours(self, s: Shift, var: int) -> None:
-        """Nothing else is in the loop that moves, and nothing is packed for it."""
-        in_step = (var, bits(ch.IN_STEP))
-        moved = self.levels(s.consumer, s.inside[1])[OUTER]
-        for e in self.partners()[moved]:
-            order = self.b.order(moved.order_id, e.order_id)
-            self.b.clause("late alone", [in_step, (order, bits(*range(4)))])
-        for o, staged in self.v.staged.items():
-            if o.task == s.consumer:
-                self.b.clause("late from where it is", [in_step, (staged, bits(ch.DIRECT))])
-
-    def late_values(self, s: Shift, var: int) -> None:
-        """What a thread keeps for a late task is filled row by row in the loop that the task runs in, or after that loop."""
-        in_step = (var, bits(ch.IN_STEP))
-        for f, space in self.v.mem_space.items():
-            if s.consumer not in (f.producer, f.consumer):
-                continue
-            allowed = bits(ch.GLOBAL)
-            if f.consumer == s.consumer and self.is_row_by_row(s, f):
-                allowed |= bits(ch.SHARED)
-            self.b.clause(f"late values of {f.name}", [in_step, (space, allowed)])
-            mapped = {c: p for p, c in f.pairs}
-            if allowed & bits(ch.SHARED) and f.producer != s.producer:
-                filled = self.backbone.dim(f.producer, mapped[s.inside[1]], OUTER)
-                runs = self.backbone.dim(s.producer, s.inside[0], OUTER)
-                together = (self.b.order(filled.order_id, runs.order_id), bits(ch.MERGED))
-                self.b.clause(
-                    f"late rows of {f.name}",
-                    [in_step, (space, bits(ch.REGISTER, ch.GLOBAL)), together],
-                )
-
-    @staticmethod
-    def is_row_by_row(s: Shift, f: Flow) -> bool:
-        """Whether a flow's rows are the iterations of the loop that a late task runs in, or its values are finished after it."""
-        if f.producer == s.producer and not f.is_read:
-            return True
-        row = {c: p for p, c in f.pairs}.get(s.inside[1])
-        return row is not None and (f.producer != s.producer or row == s.inside[0])

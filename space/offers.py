@@ -55,9 +55,6 @@ class Variables:
     shift: dict[Shift, int] = field(default_factory=dict)
 
 
-NOT_BY_TEAM = bits(ch.DIRECT, ch.COPY, ch.TWO_STAGES)  # of `staged` on a CPU
-
-
 class ChoiceBuilder:
     """Declares the choices of a CPU; space/constraints.py adds the constraints, space/gpu.py says what is different on a GPU."""
 
@@ -198,7 +195,8 @@ class ChoiceBuilder:
 
     def stagings(self) -> int:
         """How operands may be copied."""
-        return NOT_BY_TEAM | (bits(ch.TEAM_COPY) if self.target.cores > 1 else 0)
+        team = (ch.TEAM_COPY,) if self.target.cores > 1 else ()
+        return bits(ch.DIRECT, ch.COPY, ch.TWO_STAGES, *team)
 
     def may_stream(self, task: Task) -> bool:
         """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
