@@ -36,14 +36,15 @@ class ProductTile:
     """Iterations of a register tile (`rows` by `vectors` vector registers) and of the mid tile around it.
 
     The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. The tile
-    `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache; panels, which a team packs
-    for all of its threads, are in the last.
+    `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last:
+    `by_team` where all threads have them in common.
     """
 
     vectors: int
     rows: int
     by_rows: Blocks
     by_depth: Blocks
+    by_team: Blocks
 
 
 def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
@@ -76,10 +77,15 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
     panels = max(1, held / (width * (row_block + depth)))
     by_rows = Blocks(row_block, width * _mid_size(panels), depth)
-    in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / size_bytes
-    panels = min(ceil(extents[roles.vector[t]] / width), max(1, in_last_cache / (width * depth)))
-    by_depth = Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
-    return ProductTile(vectors, rows, by_rows, by_depth)
+    row_block = _row_block(own_rows, rows, held / depth)
+    # Panels that the last cache holds; each thread has its own, or all have them in common.
+    in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
+    n_panels = ceil(extents[roles.vector[t]] / width)
+    by_depth, by_team = (
+        Blocks(row_block, width * _mid_size(min(n_panels, most)), depth)
+        for most in (in_last_cache / target.cores, in_last_cache)
+    )
+    return ProductTile(vectors, rows, by_rows, by_depth, by_team)
 
 
 def register_rows(target: Target, vectors: int) -> int:

@@ -177,7 +177,9 @@ def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
         yield "product_panels", panels
         yield "product_panels_all", replace(panels, copy_all=True)
         once = replace(panels, copy_all=True, depth_first=True, tile=found.by_depth, stream=False)
-        yield "product_panels_once", replace(once, by_team=True)
+        yield "product_panels_once", once
+        # Meeting before and behind each block costs small products more than packing panels twice.
+        yield "product_panels_together", replace(once, tile=found.by_team, by_team=True)
         # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
         shallow = (*tile[:2], max(1, tile.depth // 4))
         ahead = replace(panels, copy_all=True, stages=ch.TWO_STAGES)

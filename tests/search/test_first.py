@@ -143,21 +143,24 @@ def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     own_rows = rows / space.target.cores
     assert tile.by_rows.columns * (tile.by_rows.rows + tile.by_rows.depth) < 1.1 * held
     assert tile.by_depth.rows * tile.by_depth.depth < held
-    for blocks in (tile.by_rows, tile.by_depth):
+    for blocks in (tile.by_rows, tile.by_depth, tile.by_team):
         assert -(-own_rows // blocks.rows) <= -(-own_rows // (0.3 * held / blocks.depth))
 
 
-def test_panels_are_packed_once_where_what_is_summed_is_outermost() -> None:
+@pytest.mark.parametrize("by_team", [False, True])
+def test_panels_are_packed_once_where_what_is_summed_is_outermost(by_team: bool) -> None:
     space = library_space("matmul", m=2048, n=2048, k=2048)
-    made = dict(first_candidates(space))["product_panels_once"]
+    tag = "product_panels_together" if by_team else "product_panels_once"
+    made = dict(first_candidates(space))[tag]
     dims = {d.name.split(".", 1)[1]: d.order_id for d in space.backbone.dims}
     for outside, inside in (("k.outer", "j.outer"), ("j.outer", "i.outer")):
         assert made.value(space.model.order(dims[outside], dims[inside])) == ch.OUTSIDE
     size = tile_sizes(space, made)
-    in_last_cache = size["k.mid"] * size["j.mid"] * size["j.inner"] * 4
+    n_blocks = 1 if by_team else space.target.cores
+    in_last_cache = size["k.mid"] * size["j.mid"] * size["j.inner"] * 4 * n_blocks
     assert in_last_cache < space.target.last_cache_bytes
     staged = {o.access.array: made.value(x) for o, x in space.variables.staged.items()}
-    assert staged == {"a": ch.COPY, "b": ch.TEAM_COPY}
+    assert staged == {"a": ch.COPY, "b": ch.TEAM_COPY if by_team else ch.COPY}
     assert 4 * size["k.mid"] * size["i.mid"] * size["i.inner"] < space.target.own_cache_bytes
 
 
