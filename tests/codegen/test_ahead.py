@@ -10,14 +10,12 @@ from kernelscape.codegen.nest import build_launch
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
-from kernelscape.kernels.library import load
 from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
+from packed_cases import decided, inputs_of, random_copies, recorded
 
 CANDIDATES = 6
 
@@ -43,35 +41,6 @@ PRODUCT = {
 }
 
 
-def recorded(name, dtype, **sizes):
-    entry = load(name)
-    args = entry.make_arguments(sizes, np.dtype(dtype), np.random.default_rng(sum(sizes.values())))
-    return record_sequence(entry.sequence, args, name), args
-
-
-def inputs_of(recording, args):
-    n = len(recording.arrays)
-    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
-    scalars = dict(zip((s.name for s in recording.scalars), args[n:], strict=True))
-    return checking.make_inputs(recording, normalise(recording), arrays, scalars)
-
-
-def ahead_candidates(recording, cores, vector_bytes, seed):
-    """Random ones that pack something ahead."""
-    space = build_space(normalise(recording), checking.target(cores, vector_bytes))
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(40 * CANDIDATES):
-        var = rng.choice([x for o, x in space.variables.staged.items() if len(o.loops) == 2])
-        root = space.root().decide(int(var), 1 << ch.TWO_STAGES)
-        made = root if isinstance(root, DeadEnd) else checking.random_candidate(root, rng)
-        if isinstance(made, Candidate):
-            found.append(made)
-        if len(found) == CANDIDATES:
-            break
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -88,7 +57,7 @@ def ahead_candidates(recording, cores, vector_bytes, seed):
 def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
     """Partial tiles and blocks, one block only, teams smaller than planned, called twice."""
     recording, args = recorded(name, dtype, **sizes)
-    candidates = ahead_candidates(recording, 2, 32, sum(sizes.values()))
+    candidates = random_copies(recording, ch.TWO_STAGES, CANDIDATES, 2, sum(sizes.values()))
     assert len(candidates) == CANDIDATES
     sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "ahead"):
@@ -101,12 +70,7 @@ def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
 
 def product(name="matmul", cores=2, **sizes):
     recording, args = recorded(name, np.float32, **sizes)
-    space = build_space(normalise(recording), checking.target(cores, 32))
-    found = restore(space, PRODUCT.items())
-    assert isinstance(found, Candidate), found
-    made = found.complete()
-    assert isinstance(made, Candidate), made
-    return made, recording, args
+    return decided(recording, PRODUCT, cores), recording, args
 
 
 @pytest.mark.compiler

@@ -17,7 +17,7 @@ from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
+from packed_cases import decided, recorded
 
 # What is summed is outermost, threads share the rows inside: each thread packs B once.
 DEPTH_FIRST = {
@@ -41,23 +41,6 @@ DEPTH_FIRST = {
 }
 
 
-def recorded(m, n, k, dtype=np.float32):
-    entry = load("matmul")
-    args = entry.make_arguments(
-        {"m": m, "n": n, "k": k}, np.dtype(dtype), np.random.default_rng(m + n)
-    )
-    return record_sequence(entry.sequence, args, "matmul"), args
-
-
-def product(recording, more, cores=2):
-    space = build_space(normalise(recording), checking.target(cores, 32))
-    found = restore(space, (DEPTH_FIRST | more).items())
-    assert isinstance(found, Candidate), found
-    made = found.complete()
-    assert isinstance(made, Candidate), made
-    return made
-
-
 def shares(text, cores):
     """Iterations of the loop of the threads that each of them runs, by the text's own words."""
     words = re.search(r"const long begin = (.*);\n\s*const long end = (.*);", text)
@@ -77,8 +60,8 @@ def shares(text, cores):
 @pytest.mark.parametrize("cores", [2, 3])
 @pytest.mark.parametrize(("rows", "tiles"), [(1024, 16), (1000, 32), (200, 32), (97, 8)])
 def test_threads_get_register_tiles_where_whole_blocks_are_uneven(rows, tiles, cores):
-    recording, _ = recorded(rows, 64, 32)
-    made = product(recording, {"size(multiply0.i.mid)": str(tiles)}, cores)
+    recording, _ = recorded("matmul", np.float32, m=rows, n=64, k=32)
+    made = decided(recording, DEPTH_FIRST | {"size(multiply0.i.mid)": str(tiles)}, cores)
     text = checking.source_of(made).text
     given = shares(text, cores)
     assert sum(given) == rows
@@ -86,8 +69,8 @@ def test_threads_get_register_tiles_where_whole_blocks_are_uneven(rows, tiles, c
 
 
 def test_blocks_stay_whole_where_they_share_out_evenly():
-    recording, _ = recorded(384, 64, 32)
-    made = product(recording, {"size(multiply0.i.mid)": "16"})
+    recording, _ = recorded("matmul", np.float32, m=384, n=64, k=32)
+    made = decided(recording, DEPTH_FIRST | {"size(multiply0.i.mid)": "16"}, 2)
     assert "begin = 4 * tid / n_threads * 96" in checking.source_of(made).text
 
 
@@ -96,8 +79,8 @@ def test_blocks_stay_whole_where_they_share_out_evenly():
 @pytest.mark.parametrize("sizes", [(200, 64, 40), (121, 67, 50), (97, 9, 13)])
 @pytest.mark.parametrize("tiles", ["4", "16"])
 def test_parts_of_blocks_compute_the_same(tmp_path, sizes, dtype, tiles):
-    recording, args = recorded(*sizes, dtype=dtype)
-    made = product(recording, {"size(multiply0.i.mid)": tiles}, cores=3)
+    recording, args = recorded("matmul", dtype, **dict(zip("mnk", sizes, strict=True)))
+    made = decided(recording, DEPTH_FIRST | {"size(multiply0.i.mid)": tiles}, 3)
     (built,) = checking.build_all([checking.source_of(made)], tmp_path, "product")
     assert built.library is not None, built.log
     problem = normalise(recording)
@@ -117,8 +100,8 @@ def sums_of(recording, made):
 
 
 def test_sums_in_memory_are_the_results_themselves():
-    recording, _ = recorded(96, 64, 32)
-    made = product(recording, {"size(multiply0.i.mid)": "4"})
+    recording, _ = recorded("matmul", np.float32, m=96, n=64, k=32)
+    made = decided(recording, DEPTH_FIRST | {"size(multiply0.i.mid)": "4"}, 2)
     assert sums_of(recording, made)[0].in_result
     assert "c_sum" not in checking.source_of(made).text
 
@@ -136,7 +119,7 @@ def test_results_that_are_read_in_the_launch_have_sums_of_their_own():
     both = {"fused(multiply0,multiply1)": "SAME_LAUNCH"}
     last = {key.replace("multiply0", "multiply1"): value for key, value in DEPTH_FIRST.items()}
     last = {key.replace("multiply1.a", "multiply1.c"): value for key, value in last.items()}
-    made = product(recording, both | last)
+    made = decided(recording, DEPTH_FIRST | both | last, 2)
     assert [acc.in_result for _, acc in sorted(sums_of(recording, made).items())] == [False, True]
 
 

@@ -9,15 +9,15 @@ import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
 from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.library import load
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.runtime.cpu.compiler import SPARED
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
+from packed_cases import decided, inputs_of, random_copies, recorded
 
 nd = types.ndarray()
 CANDIDATES = 6
@@ -42,43 +42,9 @@ PRODUCT = {
 }
 
 
-def recorded(name, dtype, **sizes):
-    entry = load(name)
-    args = entry.make_arguments(sizes, np.dtype(dtype), np.random.default_rng(sum(sizes.values())))
-    return record_sequence(entry.sequence, args, name), args
-
-
-def inputs_of(recording, args):
-    n = len(recording.arrays)
-    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
-    scalars = dict(zip((s.name for s in recording.scalars), args[n:], strict=True))
-    return checking.make_inputs(recording, normalise(recording), arrays, scalars)
-
-
 def product(cores=2, more=None, **sizes):
     recording, args = recorded("matmul", np.float32, **sizes)
-    space = build_space(normalise(recording), checking.target(cores, 32))
-    found = restore(space, (PRODUCT | (more or {})).items())
-    assert isinstance(found, Candidate), found
-    made = found.complete()
-    assert isinstance(made, Candidate), made
-    return made, recording, args
-
-
-def team_candidates(recording, cores, seed):
-    """Random ones in which a team packs something."""
-    space = build_space(normalise(recording), checking.target(cores, 32))
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(40 * CANDIDATES):
-        var = int(rng.choice(list(space.variables.staged.values())))
-        root = space.root().decide(var, 1 << ch.TEAM_COPY)
-        made = root if isinstance(root, DeadEnd) else checking.random_candidate(root, rng)
-        if isinstance(made, Candidate):
-            found.append(made)
-        if len(found) == CANDIDATES:
-            break
-    return found
+    return decided(recording, PRODUCT | (more or {}), cores), recording, args
 
 
 @pytest.mark.slow
@@ -95,7 +61,7 @@ def team_candidates(recording, cores, seed):
 def test_what_a_team_packs_computes_the_same(tmp_path, name, sizes, dtype, cores):
     """Partial tiles and blocks, more threads than tiles of a block, teams smaller than planned, called again and again."""
     recording, args = recorded(name, dtype, **sizes)
-    candidates = team_candidates(recording, cores, sum(sizes.values()))
+    candidates = random_copies(recording, ch.TEAM_COPY, CANDIDATES, cores, sum(sizes.values()))
     assert len(candidates) == CANDIDATES
     sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "team"):
@@ -166,7 +132,7 @@ def test_a_team_packs_what_others_of_the_launch_have_written(tmp_path):
     shapes = ((33, 47), (29, 33), (29, 47))
     args = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
     recording = record_sequence(halve_and_multiply, args, "halve_and_multiply")
-    candidates = team_candidates(recording, 3, 5)
+    candidates = random_copies(recording, ch.TEAM_COPY, CANDIDATES, 3, 5)
     assert len(candidates) == CANDIDATES
     sources = [checking.crowded_source_of(c) for c in candidates]
     one_launch = [s for s in sources if "launch_1" not in s.text and "t_packed" in s.text]

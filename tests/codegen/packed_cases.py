@@ -1,0 +1,54 @@
+"""What tests of packed operands have in common: recorded sequences, their inputs, and candidates with a certain copy."""
+
+from __future__ import annotations
+
+import numpy as np
+from kernelscape.experiments import checking
+from kernelscape.kernels.library import load
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.constraints import build_space
+from kernelscape.space.decisions import restore
+
+TRIES = 40  # for each candidate that is wanted
+
+
+def recorded(name, dtype, **sizes):
+    """A library sequence and its arguments."""
+    entry = load(name)
+    args = entry.make_arguments(sizes, np.dtype(dtype), np.random.default_rng(sum(sizes.values())))
+    return record_sequence(entry.sequence, args, name), args
+
+
+def inputs_of(recording, args):
+    n = len(recording.arrays)
+    arrays = dict(zip((a.name for a in recording.arrays), args, strict=False))
+    scalars = dict(zip((s.name for s in recording.scalars), args[n:], strict=True))
+    return checking.make_inputs(recording, normalise(recording), arrays, scalars)
+
+
+def decided(recording, wanted, cores):
+    """The complete candidate with these decisions."""
+    space = build_space(normalise(recording), checking.target(cores, 32))
+    found = restore(space, wanted.items())
+    assert isinstance(found, Candidate), found
+    made = found.complete()
+    assert isinstance(made, Candidate), made
+    return made
+
+
+def random_copies(recording, staged, n, cores, seed):
+    """So many random candidates in which an operand is `staged` in this way."""
+    space = build_space(normalise(recording), checking.target(cores, 32))
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(TRIES * n):
+        var = rng.choice([x for o, x in space.variables.staged.items() if len(o.loops) == 2])
+        root = space.root().decide(int(var), 1 << staged)
+        made = root if isinstance(root, DeadEnd) else checking.random_candidate(root, rng)
+        if isinstance(made, Candidate):
+            found.append(made)
+        if len(found) == n:
+            break
+    return found
