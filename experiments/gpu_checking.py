@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
 from ..runtime.build import Artifact
-from ..runtime.device import DeviceOptions, open_device
+from ..runtime.device import AbstractDevice, DeviceOptions, open_device
 from ..runtime.outcome import Failure
 from ..space.candidate import Candidate
 from ..space.target import Target
@@ -69,8 +70,13 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) 
     """What NVRTC has to say to a text: warnings, errors, or nothing."""
     said = []
     for sheet in sheets:
-        device = open_device("cuda", DeviceOptions(build_folder=folder, profile=sheet))
-        report = device.report(source)
+        report = _compiles_for(sheet, folder).report(source)
         log = report.log if isinstance(report, Failure) else report.warnings
         said += [f"{sheet}: {log or 'refused'}"] if log or isinstance(report, Failure) else []
     return "\n".join(said)
+
+
+# Its processes start in a third of a second, as long as a small text compiles.
+@lru_cache(maxsize=len(SHEETS))
+def _compiles_for(sheet: str, folder: Path) -> AbstractDevice:
+    return open_device("cuda", DeviceOptions(build_folder=folder, profile=sheet))
