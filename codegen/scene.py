@@ -227,6 +227,12 @@ class Scene:
             self.w.multiples[begin] = self.unit(extent, step)
         return self.partitions[key]
 
+    def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
+        """From where to where a thread runs the outer dim of a loop that is not cyclic."""
+        if p.is_parallel and self.launch.is_parallel:
+            return self.partition(p.loop.extent, p.tile)
+        return c.Num("0"), c.number(p.loop.extent)
+
     def partition_declarations(self) -> Iterator[c.CStmt]:
         for (extent, step), (begin, end) in self.partitions.items():
             unit = self.unit(extent, step)

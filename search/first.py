@@ -221,10 +221,10 @@ class _Wanted:
             self.threads(d, var)
             return
         n = self.tile_size(d) if self.style.tile else self.style.block
+        is_rows = self.roles.rows.get(d.task) == d.loop.name
         if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
             n = self.style.panel
-        is_vector = self.roles.vector.get(d.task) == d.loop.name
-        if not (self.style.depth_first and (is_vector or d.loop.is_reduction)):
+        if not (self.style.tile and (self.style.depth_first or is_rows)):
             n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
         self.size(d, n // self.inner_size(d))

@@ -18,9 +18,8 @@ from .loop_roles import find_roles
 
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
+_AHEAD_SHARE = 1 / 8  # of a thread's rows
 _ROWS = (12, 8, 6, 4)  # of a register tile; the more, the fewer loads an operation
-# Of a tile of packed operands: more would not shorten their loads, which come out of the first caches.
-_PACKED_ROWS = 8
 
 
 class Blocks(NamedTuple):
@@ -37,7 +36,8 @@ class ProductTile:
 
     The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. The tile
     `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last:
-    `by_team` where all threads have them in common.
+    `by_team` where all threads have them in common. The tile `ahead` is one `by_depth` for rows that are packed ahead: the first
+    block of a thread's part never is, so that blocks of rows are small.
     """
 
     vectors: int
@@ -45,10 +45,11 @@ class ProductTile:
     by_rows: Blocks
     by_depth: Blocks
     by_team: Blocks
+    ahead: Blocks
 
 
-def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
-    """The tile for the largest product of three loops or more, all of different roles.
+def product_tile(space: Space, vectors: int = 2, most_rows: int = _ROWS[0]) -> ProductTile | None:
+    """The tile for the largest product of three loops or more, all of different roles; of `most_rows` in registers.
 
     None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
     into a core's first cache as it is.
@@ -68,7 +69,7 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
     first_cache = target.levels[0].capacity_bytes // target.cores
     if prod(n for name, n in extents.items() if name != roles.rows[t]) * size_bytes <= first_cache:
         return None
-    rows = min(_PACKED_ROWS, register_rows(target, vectors))
+    rows = min(most_rows, register_rows(target, vectors))
     # What a core's cache holds, in elements: rows of packed panels and of sums, two panels wide at least.
     held = _OWN_CACHE_SHARE * target.own_cache_bytes / size_bytes
     depth = _FIRST_CACHE_SHARE * first_cache / (width * size_bytes)
@@ -85,7 +86,8 @@ def product_tile(space: Space, vectors: int = 2) -> ProductTile | None:
         Blocks(row_block, width * _mid_size(min(n_panels, most)), depth)
         for most in (in_last_cache / target.cores, in_last_cache)
     )
-    return ProductTile(vectors, rows, by_rows, by_depth, by_team)
+    ahead = by_depth._replace(rows=rows * _mid_size(own_rows * _AHEAD_SHARE / rows))
+    return ProductTile(vectors, rows, by_rows, by_depth, by_team, ahead)
 
 
 def register_rows(target: Target, vectors: int) -> int:

@@ -169,21 +169,26 @@ def _own_panels(greedy: Style) -> Iterator[tuple[str, Style]]:
 
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
-    """Products in tiles that fit the caches; the last one for operands whose elements are far apart where they are."""
+    """Products in tiles that fit the caches; ahead are packed operands whose elements are far apart where they are."""
     found = product_tile(space)
-    if found is not None:
-        tile = found.by_rows
-        panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=tile, copy=True)
-        yield "product_panels", panels
-        yield "product_panels_all", replace(panels, copy_all=True)
-        once = replace(panels, copy_all=True, depth_first=True, tile=found.by_depth, stream=False)
-        yield "product_panels_once", once
-        # Meeting before and behind each block costs small products more than packing panels twice.
-        yield "product_panels_together", replace(once, tile=found.by_team, by_team=True)
-        # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
-        shallow = (*tile[:2], max(1, tile.depth // 4))
-        ahead = replace(panels, copy_all=True, stages=ch.TWO_STAGES)
-        yield "product_panels_ahead", replace(ahead, tile=shallow)
+    if found is None:
+        return
+    panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=found.by_rows, copy=True)
+    every = replace(panels, copy_all=True)
+    once = replace(every, depth_first=True, tile=found.by_depth, stream=False)
+    yield "product_panels", panels
+    yield "product_panels_all", every
+    yield "product_panels_once", once
+    # Meeting before and behind each block costs small products more than packing panels twice.
+    yield "product_panels_together", replace(once, tile=found.by_team, by_team=True)
+    yield "product_panels_once_ahead", replace(once, tile=found.ahead, stages=ch.TWO_STAGES)
+    # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
+    shallow = found.by_rows._replace(depth=max(1, found.by_rows.depth // 4))
+    yield "product_panels_ahead", replace(every, tile=shallow, stages=ch.TWO_STAGES)
+    fewer = product_tile(space, most_rows=8)
+    if fewer is not None and fewer.rows < found.rows:
+        yield "product_panels_rows8", replace(every, rows=fewer.rows, tile=fewer.by_rows)
+        yield "product_panels_once_rows8", replace(once, rows=fewer.rows, tile=fewer.by_depth)
 
 
 def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:

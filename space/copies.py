@@ -21,8 +21,8 @@ class CopyConstraints(ChoiceBuilder):
         """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
 
         It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
-        The next block is packed ahead where that dim is a loop that each thread runs for itself, and by all threads together where
-        it is one that they run in step.
+        The next block is packed ahead where each thread runs that dim, or its part of it, for itself, and by all threads together
+        where it is one that they run in step.
         """
         b, v = self.b, self.v
         for o, var in v.staged.items():
@@ -68,7 +68,7 @@ class CopyConstraints(ChoiceBuilder):
             )
 
     def packed_ahead(self, o: Operand, staged: int) -> None:
-        """Threads are around the loop from block to block, and a slice is of one register tile along one of two loops."""
+        """Each thread goes from block to block by itself, and a slice is of one register tile along one of two loops."""
         b, v = self.b, self.v
         if len(o.loops) != 2:
             b.restrict(staged, _NOT_AHEAD)
@@ -76,13 +76,17 @@ class CopyConstraints(ChoiceBuilder):
         blocks = [self.levels(o.task, name)[OUTER] for name in o.loops]
         for loop in self.problem.tasks[o.task].loops:
             outer = self.levels(o.task, loop.name)[OUTER]
+            # Threads are around the loop from block to block, or it is a thread's part of a loop that is shared out in blocks.
+            if outer in blocks and outer not in v.schedule:
+                continue
             around = [
                 (b.order(outer.order_id, x.order_id), bits(ch.OUTSIDE))
                 for x in blocks
                 if x is not outer
             ]
             unshared = (v.kind[outer], bits(ch.LOOP))
-            b.clause("packed ahead", [(staged, _NOT_AHEAD), unshared, *around])
+            in_blocks = [(v.schedule[outer], bits(ch.BLOCKED))] if outer in blocks else []
+            b.clause("packed ahead", [(staged, _NOT_AHEAD), unshared, *around, *in_blocks])
 
     def packed_by_team(self, o: Operand, staged: int) -> None:
         """All threads come to the place where a block is packed, as often as one another, and a loop inside of it is shared out."""

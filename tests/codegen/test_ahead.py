@@ -39,6 +39,12 @@ PRODUCT = {
     "order(multiply0.j.mid,multiply0.i.mid)": "OUTER",
     "order(multiply0.i.mid,multiply0.k.mid)": "OUTER",
 }
+# The loop from block to block is the one that is shared out: each thread packs ahead in its own part of it.
+IN_PARTS = {
+    **PRODUCT,
+    "order(multiply0.i.outer,multiply0.k.outer)": "INNER",
+    "order(multiply0.i.outer,multiply0.j.outer)": "INNER",
+}
 
 
 @pytest.mark.slow
@@ -68,19 +74,40 @@ def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
             assert not said, f"{said}\n{built.source.text}"
 
 
-def product(name="matmul", cores=2, **sizes):
+def product(name="matmul", wanted=PRODUCT, cores=2, **sizes):
     recording, args = recorded(name, np.float32, **sizes)
-    return decided(recording, PRODUCT, cores), recording, args
+    return decided(recording, wanted, cores), recording, args
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("cores", [2, 5])
+@pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS], ids=["of_all", "in_parts"])
 @pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
-@pytest.mark.parametrize("sizes", [(64, 64, 48), (61, 67, 50), (7, 9, 13)])
-def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, sizes):
-    candidate, recording, args = product(name, **dict(zip("mnk", sizes, strict=True)))
-    (built,) = checking.build_all([checking.source_of(candidate)], tmp_path, "product")
-    assert built.library is not None, built.log
-    assert not checking.check(built, inputs_of(recording, args), Way())
+def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, wanted, cores):
+    """Also where a thread's part begins inside a block of the loop or is empty, and where a team is smaller than planned."""
+    made = [
+        product(name, wanted, cores, **dict(zip("mnk", sizes, strict=True)))
+        for sizes in ((64, 64, 48), (61, 67, 50), (7, 9, 13), (150, 20, 30))
+    ]
+    sources = [checking.crowded_source_of(candidate) for candidate, _, _ in made]
+    for built, (_, recording, args) in zip(
+        checking.build_all(sources, tmp_path, "product"), made, strict=True
+    ):
+        assert built.library is not None, built.log
+        for way in (Way(), Way(thread_limit=1)):
+            said = checking.check(built, inputs_of(recording, args), way)
+            assert not said, f"{said}\n{built.source.text}"
+
+
+def test_all_blocks_but_the_first_of_a_part_are_packed_ahead():
+    candidate, _, _ = product("matmul_strided", IN_PARTS, m=64, n=64, k=48)
+    plan = read_plan(candidate)
+    launch = build_launch(plan, plan.launches[0])
+    assert launch.pipelines[0, "a"].holder == "i"
+    text = checking.source_of(candidate).text
+    assert re.search(r"if \(begin < end\) \{\s+for \(long i1 = begin;", text), text
+    assert re.search(r"a_half = \(i0 - begin\) / 16 % 2", text), text
+    assert re.search(r"a_slices = i_ahead < end \?", text), text
 
 
 def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for():
@@ -115,25 +142,32 @@ def test_neighbours_share_the_lines_that_are_asked_for():
     assert len(re.findall(r"__builtin_prefetch\(.*, 0, 2\);", text)) == asked.each
 
 
-def test_threads_are_around_the_loop_from_block_to_block():
-    recording, _ = recorded("matmul", np.float32, m=64, n=64, k=48)
+def test_each_thread_goes_from_block_to_block_by_itself():
+    """Threads are around the loop that the blocks of A follow one another in, or it is shared out in blocks to them."""
+    recording, _ = recorded("matmul", np.float32, m=1024, n=1024, k=1024)
     space = build_space(normalise(recording), checking.target(2, 32))
     v = space.variables
     operand = next(o for o in v.staged if o.access.array == "a")
     rng = np.random.default_rng(3)
     root = space.root().decide(v.staged[operand], 1 << ch.TWO_STAGES)
     assert isinstance(root, Candidate)
-    n_shared = 0
-    for _ in range(60):
+    n_around = n_parts = 0
+    for _ in range(100):
         made = root.random_completion(rng)
         if isinstance(made, DeadEnd):
             continue
         dims = {name: space.backbone.dim(0, name, OUTER) for name in "ijk"}
         blocks = [dims["i"], dims["k"]]
         for d in dims.values():
-            if made.value(v.kind[d]) == ch.PARALLEL:
-                n_shared += 1
-                inside = [x for x in blocks if x is not d]
-                orders = [made.value(space.model.order(d.order_id, x.order_id)) for x in inside]
-                assert ch.OUTSIDE in orders
-    assert n_shared > 5
+            if made.value(v.kind[d]) != ch.PARALLEL:
+                continue
+            inside = [x for x in blocks if x is not d]
+            orders = [made.value(space.model.order(d.order_id, x.order_id)) for x in inside]
+            if ch.OUTSIDE in orders:
+                n_around += 1
+            else:
+                n_parts += 1
+                assert d in blocks
+                assert made.value(v.schedule[d]) == ch.BLOCKED
+    assert n_around > 5
+    assert n_parts > 5

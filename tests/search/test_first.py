@@ -99,13 +99,18 @@ def tile_sizes(space: Space, made: Candidate) -> dict[str, int]:
     return {d.name.split(".", 1)[1]: v.universe[d][made.value(x)] for d, x in v.size.items()}
 
 
-def test_what_has_gaps_between_its_elements_is_packed_ahead() -> None:
+@pytest.mark.parametrize("tag", ["product_panels_ahead", "product_panels_once_ahead"])
+def test_what_has_gaps_between_its_elements_is_packed_ahead(tag: str) -> None:
     for name, stages in (("matmul", ch.COPY), ("matmul_strided", ch.TWO_STAGES)):
         space = library_space(name, m=1024, n=1024, k=1024)
-        made = dict(first_candidates(space))["product_panels_ahead"]
+        made = dict(first_candidates(space))[tag]
         v = space.variables
         found = {o.access.array: made.value(var) for o, var in v.staged.items()}
         assert found == {"a": stages, "b": ch.COPY}
+        # The block that is not packed ahead is a small part of what a thread packs.
+        size = tile_sizes(space, made)
+        parts = [1024 // size["k.mid"], 512 // (size["i.mid"] * size["i.inner"])]
+        assert parts["once" in tag] >= 8
 
 
 def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
@@ -164,16 +169,22 @@ def test_panels_are_packed_once_where_what_is_summed_is_outermost(by_team: bool)
     assert 4 * size["k.mid"] * size["i.mid"] * size["i.inner"] < space.target.own_cache_bytes
 
 
-def test_registers_hold_the_tile_of_a_product() -> None:
+@pytest.mark.parametrize(("registers", "size_bytes", "rows"), [(16, 32, 6), (32, 64, 12)])
+def test_registers_hold_the_tile_of_a_product(registers: int, size_bytes: int, rows: int) -> None:
     space = library_space("matmul", m=512, n=512, k=512)
-    few = replace(space.target, vector_registers=16, vector_bytes=32)
-    tile = product_tile(build_space(space.problem, few))
+    target = replace(space.target, vector_registers=registers, vector_bytes=size_bytes)
+    space = build_space(space.problem, target)
+    tile, most_8 = product_tile(space), product_tile(space, most_rows=8)
     assert tile is not None
-    assert (tile.rows, tile.vectors) == (6, 2)
+    assert most_8 is not None
+    assert (tile.rows, tile.vectors) == (rows, 2)
+    assert most_8.rows == min(rows, 8)
     assert (
-        tile.by_rows.depth * tile.vectors * few.vector_bytes
-        < few.levels[0].capacity_bytes / few.cores
+        tile.by_rows.depth * tile.vectors * target.vector_bytes
+        < target.levels[0].capacity_bytes / target.cores
     )
+    tags = {tag for tag, _ in styles(space)}
+    assert ("product_panels_rows8" in tags) == (rows > 8)
 
 
 @pytest.mark.parametrize(
