@@ -19,7 +19,20 @@ from .loop_roles import find_roles
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
 _AHEAD_SHARE = 1 / 8  # of a thread's rows
-_ROWS = (12, 8, 6, 4)  # of a register tile; the more, the fewer loads an operation
+_ROWS = (12, 8, 6, 4)  # of a register tile
+_VECTORS = (4, 2)
+
+
+class RegisterTile(NamedTuple):
+    """Rows by vector registers of sums."""
+
+    rows: int
+    vectors: int
+
+    @property
+    def loads(self) -> float:
+        """Loads for each multiplication: each step reads a number for each row and the vectors of one row."""
+        return (self.rows + self.vectors) / (self.rows * self.vectors)
 
 
 class Blocks(NamedTuple):
@@ -32,7 +45,7 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class ProductTile:
-    """Iterations of a register tile (`rows` by `vectors` vector registers) and of the mid tile around it.
+    """The register tile of a product, and iterations of the mid tile around it.
 
     The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. The tile
     `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last:
@@ -40,16 +53,15 @@ class ProductTile:
     block of a thread's part never is, so that blocks of rows are small.
     """
 
-    vectors: int
-    rows: int
+    registers: RegisterTile
     by_rows: Blocks
     by_depth: Blocks
     by_team: Blocks
     ahead: Blocks
 
 
-def product_tile(space: Space, vectors: int = 2, most_rows: int = _ROWS[0]) -> ProductTile | None:
-    """The tile for the largest product of three loops or more, all of different roles; of `most_rows` in registers.
+def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
+    """The tile for the largest product of three loops or more, all of different roles.
 
     None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
     into a core's first cache as it is.
@@ -65,11 +77,10 @@ def product_tile(space: Space, vectors: int = 2, most_rows: int = _ROWS[0]) -> P
     t = max(able, key=lambda t: prod(loop.extent for loop in tasks[t].loops))
     extents = {loop.name: loop.extent for loop in tasks[t].loops}
     size_bytes = tasks[t].dtype.size_bytes
-    width = vectors * target.lanes(size_bytes)
+    rows, width = registers.rows, registers.vectors * target.lanes(size_bytes)
     first_cache = target.levels[0].capacity_bytes // target.cores
     if prod(n for name, n in extents.items() if name != roles.rows[t]) * size_bytes <= first_cache:
         return None
-    rows = min(most_rows, register_rows(target, vectors))
     # What a core's cache holds, in elements: rows of packed panels and of sums, two panels wide at least.
     held = _OWN_CACHE_SHARE * target.own_cache_bytes / size_bytes
     depth = _FIRST_CACHE_SHARE * first_cache / (width * size_bytes)
@@ -87,7 +98,13 @@ def product_tile(space: Space, vectors: int = 2, most_rows: int = _ROWS[0]) -> P
         for most in (in_last_cache / target.cores, in_last_cache)
     )
     ahead = by_depth._replace(rows=rows * _mid_size(own_rows * _AHEAD_SHARE / rows))
-    return ProductTile(vectors, rows, by_rows, by_depth, by_team, ahead)
+    return ProductTile(registers, by_rows, by_depth, by_team, ahead)
+
+
+def register_tiles(target: Target) -> list[RegisterTile]:
+    """Register tiles of products, those with the fewest loads first."""
+    tiles = [RegisterTile(register_rows(target, n), n) for n in _VECTORS]
+    return sorted((t for t in tiles if t.rows >= min(_ROWS)), key=lambda t: t.loads)
 
 
 def register_rows(target: Target, vectors: int) -> int:

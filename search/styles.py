@@ -9,7 +9,7 @@ from ..space import choices as ch
 from ..space.candidate import Space
 from ..space.target import Target
 from .loop_roles import find_roles, sweeps
-from .product_tiles import product_tile, register_rows
+from .product_tiles import ProductTile, product_tile, register_tiles
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 BLOCK_THREADS = 256  # of a GPU, where nothing is known better
@@ -110,8 +110,10 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield from _product_panels(space, greedy)
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
-        yield "product_tile", replace(greedy, vectors=2, rows=register_rows(space.target, 2))
-        yield "product_tile_rows4", replace(greedy, vectors=2, rows=4)
+        for tile in register_tiles(space.target):
+            for rows in dict.fromkeys((tile.rows, 4)):
+                name = f"product_tile_rows{rows}_vectors{tile.vectors}"
+                yield name, replace(greedy, vectors=tile.vectors, rows=rows)
     # Of the sums of several rows the most come first for which 16 registers have room, too.
     for rows, vectors in dict.fromkeys(
         ((4, 2), (2, 4), (8, 2), (sweep_rows, 1), (8, 1), (4, 1), (1, 4), (1, 2))
@@ -170,25 +172,36 @@ def _own_panels(greedy: Style) -> Iterator[tuple[str, Style]]:
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
     """Products in tiles that fit the caches; ahead are packed operands whose elements are far apart where they are."""
-    found = product_tile(space)
-    if found is None:
+    made = (product_tile(space, registers) for registers in register_tiles(space.target))
+    tiles = [tile for tile in made if tile is not None]
+    if not tiles:
         return
-    panels = replace(greedy, vectors=found.vectors, rows=found.rows, tile=found.by_rows, copy=True)
-    every = replace(panels, copy_all=True)
-    once = replace(every, depth_first=True, tile=found.by_depth, stream=False)
-    yield "product_panels", panels
+    best, *others = tiles
+    every = _packed(greedy, best)
+    once = _packed_once(every, best)
+    yield "product_panels", replace(every, copy_all=False)
     yield "product_panels_all", every
     yield "product_panels_once", once
     # Meeting before and behind each block costs small products more than packing panels twice.
-    yield "product_panels_together", replace(once, tile=found.by_team, by_team=True)
-    yield "product_panels_once_ahead", replace(once, tile=found.ahead, stages=ch.TWO_STAGES)
+    yield "product_panels_together", replace(once, tile=best.by_team, by_team=True)
+    yield "product_panels_once_ahead", replace(once, tile=best.ahead, stages=ch.TWO_STAGES)
     # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
-    shallow = found.by_rows._replace(depth=max(1, found.by_rows.depth // 4))
+    shallow = best.by_rows._replace(depth=max(1, best.by_rows.depth // 4))
     yield "product_panels_ahead", replace(every, tile=shallow, stages=ch.TWO_STAGES)
-    fewer = product_tile(space, most_rows=8)
-    if fewer is not None and fewer.rows < found.rows:
-        yield "product_panels_rows8", replace(every, rows=fewer.rows, tile=fewer.by_rows)
-        yield "product_panels_once_rows8", replace(once, rows=fewer.rows, tile=fewer.by_depth)
+    for other in others:
+        name = f"rows{other.registers.rows}_vectors{other.registers.vectors}"
+        every = _packed(greedy, other)
+        yield f"product_panels_all_{name}", every
+        yield f"product_panels_once_{name}", _packed_once(every, other)
+
+
+def _packed(greedy: Style, tile: ProductTile) -> Style:
+    rows, vectors = tile.registers
+    return replace(greedy, vectors=vectors, rows=rows, tile=tile.by_rows, copy=True, copy_all=True)
+
+
+def _packed_once(packed: Style, tile: ProductTile) -> Style:
+    return replace(packed, depth_first=True, tile=tile.by_depth, stream=False)
 
 
 def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:

@@ -19,7 +19,15 @@ _FLAGS = ("-O3", "-mprefer-vector-width=512", "-Wno-psabi")
 
 _STORES = ("-DLAST_CACHE=(1L<<40)", "-DLAST_CACHE=0L")
 _PANELS = ("-DPANELS=0", "-DPANELS=1", "-DPANELS=1 -DWIDTH=8", "-DPANELS=1 -DAHEAD=8")
-_TILES = ("-DTILE=12", "-DBLOCK_DEPTH=256", "-DTILE=12 -DBLOCK_DEPTH=256", "-DPACKS=0", "-DPACKS=1")
+_TILES = (
+    "-DTILE=12",
+    "-DBLOCK_DEPTH=256",
+    "-DTILE=12 -DBLOCK_DEPTH=256",
+    "-DVECTORS=4 -DTILE=6 -DBLOCK_DEPTH=128",
+    "-DVECTORS=4 -DTILE=6 -DBLOCK_DEPTH=128 -DBLOCK_ROWS=384",
+    "-DPACKS=0",
+    "-DPACKS=1",
+)
 _AHEAD = tuple(f"-DAHEAD=1 -DBLOCK_DEPTH=256 -DBLOCK_ROWS={rows}" for rows in (32, 64))
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +39,7 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "gesummv": ("-DROWS=2", "-DROWS=8"),
     "madd": _STORES,
     "matmul": _TILES,
-    "matmul_strided": (*_TILES[:3], *_AHEAD),
+    "matmul_strided": (*_TILES[:5], *_AHEAD),
     "sgemv": ("-DROWS=2", "-DROWS=8"),
     "sgemvt": _PANELS,
     "sscal": ("-DPAST=1",),

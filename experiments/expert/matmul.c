@@ -1,4 +1,4 @@
-/* C = A B, with A's elements STRIDE apart: register tiles of a few rows by two vectors over packed blocks of A (second cache) and
+/* C = A B, with A's elements STRIDE apart: register tiles of a few rows by a few vectors over packed blocks of A (second cache) and
  * packed panels of B (last cache); without packing where B fits the first cache and A has no gaps; or with the next block of A
  * packed, a slice after each register tile, while one is used, and its lines asked for during the register tile before that. */
 #include "expert.h"
@@ -16,6 +16,9 @@
 #define TILE 6
 #endif
 #endif
+#ifndef VECTORS /* across a register tile */
+#define VECTORS 2
+#endif
 #ifndef BLOCK_DEPTH
 #define BLOCK_DEPTH 384
 #endif
@@ -32,7 +35,7 @@
 #define AHEAD 0 /* whether blocks of A are packed ahead */
 #endif
 
-#define WIDTH (2 * LANES) /* columns of a register tile */
+#define WIDTH (VECTORS * LANES) /* columns of a register tile */
 #define UP(n, multiple) (((long)(n) + (multiple) - 1) / (multiple) * (multiple))
 #define A_SPACE PADDED(UP(BLOCK_ROWS, TILE) * BLOCK_DEPTH)
 #define B_SPACE PADDED(UP(BLOCK_COLUMNS, WIDTH) * BLOCK_DEPTH)
@@ -49,24 +52,22 @@ typedef struct {
  * of others nothing outside is read. */
 INLINE void tile(REAL *c, operands o, long depth, int rows, long columns, int is_packed, int adds) {
   const long n = is_packed ? WIDTH : columns;
-  vec t[TILE][2];
-  UNROLL for (int r = 0; r < TILE; r++) t[r][0] = t[r][1] = (vec){0};
+  vec t[TILE][VECTORS];
+  UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] = (vec){0};
   for (long k = 0; k < depth; k++) {
-    const vec b0 = get(o.b + k * o.b_step, n), b1 = get(o.b + k * o.b_step + LANES, n - LANES);
+    vec b[VECTORS];
+    UNROLL for (int v = 0; v < VECTORS; v++) b[v] = get(o.b + k * o.b_step + v * LANES, n - v * LANES);
     UNROLL for (int r = 0; r < TILE; r++) {
       const REAL a = o.a[(is_packed || r < rows ? r : 0) * o.a_row + k * o.a_step];
-      t[r][0] += a * b0;
-      t[r][1] += a * b1;
+      UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] += a * b[v];
     }
   }
   UNROLL for (int r = 0; r < TILE; r++) if (r < rows) {
       REAL *at = c + (long)r * N;
-      if (adds) {
-        t[r][0] += get(at, columns);
-        t[r][1] += get(at + LANES, columns - LANES);
+      UNROLL for (int v = 0; v < VECTORS; v++) {
+        if (adds) t[r][v] += get(at + v * LANES, columns - v * LANES);
+        put(at + v * LANES, t[r][v], columns - v * LANES);
       }
-      put(at, t[r][0], columns);
-      put(at + LANES, t[r][1], columns - LANES);
     }
 }
 
@@ -102,14 +103,13 @@ static void pack_a(REAL *to, const REAL *a, long rows, long depth) {
   if (i < rows) pack_rows(to + i * depth, a + i * K * STRIDE, depth, (int)(rows - i));
 }
 
-/* Panels of two vectors of columns of B, shared out to the threads. */
+/* Panels of a few vectors of columns of B, shared out to the threads. */
 static void pack_b(REAL *to, const REAL *b, long depth, long columns) {
   const span part = share(columns, WIDTH);
   for (long j = part.first; j < part.end; j += WIDTH)
-    for (long k = 0; k < depth; k++) {
-      put(to + j * depth + k * WIDTH, get(b + k * N + j, columns - j), LANES);
-      put(to + j * depth + k * WIDTH + LANES, get(b + k * N + j + LANES, columns - j - LANES), LANES);
-    }
+    for (long k = 0; k < depth; k++) UNROLL
+      for (int v = 0; v < VECTORS; v++)
+        put(to + j * depth + k * WIDTH + v * LANES, get(b + k * N + j + v * LANES, columns - j - v * LANES), LANES);
 }
 
 static void packed(const REAL *a, const REAL *b, REAL *c, REAL *space) {
@@ -146,30 +146,28 @@ typedef struct {
 
 /* A whole register tile, with a line of A asked for every so many steps: `chunk` in each of TILE rows. */
 INLINE void asking_tile(REAL *c, operands o, long depth, int adds, const REAL *ask, long chunk, long every) {
-  vec t[TILE][2];
-  UNROLL for (int r = 0; r < TILE; r++) t[r][0] = t[r][1] = (vec){0};
+  vec t[TILE][VECTORS];
+  UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] = (vec){0};
   long k = 0;
   for (int row = 0; row < TILE; row++)
     for (long column = 0; column < chunk && k < depth; column++) {
       __builtin_prefetch(ask + ((long)row * K + column) * STRIDE);
       const long end = row == TILE - 1 && column == chunk - 1 ? depth : least(depth, k + every);
       UNROLL for (; k < end; k++) {
-        const vec b0 = get(o.b + k * o.b_step, LANES), b1 = get(o.b + k * o.b_step + LANES, LANES);
+        vec b[VECTORS];
+        UNROLL for (int v = 0; v < VECTORS; v++) b[v] = get(o.b + k * o.b_step + v * LANES, LANES);
         UNROLL for (int r = 0; r < TILE; r++) {
           const REAL a = o.a[r * o.a_row + k * o.a_step];
-          t[r][0] += a * b0;
-          t[r][1] += a * b1;
+          UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] += a * b[v];
         }
       }
     }
   UNROLL for (int r = 0; r < TILE; r++) {
     REAL *at = c + (long)r * N;
-    if (adds) {
-      t[r][0] += get(at, LANES);
-      t[r][1] += get(at + LANES, LANES);
+    UNROLL for (int v = 0; v < VECTORS; v++) {
+      if (adds) t[r][v] += get(at + v * LANES, LANES);
+      put(at + v * LANES, t[r][v], LANES);
     }
-    put(at, t[r][0], LANES);
-    put(at + LANES, t[r][1], LANES);
   }
 }
 

@@ -18,7 +18,7 @@ from kernelscape.search.first import (
     greedy_preference,
 )
 from kernelscape.search.loop_roles import find_roles
-from kernelscape.search.product_tiles import product_tile
+from kernelscape.search.product_tiles import product_tile, register_tiles
 from kernelscape.search.styles import styles
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
@@ -142,7 +142,7 @@ def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
 @pytest.mark.parametrize("rows", [1000, 2048, 3000, 5000])
 def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     space = library_space("matmul", m=rows, n=512, k=512)
-    tile = product_tile(space)
+    tile = product_tile(space, register_tiles(space.target)[0])
     assert tile is not None
     held = space.target.own_cache_bytes / 4
     own_rows = rows / space.target.cores
@@ -169,22 +169,23 @@ def test_panels_are_packed_once_where_what_is_summed_is_outermost(by_team: bool)
     assert 4 * size["k.mid"] * size["i.mid"] * size["i.inner"] < space.target.own_cache_bytes
 
 
-@pytest.mark.parametrize(("registers", "size_bytes", "rows"), [(16, 32, 6), (32, 64, 12)])
-def test_registers_hold_the_tile_of_a_product(registers: int, size_bytes: int, rows: int) -> None:
+@pytest.mark.parametrize(
+    ("n_registers", "size_bytes", "tiles"), [(16, 32, [(6, 2)]), (32, 64, [(6, 4), (12, 2)])]
+)
+def test_registers_hold_the_tile_of_a_product(n_registers, size_bytes, tiles) -> None:
+    """Six rows by four vectors take 10 loads for 24 multiplications, twelve by two take 14."""
     space = library_space("matmul", m=512, n=512, k=512)
-    target = replace(space.target, vector_registers=registers, vector_bytes=size_bytes)
+    target = replace(space.target, vector_registers=n_registers, vector_bytes=size_bytes)
     space = build_space(space.problem, target)
-    tile, most_8 = product_tile(space), product_tile(space, most_rows=8)
-    assert tile is not None
-    assert most_8 is not None
-    assert (tile.rows, tile.vectors) == (rows, 2)
-    assert most_8.rows == min(rows, 8)
-    assert (
-        tile.by_rows.depth * tile.vectors * target.vector_bytes
-        < target.levels[0].capacity_bytes / target.cores
-    )
+    assert register_tiles(target) == tiles
+    for registers in register_tiles(target):
+        assert registers.rows * registers.vectors + registers.vectors < n_registers
+        tile = product_tile(space, registers)
+        assert tile is not None
+        in_first_cache = tile.by_rows.depth * registers.vectors * size_bytes
+        assert in_first_cache < target.levels[0].capacity_bytes / target.cores
     tags = {tag for tag, _ in styles(space)}
-    assert ("product_panels_rows8" in tags) == (rows > 8)
+    assert ("product_panels_all_rows12_vectors2" in tags) == (len(tiles) > 1)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_registers_hold_the_tile_of_a_product(registers: int, size_bytes: int, r
 )
 def test_what_fits_the_first_cache_has_no_panels(name: str, sizes: dict[str, int]) -> None:
     space = library_space(name, **sizes)
-    assert product_tile(space) is None
+    assert product_tile(space, register_tiles(space.target)[0]) is None
     assert not any(tag.startswith("product_panels") for tag, _ in styles(space))
 
 
@@ -202,7 +203,8 @@ def test_panels_need_a_cache_of_a_cores_own(n_levels: int, has_panels: bool) -> 
     """That is the last but one: with one cache, all that is known of is shared."""
     machine = round_target(levels=round_target().levels[:n_levels])
     space = library_space("matmul", machine, m=1024, n=1024, k=1024)
-    assert (product_tile(space) is not None) == has_panels
+    tile = product_tile(space, register_tiles(space.target)[0])
+    assert (tile is not None) == has_panels
     tags = dict(first_candidates(space, cpsat_seconds=0.0))
     assert any(tag.startswith("product_panels") for tag in tags) == has_panels
     assert all(made.is_complete for made in tags.values())
