@@ -52,17 +52,17 @@ class AheadWriter:
         return self.scene.launch.pipelines[task.index, operand.access.array]
 
     def first_block(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the block of this thread's first iteration."""
+        """Packs the block of this thread's first iteration; where it has none, that would be work for nobody."""
         holder = task.loop(self.pipeline(task, operand).holder)
-        first, end = self.scene.part_of(holder)
-        start = {(task.index, holder.loop.name, OUTER): first}
+        begin, end_of_part = self.scene.part_of(holder)
+        start = {(task.index, holder.loop.name, OUTER): begin}
         inside = replace(ctx, variables={**ctx.variables, **start})
         if not holder.is_parallel:
             self.values.copy(task, operand, inside)
             return
         with self.scene.w.scope() as body:
             self.values.copy(task, operand, inside)
-        self.scene.w.write(c.If(c.Bin("<", first, end), tuple(body.statements)))
+        self.scene.w.write(c.If(c.Bin("<", begin, end_of_part), tuple(body.statements)))
 
     def stage(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Declares how far it is, at the head of the loop from block to block."""
@@ -70,15 +70,14 @@ class AheadWriter:
         w, made, layout = self.scene.w, self.pipeline(task, operand), self.scene.copies[key][1]
         holder, rows = task.loop(made.holder), task.loop(made.across)
         now = ctx.variables[task.index, made.holder, OUTER]
-        first, last = self.scene.part_of(holder)
+        begin, end_of_part = self.scene.part_of(holder)
 
         def declare(stem: str, value: c.CExpr, constant: bool = True) -> c.Id:
             name = w.fresh(stem)
             w.write(c.Declare("long", name, value, constant=constant))
             return c.Id(name)
 
-        passed = now if first == c.Num("0") else c.Bin("-", now, first)
-        block = c.Bin("%", c.Bin("/", passed, c.number(holder.tile)), c.Num("2"))
+        block = c.Bin("%", c.Bin("/", c.minus(now, begin), c.number(holder.tile)), c.Num("2"))
         half = declare(f"{key[1]}_half", c.Bin("*", block, c.number(layout.n_elements)))
         ahead = declare(f"{made.holder}_ahead", c.Bin("+", now, c.number(holder.tile)))
         (other,) = (name for name in operand.loops if name != made.holder)
@@ -87,7 +86,7 @@ class AheadWriter:
         end = self.scene.tile_end(rows, start)
         elements = c.Bin("+", c.Bin("-", end, start), c.number(rows.inner - 1))
         slices = c.Bin("*", c.Bin("/", elements, c.number(rows.inner)), c.number(made.chunks))
-        is_there = c.Bin("<", ahead, last)
+        is_there = c.Bin("<", ahead, end_of_part)
         n_slices = declare(f"{key[1]}_slices", c.Cond(is_there, slices, c.Num("0")))
         done = declare(f"{key[1]}_slice", c.Num("0"), constant=False)
         self.progress[key] = Progress(half, n_slices, done, starts)
@@ -121,9 +120,8 @@ class AheadWriter:
         """The number of the line, of those of a slice, that is the k-th to be asked for in this iteration."""
         variable = ctx.variables[task.index, asked.loop, asked.level]
         start = ctx.variables[task.index, asked.loop, OUTER] if asked.level == MID else c.Num("0")
-        passed = variable if start == c.Num("0") else c.Bin("-", variable, start)
         # Divided without a sign, it is shifts and masks.
-        unsigned = c.CastTo("unsigned long", passed)
+        unsigned = c.CastTo("unsigned long", c.minus(variable, start))
         iteration = _over(unsigned, asked.step * asked.repeats)
         return c.linear(((iteration, asked.each),), k)
 

@@ -173,6 +173,11 @@ def add(a: CExpr, b: CExpr) -> CExpr:
     return Bin("+", a, b)
 
 
+def minus(a: CExpr, b: CExpr) -> CExpr:
+    """`a - b`, folded where `b` is a literal zero."""
+    return a if b == Num("0") else Bin("-", a, b)
+
+
 def number(value: int) -> CExpr:
     return Num(str(value)) if value >= 0 else Un("-", Num(str(-value)))
 

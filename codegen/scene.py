@@ -228,8 +228,9 @@ class Scene:
         return self.partitions[key]
 
     def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
-        """From where to where a thread runs the outer dim of a loop that is not cyclic."""
-        if p.is_parallel and self.launch.is_parallel:
+        """From where to where a thread runs the outer dim of a loop, which is not cyclic."""
+        assert not p.is_cyclic
+        if p.is_parallel:
             return self.partition(p.loop.extent, p.tile)
         return c.Num("0"), c.number(p.loop.extent)
 

@@ -24,15 +24,11 @@ def strips(
         return (c.For(name, lo, hi, lanes, body(lanes)),)
     if length is None:
         n = c.number(lanes)
-        whole: c.CExpr = c.Bin("*", c.Bin("/", _minus(hi, lo), n), n)
+        whole: c.CExpr = c.Bin("*", c.Bin("/", c.minus(hi, lo), n), n)
     else:
         whole = c.number(length // lanes * lanes)
     last = c.add(lo, whole)
     return (c.For(name, lo, last, lanes, body(lanes)), c.For(name, last, hi, 1, body(0)))
-
-
-def _minus(a: c.CExpr, b: c.CExpr) -> c.CExpr:
-    return a if b == c.Num("0") else c.Bin("-", a, b)
 
 
 def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:

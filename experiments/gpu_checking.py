@@ -70,13 +70,13 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) 
     """What NVRTC has to say to a text: warnings, errors, or nothing."""
     said = []
     for sheet in sheets:
-        report = _compiles_for(sheet, folder).report(source)
+        report = _device_for(sheet, folder).report(source)
         log = report.log if isinstance(report, Failure) else report.warnings
         said += [f"{sheet}: {log or 'refused'}"] if log or isinstance(report, Failure) else []
     return "\n".join(said)
 
 
-# Its processes start in a third of a second, as long as a small text compiles.
+# Kept: starting its processes takes a third of a second, as long as compiling a small text.
 @lru_cache(maxsize=len(SHEETS))
-def _compiles_for(sheet: str, folder: Path) -> AbstractDevice:
+def _device_for(sheet: str, folder: Path) -> AbstractDevice:
     return open_device("cuda", DeviceOptions(build_folder=folder, profile=sheet))

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ..kernels.accesses import flat_strides, task_reads
+from ..kernels.accesses import task_reads
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
 from ..space.candidate import Candidate, Space
 from .loop_roles import Roles, find_roles, sweeps
 from .ordering import open_in_order
-from .styles import Style, default_style, greedy_style, styles
+from .styles import Style, default_style, greedy_style, has_gaps, styles
 
 __all__ = [
     "NO_VALUE",
@@ -224,6 +224,7 @@ class _Wanted:
         is_rows = self.roles.rows.get(d.task) == d.loop.name
         if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
             n = self.style.panel
+        # The rows of a tile are chosen for a thread's part of them, which may be a little more than half.
         if not (self.style.tile and (self.style.depth_first or is_rows)):
             n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
@@ -334,10 +335,9 @@ class _Wanted:
         return self.style.copy_all or self.roles.vector.get(o.task) in o.loops
 
     def stages(self, o: Operand) -> int:
-        """Blocks of a copy: a CPU packs ahead what its prefetchers do not follow, elements with gaps between them."""
-        array = self.space.problem.array(o.access.array)
-        has_gaps = all(abs(k) > 1 for k in flat_strides(o.access, array).values())
-        return self.style.stages if self.space.target.is_gpu or has_gaps else ch.COPY
+        """Blocks of a copy."""
+        is_ahead = self.space.target.is_gpu or has_gaps(self.space, o)
+        return self.style.stages if is_ahead else ch.COPY
 
 
 def _inverse(values: Iterable[int]) -> tuple[int, ...]:

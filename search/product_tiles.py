@@ -31,7 +31,7 @@ class RegisterTile(NamedTuple):
 
     @property
     def loads(self) -> float:
-        """Loads for each multiplication: each step reads a number for each row and the vectors of one row."""
+        """Loads for each multiplication: each step reads a number for each row, and the vectors of a row of the other operand."""
         return (self.rows + self.vectors) / (self.rows * self.vectors)
 
 
@@ -47,17 +47,21 @@ class Blocks(NamedTuple):
 class ProductTile:
     """The register tile of a product, and iterations of the mid tile around it.
 
-    The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. The tile
+    The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. With
+    `deep` they are as well, but each register tile reads its panel out of that cache, and sums are taken up and put down half as
+    often. The tile
     `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last:
-    `by_team` where all threads have them in common. The tile `ahead` is one `by_depth` for rows that are packed ahead: the first
-    block of a thread's part never is, so that blocks of rows are small.
+    `by_team` where all threads have them in common. The first block of those that are packed ahead is not, so that in the tiles
+    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs.
     """
 
     registers: RegisterTile
     by_rows: Blocks
+    deep: Blocks
     by_depth: Blocks
     by_team: Blocks
-    ahead: Blocks
+    by_rows_ahead: Blocks
+    by_depth_ahead: Blocks
 
 
 def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
@@ -89,6 +93,9 @@ def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
     row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
     panels = max(1, held / (width * (row_block + depth)))
     by_rows = Blocks(row_block, width * _mid_size(panels), depth)
+    twice, columns = _mid_size(2 * depth), by_rows.columns
+    most_rows = (held - columns * twice) / (columns + twice)  # packed rows are there as well
+    deep = Blocks(_row_block(own_rows, rows, most_rows), columns, twice)
     row_block = _row_block(own_rows, rows, held / depth)
     # Panels that the last cache holds; each thread has its own, or all have them in common.
     in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
@@ -97,20 +104,22 @@ def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
         Blocks(row_block, width * _mid_size(min(n_panels, most)), depth)
         for most in (in_last_cache / target.cores, in_last_cache)
     )
-    ahead = by_depth._replace(rows=rows * _mid_size(own_rows * _AHEAD_SHARE / rows))
-    return ProductTile(registers, by_rows, by_depth, by_team, ahead)
+    by_rows_ahead = by_rows._replace(depth=_mid_size(by_rows.depth / 4))
+    # Two blocks of rows are in use at once.
+    rows_ahead = min(own_rows * _AHEAD_SHARE, held / (2 * depth))
+    by_depth_ahead = by_depth._replace(rows=rows * _mid_size(rows_ahead / rows))
+    return ProductTile(registers, by_rows, deep, by_depth, by_team, by_rows_ahead, by_depth_ahead)
 
 
 def register_tiles(target: Target) -> list[RegisterTile]:
-    """Register tiles of products, those with the fewest loads first."""
-    tiles = [RegisterTile(register_rows(target, n), n) for n in _VECTORS]
-    return sorted((t for t in tiles if t.rows >= min(_ROWS)), key=lambda t: t.loads)
+    """Register tiles of products, those with the fewest loads first.
 
-
-def register_rows(target: Target, vectors: int) -> int:
-    """Rows of a register tile: besides the sums, registers hold the vectors of one operand and a splat of the other."""
-    fitting = (r for r in _ROWS if r * vectors + vectors + 1 <= target.vector_registers)
-    return next(fitting, 2)
+    Besides the sums, registers hold the vectors of one operand and a splat of the other.
+    """
+    most = target.vector_registers - 1
+    rows = {n: [r for r in _ROWS if r * n + n <= most] for n in _VECTORS}
+    tiles = [RegisterTile(fitting[0], n) for n, fitting in rows.items() if fitting]
+    return sorted(tiles, key=lambda t: t.loads)
 
 
 def _row_block(own_rows: int, rows: int, most_rows: float) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ..kernels.accesses import flat_strides
 from ..space import choices as ch
+from ..space.backbone import Operand
 from ..space.candidate import Space
 from ..space.target import Target
 from .loop_roles import find_roles, sweeps
@@ -111,9 +113,8 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
         for tile in register_tiles(space.target):
-            for rows in dict.fromkeys((tile.rows, 4)):
-                name = f"product_tile_rows{rows}_vectors{tile.vectors}"
-                yield name, replace(greedy, vectors=tile.vectors, rows=rows)
+            name = f"product_tile_rows{tile.rows}_vectors{tile.vectors}"
+            yield name, replace(greedy, vectors=tile.vectors, rows=tile.rows)
     # Of the sums of several rows the most come first for which 16 registers have room, too.
     for rows, vectors in dict.fromkeys(
         ((4, 2), (2, 4), (8, 2), (sweep_rows, 1), (8, 1), (4, 1), (1, 4), (1, 2))
@@ -171,7 +172,7 @@ def _own_panels(greedy: Style) -> Iterator[tuple[str, Style]]:
 
 
 def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
-    """Products in tiles that fit the caches; ahead are packed operands whose elements are far apart where they are."""
+    """Products in tiles that fit the caches."""
     made = (product_tile(space, registers) for registers in register_tiles(space.target))
     tiles = [tile for tile in made if tile is not None]
     if not tiles:
@@ -181,13 +182,15 @@ def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
     once = _packed_once(every, best)
     yield "product_panels", replace(every, copy_all=False)
     yield "product_panels_all", every
+    yield "product_panels_deep", replace(every, tile=best.deep)
     yield "product_panels_once", once
     # Meeting before and behind each block costs small products more than packing panels twice.
     yield "product_panels_together", replace(once, tile=best.by_team, by_team=True)
-    yield "product_panels_once_ahead", replace(once, tile=best.ahead, stages=ch.TWO_STAGES)
-    # The first block of all is not packed ahead: it is to be a small part of what a thread packs.
-    shallow = best.by_rows._replace(depth=max(1, best.by_rows.depth // 4))
-    yield "product_panels_ahead", replace(every, tile=shallow, stages=ch.TWO_STAGES)
+    if any(has_gaps(space, o) for o in space.variables.staged):
+        ahead = replace(once, tile=best.by_depth_ahead, stages=ch.TWO_STAGES)
+        yield "product_panels_once_ahead", ahead
+        ahead = replace(every, tile=best.by_rows_ahead, stages=ch.TWO_STAGES)
+        yield "product_panels_ahead", ahead
     for other in others:
         name = f"rows{other.registers.rows}_vectors{other.registers.vectors}"
         every = _packed(greedy, other)
@@ -202,6 +205,12 @@ def _packed(greedy: Style, tile: ProductTile) -> Style:
 
 def _packed_once(packed: Style, tile: ProductTile) -> Style:
     return replace(packed, depth_first=True, tile=tile.by_depth, stream=False)
+
+
+def has_gaps(space: Space, o: Operand) -> bool:
+    """Whether no elements of an operand are neighbours: a CPU packs these ahead, since its prefetchers do not follow them."""
+    strides = flat_strides(o.access, space.problem.array(o.access.array))
+    return all(abs(k) > 1 for k in strides.values())
 
 
 def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:

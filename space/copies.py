@@ -21,8 +21,8 @@ class CopyConstraints(ChoiceBuilder):
         """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
 
         It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
-        The next block is packed ahead where each thread runs that dim, or its part of it, for itself, and by all threads together
-        where it is one that they run in step.
+        Its next block can be packed ahead where each thread runs that dim for itself, all of it or a part shared out in blocks; all
+        threads can pack a block together where they run that dim in step.
         """
         b, v = self.b, self.v
         for o, var in v.staged.items():
@@ -76,7 +76,8 @@ class CopyConstraints(ChoiceBuilder):
         blocks = [self.levels(o.task, name)[OUTER] for name in o.loops]
         for loop in self.problem.tasks[o.task].loops:
             outer = self.levels(o.task, loop.name)[OUTER]
-            # Threads are around the loop from block to block, or it is a thread's part of a loop that is shared out in blocks.
+            # A loop of the threads is around the one from block to block, or is that one and shared out in blocks, as all are that
+            # have no choice of a schedule.
             if outer in blocks and outer not in v.schedule:
                 continue
             around = [

@@ -25,9 +25,8 @@ _TILES = (
     "-DTILE=12 -DBLOCK_DEPTH=256",
     "-DVECTORS=4 -DTILE=6 -DBLOCK_DEPTH=128",
     "-DVECTORS=4 -DTILE=6 -DBLOCK_DEPTH=128 -DBLOCK_ROWS=384",
-    "-DPACKS=0",
-    "-DPACKS=1",
 )
+_PACKS = ("-DPACKS=0", "-DPACKS=1")
 _AHEAD = tuple(f"-DAHEAD=1 -DBLOCK_DEPTH=256 -DBLOCK_ROWS={rows}" for rows in (32, 64))
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {
@@ -38,8 +37,8 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "gemver": _PANELS,
     "gesummv": ("-DROWS=2", "-DROWS=8"),
     "madd": _STORES,
-    "matmul": _TILES,
-    "matmul_strided": (*_TILES[:5], *_AHEAD),
+    "matmul": (*_TILES, *_PACKS),
+    "matmul_strided": (*_TILES, *_AHEAD),
     "sgemv": ("-DROWS=2", "-DROWS=8"),
     "sgemvt": _PANELS,
     "sscal": ("-DPAST=1",),

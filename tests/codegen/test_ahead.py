@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,21 @@ IN_PARTS = {
     "order(multiply0.i.outer,multiply0.k.outer)": "INNER",
     "order(multiply0.i.outer,multiply0.j.outer)": "INNER",
 }
+# Threads share out what is summed, and each packs ahead in its part.
+OF_PARTIALS = {
+    **PRODUCT,
+    "dim_kind(multiply0.i.outer)": "LOOP",
+    "dim_kind(multiply0.k.outer)": "PARALLEL",
+}
+BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "TEAM_COPY"}
+BOTH_AHEAD = {**PRODUCT, "staged(multiply0.b)": "TWO_STAGES"}
+NESTS = {
+    "of_all": PRODUCT,
+    "in_parts": IN_PARTS,
+    "of_partials": OF_PARTIALS,
+    "beside_team": BESIDE_TEAM,
+    "both_ahead": BOTH_AHEAD,
+}
 
 
 @pytest.mark.slow
@@ -81,13 +97,13 @@ def product(name="matmul", wanted=PRODUCT, cores=2, **sizes):
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("cores", [2, 5])
-@pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS], ids=["of_all", "in_parts"])
+@pytest.mark.parametrize("wanted", NESTS.values(), ids=NESTS)
 @pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
 def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, wanted, cores):
     """Also where a thread's part begins inside a block of the loop or is empty, and where a team is smaller than planned."""
     made = [
         product(name, wanted, cores, **dict(zip("mnk", sizes, strict=True)))
-        for sizes in ((64, 64, 48), (61, 67, 50), (7, 9, 13), (150, 20, 30))
+        for sizes in ((64, 64, 48), (61, 67, 50), (7, 9, 13), (166, 20, 30))
     ]
     sources = [checking.crowded_source_of(candidate) for candidate, _, _ in made]
     for built, (_, recording, args) in zip(
@@ -142,11 +158,16 @@ def test_neighbours_share_the_lines_that_are_asked_for():
     assert len(re.findall(r"__builtin_prefetch\(.*, 0, 2\);", text)) == asked.each
 
 
-def test_each_thread_goes_from_block_to_block_by_itself():
+@pytest.mark.parametrize("has_schedules", [True, False])
+def test_each_thread_goes_from_block_to_block_by_itself(has_schedules):
     """Threads are around the loop that the blocks of A follow one another in, or it is shared out in blocks to them."""
-    recording, _ = recorded("matmul", np.float32, m=1024, n=1024, k=1024)
-    space = build_space(normalise(recording), checking.target(2, 32))
+    recording, _ = recorded("matmul", np.float32, m=64, n=64, k=48)
+    target = checking.target(2, 32)
+    roomy = tuple(replace(x, capacity_bytes=1 << 20) for x in target.levels)
+    target = target if has_schedules else replace(target, levels=roomy)
+    space = build_space(normalise(recording), target)
     v = space.variables
+    assert bool(v.schedule) == has_schedules
     operand = next(o for o in v.staged if o.access.array == "a")
     rng = np.random.default_rng(3)
     root = space.root().decide(v.staged[operand], 1 << ch.TWO_STAGES)
@@ -168,6 +189,6 @@ def test_each_thread_goes_from_block_to_block_by_itself():
             else:
                 n_parts += 1
                 assert d in blocks
-                assert made.value(v.schedule[d]) == ch.BLOCKED
+                assert not has_schedules or made.value(v.schedule[d]) == ch.BLOCKED
     assert n_around > 5
     assert n_parts > 5

@@ -101,16 +101,18 @@ def tile_sizes(space: Space, made: Candidate) -> dict[str, int]:
 
 @pytest.mark.parametrize("tag", ["product_panels_ahead", "product_panels_once_ahead"])
 def test_what_has_gaps_between_its_elements_is_packed_ahead(tag: str) -> None:
-    for name, stages in (("matmul", ch.COPY), ("matmul_strided", ch.TWO_STAGES)):
-        space = library_space(name, m=1024, n=1024, k=1024)
-        made = dict(first_candidates(space))[tag]
-        v = space.variables
-        found = {o.access.array: made.value(var) for o, var in v.staged.items()}
-        assert found == {"a": stages, "b": ch.COPY}
-        # The block that is not packed ahead is a small part of what a thread packs.
-        size = tile_sizes(space, made)
-        parts = [1024 // size["k.mid"], 512 // (size["i.mid"] * size["i.inner"])]
-        assert parts["once" in tag] >= 8
+    n = 1024
+    assert tag not in dict(first_candidates(library_space("matmul", m=n, n=n, k=n)))
+    space = library_space("matmul_strided", m=n, n=n, k=n)
+    made = dict(first_candidates(space))[tag]
+    v = space.variables
+    found = {o.access.array: made.value(var) for o, var in v.staged.items()}
+    assert found == {"a": ch.TWO_STAGES, "b": ch.COPY}
+    # The block that is not packed ahead is a small part of what a thread packs.
+    size = tile_sizes(space, made)
+    rows = size["i.mid"] * size["i.inner"]
+    is_along_rows = tag == "product_panels_once_ahead"
+    assert (n // space.target.cores // rows if is_along_rows else n // size["k.mid"]) >= 8
 
 
 def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
@@ -139,7 +141,7 @@ def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
         assert once == (tag == "product_panels_all")
 
 
-@pytest.mark.parametrize("rows", [1000, 2048, 3000, 5000])
+@pytest.mark.parametrize("rows", [1000, 2048, 3000, 5000, 100_000])
 def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     space = library_space("matmul", m=rows, n=512, k=512)
     tile = product_tile(space, register_tiles(space.target)[0])
@@ -150,6 +152,9 @@ def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     assert tile.by_depth.rows * tile.by_depth.depth < held
     for blocks in (tile.by_rows, tile.by_depth, tile.by_team):
         assert -(-own_rows // blocks.rows) <= -(-own_rows // (0.3 * held / blocks.depth))
+    assert 2 * tile.by_depth_ahead.rows * tile.by_depth_ahead.depth < held
+    size = tile_sizes(space, dict(first_candidates(space))["product_panels_once"])
+    assert size["i.mid"] * size["i.inner"] == tile.by_depth.rows
 
 
 @pytest.mark.parametrize("by_team", [False, True])
