@@ -49,9 +49,8 @@ class ProductTile:
 
     The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. With
     `deep` they are as well, but each register tile reads its panel out of that cache, and sums are taken up and put down half as
-    often. The tile
-    `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels in the last:
-    `by_team` where all threads have them in common. The first block of those that are packed ahead is not, so that in the tiles
+    often. The tile `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels
+    in the last, where `by_team` all threads have them in common. The first block of those that are packed ahead is not, so that in
     `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs.
     """
 
