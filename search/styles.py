@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..kernels.accesses import flat_strides
 from ..space import choices as ch
-from ..space.backbone import Operand
+from ..space.backbone import Operand, written_arrays
 from ..space.candidate import Space
 from ..space.target import Target
 from .loop_roles import find_roles, sweeps
@@ -97,7 +97,9 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     sweep_rows = _sweep_rows(space.target)
     has_waits = len(set(sweeps(space, find_roles(space, merge=False)))) > 1
     # Where a task waits for all of another's sums, what both read comes from memory twice but for panels that stay in a cache.
-    panels_come_first = has_waits and greedy.stream
+    streams = greedy.stream or _stores_around_pay(space)
+    panels_come_first = has_waits and streams
+    in_panels = replace(greedy, stream=streams)
     if has_waits:
         # Rows of whole tasks at a time, one task after another where one needs all of another's sums.
         in_sweeps = replace(greedy, sweep=True, stream=False)
@@ -107,7 +109,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
                 replace(in_sweeps, rows=rows, vectors=vectors),
             )
     if panels_come_first:
-        yield from _own_panels(greedy)
+        yield from _own_panels(in_panels)
     if any(len(task.loops) >= 3 for task in space.problem.tasks):
         yield from _product_panels(space, greedy)
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
@@ -131,7 +133,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
         yield "late", replace(greedy, late=True)
         yield "columns", replace(greedy, columns=True)
         if not panels_come_first:
-            yield from _own_panels(greedy)
+            yield from _own_panels(in_panels)
         yield "columns_panel512", replace(greedy, columns=True, panel=512)
         # A panel that every row passes through stays in cache until the next task reads it: the wider,
         # the longer the runs of contiguous memory; the narrower, the more rows fit.
@@ -142,6 +144,20 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     yield "one_launch", replace(greedy, merge=False)
     yield "apart", replace(greedy, fuse=False, merge=False)
     yield "one_thread", replace(greedy, parallel=not greedy.parallel)
+
+
+def _stores_around_pay(space: Space) -> bool:
+    """Whether memory takes what the cores' own caches do not hold faster than the last cache, which reads lines before they are
+    written over and writes them back later.
+    """
+    target = space.target
+    if not target.own_cache_bytes:
+        return False
+    written = {name for task in space.problem.tasks for name in written_arrays(task)}
+    most_bytes = max(space.problem.array(name).size_bytes for name in written)
+    stored_per_ns = target.levels[-1].read_bytes_per_ns / 2
+    is_beyond_own = most_bytes > target.own_cache_bytes * target.cores
+    return is_beyond_own and bool(target.memory_write_bytes_per_ns > stored_per_ns)
 
 
 def _sweep_rows(target: Target) -> int:

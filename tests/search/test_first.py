@@ -84,6 +84,24 @@ def test_panels_come_before_rows_beyond_the_caches(
     assert (panels < rows) == is_beyond_caches
 
 
+@pytest.mark.parametrize(
+    ("n", "l3", "around"), [(4096, 50, True), (4096, 200, False), (512, 50, False)]
+)
+def test_panels_are_stored_around_a_slow_last_cache(n: int, l3: float, around: bool) -> None:
+    """A cache that reads a line before it is written over, and writes it back, is to be twice as fast as memory."""
+    capacities = {"L1": (96 << 10, 500.0), "L2": (4 << 20, 200.0), "L3": (256 << 20, l3)}
+    levels = (
+        CacheLevel(name=name, capacity_bytes=n, read_bytes_per_ns=rate)
+        for name, (n, rate) in capacities.items()
+    )
+    machine = round_target(levels=tuple(levels), memory_write_bytes_per_ns=40.0)
+    space = library_space("gemver", machine, n=n)
+    tags = [tag for tag, _ in styles(space)]
+    panels = dict(styles(space))["columns_vectors8_late_near"]
+    assert panels.stream == around
+    assert (tags.index("columns_vectors8_late_near") < tags.index("rows8_vectors1")) == around
+
+
 def test_products_get_register_tiles_and_packed_blocks() -> None:
     space = library_space("matmul", m=1024, n=1024, k=1024)
     tags = dict(first_candidates(space))
