@@ -76,7 +76,7 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) 
     return "\n".join(said)
 
 
-# Kept: starting its processes takes a third of a second, as long as compiling a small text.
+# Kept: its processes take as long to start as a small text to compile.
 @lru_cache(maxsize=len(SHEETS))
 def _device_for(sheet: str, folder: Path) -> AbstractDevice:
     return open_device("cuda", DeviceOptions(build_folder=folder, profile=sheet))

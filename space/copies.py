@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import permutations
+
 from . import choices as ch
 from . import truths
-from .backbone import INNER, MID, OUTER, Operand
+from .backbone import INNER, MID, OUTER, Dim, Operand
 from .model import Term
 from .offers import ChoiceBuilder, bits
 
@@ -27,17 +30,9 @@ class CopyConstraints(ChoiceBuilder):
         b, v = self.b, self.v
         for o, var in v.staged.items():
             loops = [self.levels(o.task, name) for name in o.loops]
-            for x in loops:
-                for y in loops:
-                    if x is not y:
-                        order = b.order(x[OUTER].order_id, y[MID].order_id)
-                        b.table2(
-                            "block of a copy",
-                            var,
-                            order,
-                            truths.copy_outside,
-                            share=truths.copy_outside,
-                        )
+            outside = truths.copy_outside
+            for _, order in self.tiles_and_mids(o):
+                b.table2("block of a copy", var, order, outside, share=outside)
             present = [(v.kind[x[MID]], bits(ch.LOOP)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
             self.packed_ahead(o, var)
@@ -46,9 +41,7 @@ class CopyConstraints(ChoiceBuilder):
                 ends = (f.producer, f.consumer) if f.is_read else (f.consumer,)
                 if o.task in ends and f.array == o.access.array:
                     if not f.is_read:
-                        body = self.backbone.body_ids[f.producer]
-                        done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
-                        b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
+                        self.copy_of_finished_values(o, var, f.producer)
                     b.table2(
                         "copy from memory",
                         var,
@@ -66,6 +59,19 @@ class CopyConstraints(ChoiceBuilder):
             b.product_at_most(
                 f"copy of {o.name} in cache", terms, max(1, self.target.last_cache_bytes // element)
             )
+
+    def tiles_and_mids(self, o: Operand) -> Iterator[tuple[Dim, int]]:
+        """Mid dims of an operand's loops, each with the order of the outer dim of another of them against it."""
+        loops = [self.levels(o.task, name) for name in o.loops]
+        for x, y in permutations(loops, 2):
+            yield y[MID], self.b.order(x[OUTER].order_id, y[MID].order_id)
+
+    def copy_of_finished_values(self, o: Operand, staged: int, producer: int) -> None:
+        """What is copied has been written before the outer tiles begin."""
+        body = self.backbone.body_ids[producer]
+        tiles = [self.levels(o.task, name)[OUTER] for name in o.loops]
+        done = [(self.b.order(body, d.order_id), bits(ch.BEFORE)) for d in tiles]
+        self.b.clause("copy of finished values", [(staged, bits(ch.DIRECT)), *done])
 
     def packed_ahead(self, o: Operand, staged: int) -> None:
         """Each thread goes from block to block by itself, and a slice is of one register tile along one of two loops."""

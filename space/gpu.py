@@ -377,14 +377,9 @@ class GpuSpaceBuilder(BlockResources):
         b, v = self.b, self.v
         for o, var in v.staged.items():
             loops = [self.levels(o.task, name) for name in o.loops]
-            for x in loops:
-                for y in loops:
-                    if x is not y:
-                        order = b.order(x[OUTER].order_id, y[MID].order_id)
-                        around = gpu_truths.copy_around_loops
-                        b.table3(
-                            "block of a copy", v.kind[y[MID]], var, order, around, share=around
-                        )
+            around = gpu_truths.copy_around_loops
+            for mid, order in self.tiles_and_mids(o):
+                b.table3("block of a copy", v.kind[mid], var, order, around, share=around)
             present = [(v.kind[x[MID]], bits(ch.LOOP, ch.THREAD)) for x in loops]
             b.clause("copy of a block", [(var, bits(ch.DIRECT)), *present])
             tiles = [(v.kind[x[OUTER]], bits(ch.LOOP)) for x in loops]
@@ -394,9 +389,7 @@ class GpuSpaceBuilder(BlockResources):
                 b.table2("hints of copies", hint, var, of_copy, share=of_copy)
             for f, space in v.mem_space.items():
                 if f.consumer == o.task and f.array == o.access.array:
-                    body = self.backbone.body_ids[f.producer]
-                    done = [(b.order(body, x[OUTER].order_id), bits(ch.BEFORE)) for x in loops]
-                    b.clause("copy of finished values", [(var, bits(ch.DIRECT)), *done])
+                    self.copy_of_finished_values(o, var, f.producer)
                     rule = truths.copy_of_memory
                     b.table2("copy from memory", var, space, rule, share=rule)
             self.layout_of(o, var)
