@@ -86,14 +86,29 @@ def build_many(
     """Build sources with up to `jobs` compilers at once, each of which takes as many sources as the device lets it; results in the
     order of `sources`.
     """
-    n = max(1, min(device.most_together, -(-len(sources) // max(1, jobs))))
-    groups = [sources[k : k + n] for k in range(0, len(sources), n)]
+    groups = _groups(sources, device.most_together, max(1, jobs))
+    gathered = [[sources[k] for k in group] for group in groups]
     if len(groups) <= 1 or jobs <= 1:
-        built = [device.build_together(group) for group in groups]
+        built = [device.build_together(group) for group in gathered]
     else:
         with ThreadPoolExecutor(min(jobs, len(groups)), thread_name_prefix="build") as pool:
-            built = list(pool.map(device.build_together, groups))
-    return [one for group in built for one in group]
+            built = list(pool.map(device.build_together, gathered))
+    places = [k for group in groups for k in group]
+    found = dict(zip(places, (one for group in built for one in group), strict=True))
+    return [found[k] for k in range(len(sources))]
+
+
+def _groups(sources: Sequence[Source], most: int, jobs: int) -> list[list[int]]:
+    """Places of sources, in groups of at most `most` with texts of about equal length together, as many for each of the compilers:
+    the compiler that is done first would wait for the others.
+    """
+    n_rounds = -(-len(sources) // (most * jobs))
+    groups: list[list[int]] = [[] for _ in range(min(len(sources), n_rounds * jobs))]
+    lengths = [len(s.text) for s in sources]
+    for k in sorted(range(len(sources)), key=lambda k: -lengths[k]):
+        free = (g for g in groups if len(g) < most)
+        min(free, key=lambda g: sum(lengths[i] for i in g)).append(k)
+    return [sorted(g) for g in groups]
 
 
 def report_many(

@@ -99,6 +99,21 @@ def test_groups_are_as_large_as_the_device_and_the_compilers_let_them(device, so
         return len({a.path for a in build_many(device, sources, jobs)})
 
     assert len(sources) == 6
-    assert (files(1), files(2), files(4), files(6)) == (1, 2, 3, 6)
+    assert (files(1), files(2), files(4), files(6)) == (1, 2, 4, 6)
     device.most_together = 2
     assert files(1) == 3
+
+
+def test_compilers_get_as_much_text_each(device, sources, monkeypatch):
+    longer = [replace(s, text=s.text + "//" + "." * 4000 * k) for k, s in enumerate(sources)]
+    groups = []
+
+    def note(group):
+        groups.append(sum(len(s.text) for s in group))
+        return [Failure("compile", s.text) for s in group]
+
+    monkeypatch.setattr(device, "build_together", note)
+    built = build_many(device, longer, 2)
+    assert [f.advice for f in built] == [s.text for s in longer]  # in their order
+    assert max(groups) < 1.2 * min(groups)
+    assert sum(len(s.text) for s in longer[3:]) > 2 * sum(len(s.text) for s in longer[:3])
