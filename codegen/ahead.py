@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
-from ..space.backbone import MID, OUTER, Operand
+from ..space.backbone import OUTER, Operand
 from . import csyntax as c
 from .packing import pack
-from .pipeline import Asked, Pipeline
+from .pipeline import Pipeline
 from .plan import TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
@@ -39,7 +40,6 @@ class AheadWriter:
         self.writers: dict[str, Callable[[TaskPlan, Operand, Context], None]] = {
             "first block": self.first_block,
             "stage": self.stage,
-            "ask": self.ask,
             "slice": self.slice,
             "rest": self.rest,
         }
@@ -92,38 +92,29 @@ class AheadWriter:
         self.progress[key] = Progress(half, n_slices, done, starts)
         self.scene.halves[key] = half
 
-    def ask(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Asks memory for lines of the slice after the one that is packed next."""
+    def ask(self, task: TaskPlan, operand: Operand, strip: c.CExpr, n_strips: int) -> None:
+        """Asks memory for a part, the one with the number of the strip, of the lines of the slice after the one that is next."""
         made, now = self.pipeline(task, operand), self.progress[task.index, operand.access.array]
         asked = made.asked
         assert asked is not None
         w, array = self.scene.w, self.scene.plan.problem.array(operand.access.array)
         following = c.Bin("+", now.done, c.Num("1"))
         row, column = self.first_of(task, made, now, following)
+        each = -(-asked.along.count // n_strips)
+        column = c.add(column, _times(strip, each * asked.along.apart))
+        names = [w.fresh(f"{name}_asked") for name in (made.across, made.along)]
         with w.scope() as body:
-            for k in range(asked.each):
-                line = self.line(task, asked, k, ctx)
+            for name, first in zip(names, (row, column), strict=True):
+                w.write(c.Declare("long", name, first, constant=True))
+            for r, k in product(range(asked.across.count), range(each)):
                 place = {
-                    made.across: c.Bin(
-                        "+", row, _times(_mod(line, asked.across.count), asked.across.apart)
-                    ),
-                    made.along: c.Bin(
-                        "+", column, _times(_over(line, asked.across.count), asked.along.apart)
-                    ),
+                    made.across: LoopIndexAt(c.Id(names[0]), r * asked.across.apart),
+                    made.along: LoopIndexAt(c.Id(names[1]), k * asked.along.apart),
                 }
-                point = Point({name: LoopIndexAt(x) for name, x in place.items()})
-                index, _ = affine_at(operand.access.axes, row_strides(array.shape), point)
+                index, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(place))
                 w.ask(self.scene.global_array(array.name), index, cache=2)
+        w.used -= set(names)
         w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
-
-    def line(self, task: TaskPlan, asked: Asked, k: int, ctx: Context) -> c.CExpr:
-        """The number of the line, of those of a slice, that is the k-th to be asked for in this iteration."""
-        variable = ctx.variables[task.index, asked.loop, asked.level]
-        start = ctx.variables[task.index, asked.loop, OUTER] if asked.level == MID else c.Num("0")
-        # Divided without a sign, it is shifts and masks.
-        unsigned = c.CastTo("unsigned long", c.minus(variable, start))
-        iteration = _over(unsigned, asked.step * asked.repeats)
-        return c.linear(((iteration, asked.each),), k)
 
     def first_of(
         self, task: TaskPlan, made: Pipeline, now: Progress, number: c.CExpr

@@ -3,7 +3,7 @@
 Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
 full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
 cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
-Where all that a loop indexes has room for whole tiles there is one version (`Scene.is_padded`).
+Where all that a loop reads has room for whole tiles there is one version (`Scene.is_padded`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..space.target import Target
 from . import csyntax as c
 from .ahead import AheadWriter
 from .opaque import OpaqueWriter
+from .pipeline import iterations
 from .plan import LoopPlan, Member, Plan, TaskPlan
 from .program import without_unused
 from .reductions import Reductions
@@ -144,10 +145,10 @@ class LaunchWriter:
                 self.scene.w.write(statement)
         else:
             body = self.tested(node, variable, whole, rest)
-            loop: c.CStmt = c.For(name, lo, hi, self.stride(node), body)
-            self.scene.w.write(
-                c.If(c.Bin("<", *self.whole_range(node)), (loop,)) if node.is_last else loop
-            )
+            loops = self.in_strips(name, lo, hi, node, body)
+            test = c.Bin("<", *self.whole_range(node))
+            for statement in (c.If(test, loops),) if node.is_last else loops:
+                self.scene.w.write(statement)
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
@@ -199,15 +200,48 @@ class LaunchWriter:
             n_whole = length // node.step * node.step
             last = c.add(lo, c.number(n_whole))
             behind = (c.Scope((replace(begin, init=last), *rest)),)
-            loop = c.For(name, lo, last, node.step, whole)
-            return (*([loop] if n_whole else []), *(behind if n_whole < length else ()))
+            loops = self.in_strips(name, lo, last, node, whole) if n_whole else ()
+            return (*loops, *(behind if n_whole < length else ()))
         steps = c.Bin("/", c.Bin("-", hi, lo), c.number(node.step))
         end = self.scene.w.fresh(f"{name}_whole")
         self.scene.w.used.discard(end)
         last = c.add(lo, c.Bin("*", steps, c.number(node.step)))
         test = c.If(c.Bin("<", c.Id(end), hi), (replace(begin, init=c.Id(end)), *rest))
-        loop = c.For(name, lo, c.Id(end), node.step, whole)
-        return (c.Scope((c.Declare("long", end, last, constant=True), loop, test)),)
+        loops = self.in_strips(name, lo, c.Id(end), node, whole)
+        return (c.Scope((c.Declare("long", end, last, constant=True), *loops, test)),)
+
+    def in_strips(
+        self, name: str, lo: c.CExpr, hi: c.CExpr, node: LoopNode, body: Statements
+    ) -> Statements:
+        """A loop, in strips where lines are asked for at the head of each."""
+        stride = self.stride(node)
+        if not node.asks:
+            return (c.For(name, lo, hi, stride, body),)
+        w, tasks = self.scene.w, self.scene.plan.tasks
+        most = iterations(self.scene.plan, node)
+        n_strips, length = (
+            -(-most // node.strip),
+            self.stride(replace(node, step=node.step * node.strip)),
+        )
+        strip = w.fresh(f"{name}_strip")
+        number = c.Bin("/", c.minus(c.Id(strip), lo), length) if n_strips > 1 else c.Num("0")
+        with w.scope() as head:
+            for asked in node.asks:
+                assert asked.operand is not None
+                self.ahead.ask(tasks[asked.task], asked.operand, number, n_strips)
+        w.used.discard(strip)
+        if n_strips == 1:
+            return (*head.statements, c.For(name, lo, hi, stride, body))
+        end = c.minimum(c.Bin("+", c.Id(strip), length), hi)
+        return (
+            c.For(
+                strip,
+                lo,
+                hi,
+                length,
+                (*head.statements, c.For(name, c.Id(strip), end, stride, body)),
+            ),
+        )
 
     def span(self, node: LoopNode) -> int:
         """Iterations of the register tiles that start at a loop and need not be whole."""

@@ -15,7 +15,7 @@ from ..kernels.ir import Accumulator
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .barriers import Hazards
-from .pipeline import Pipeline, pipeline
+from .pipeline import Pipeline, iterations, pipeline
 from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
 from .tree import (
     AccumulatorPlan,
@@ -157,8 +157,11 @@ class TreeBuilder:
         nodes[k].before.append(Phase("first block", t, operand))
         nodes[k].head.append(Phase("stage", t, operand))
         if made.asked is not None:
-            nodes[-1].head.append(Phase("ask", t, operand))
-            nodes[-1].after.append(Phase("slice", t, operand))
+            last = nodes[-1]
+            last.asks.append(Phase("ask", t, operand))
+            last.after.append(Phase("slice", t, operand))
+            strip = -(-iterations(self.plan, last) // made.asked.parts)
+            last.strip = min(last.strip or strip, strip)
         nodes[k].tail.append(Phase("rest", t, operand))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
@@ -193,14 +196,29 @@ class TreeBuilder:
             for p in task.loops
             if not p.loop.is_reduction
         }
-        self.accumulators[t] = AccumulatorPlan(
+        made = AccumulatorPlan(
             owner,
             extents,
             levels,
             in_memory,
             not inner_reduced,
             self.plan.cores if owner == "partials" else 1,
-            self.is_in_result(task, owner, levels),
+        )
+        made = replace(made, in_result=self.is_in_result(task, owner, levels))
+        self.accumulators[t] = replace(made, overhangs=self.overhangs(task, made))
+
+    def overhangs(self, task: TaskPlan, plan: AccumulatorPlan) -> frozenset[str]:
+        """Loops of the result that end inside a register tile which may be computed whole: all that they index is packed, in blocks
+        that have room for it, and what is computed of elements that nobody packed is not flushed.
+        """
+        if plan.has_room or not plan.in_memory or plan.flushes_at_body:
+            return frozenset()
+        return frozenset(
+            p.loop.name
+            for p in task.loops
+            if not (p.loop.is_reduction or p.divides)
+            and plan.levels[p.loop.name] != INNER
+            and self.plan.is_read_from_blocks(task, p.loop.name)
         )
 
     def is_in_result(self, task: TaskPlan, owner: str, levels: dict[str, int]) -> bool:

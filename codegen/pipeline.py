@@ -2,8 +2,9 @@
 present block.
 
 A slice has the elements of one register tile along one loop and a chunk of them along the other. Its lines are asked for a register
-tile earlier, a few with each iteration of the innermost loop: where elements are far apart each is a line of its own, and so many
-loads that miss would hold up everything behind them.
+tile earlier, a few at a time between strips of the innermost loop: where elements are far apart each is a line of its own, and so
+many loads that miss would hold up everything behind them. Inside of that loop there is no place for it: it would ask in each
+iteration whether there is something to ask for.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..space.target import LINE_BYTES
 from .plan import Plan
 from .tree import LoopNode, loop_of
 
-_MOST_ASKED = 8  # lines with one iteration: more would wait for one another
+_AT_ONCE = 8  # lines, about: more would wait for one another
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,11 @@ class Lines:
 
 @dataclass(frozen=True)
 class Asked:
-    """The lines of a slice that an iteration of the innermost loop asks for: `each` of them, others after `repeats` iterations."""
+    """The lines of a slice, and in how many parts they are best asked for: of each part all lines `across`, and some `along`."""
 
-    loop: str
-    level: int
-    step: int  # iterations of the source loop that pass with each of its own
     across: Lines
     along: Lines
-    each: int
-    repeats: int
+    parts: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
     )
     (across,) = (name for name in operand.loops if name != along)
     rows, columns = task.loop(across), task.loop(along)
-    n_steps = prod(_iterations(plan, n) for n in inside[:-1])
+    n_steps = prod(iterations(plan, n) for n in inside[:-1])
     wanted = max(
         1, n_steps // rows.mid
     )  # slices for each register tile of rows, to have one a step
@@ -79,16 +76,8 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
     if len(inside) > 1:
         size = array.dtype.size_bytes
         lines = (_lines(rows.inner, strides[across] * size), _lines(chunk, strides[along] * size))
-        n_lines, last = lines[0].count * lines[1].count, inside[-1]
-        n_iterations = _iterations(plan, last)
-        asked = Asked(
-            innermost,
-            last.level,
-            last.step,
-            *lines,
-            each=min(_MOST_ASKED, -(-n_lines // n_iterations)),
-            repeats=max(1, n_iterations // n_lines),
-        )
+        parts = -(-lines[1].count // max(1, _AT_ONCE // lines[0].count))
+        asked = Asked(*lines, parts=min(parts, iterations(plan, inside[-1])))
     return Pipeline(
         holder=loop_of(nodes[k], t),
         across=across,
@@ -99,7 +88,8 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
     )
 
 
-def _iterations(plan: Plan, node: LoopNode) -> int:
+def iterations(plan: Plan, node: LoopNode) -> int:
+    """How many iterations a loop has in a whole tile."""
     first = node.members[0]
     p = plan.tasks[first.task].loop(first.loop)
     return -(-node.extent // node.step) if node.level == OUTER else p.mid

@@ -11,9 +11,11 @@ from math import prod
 
 import numpy as np
 
+from ..kernels.accesses import access_of
+from ..kernels.renaming import loads
 from ..kernels.tasks import Loop, Problem, Task
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift, index_loops
 from ..space.candidate import Candidate
 from ..space.order import Node, forest
 
@@ -154,6 +156,18 @@ class Plan:
     flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
     cores: int  # of the target
+
+    def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
+        """Whether all that a task reads along a loop is packed, in blocks that have room for whole register tiles.
+
+        Floating-point numbers only: dividing integers by what happens to be there would be a fault.
+        """
+        assert task.task.value is not None
+        packed = {o.access.array for o in task.copies}
+        along = [x.array for x in loads(task.task.value) if loop in index_loops(access_of(x))]
+        return task.task.dtype.is_float and all(
+            array in packed and self.problem.array(array).dtype.is_float for array in along
+        )
 
 
 def read_plan(candidate: Candidate) -> Plan:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
 from itertools import product
+from math import prod
 
 from ..kernels import ir
 from ..kernels.accesses import flat_strides
@@ -124,6 +127,51 @@ class Reductions:
         return total
 
     def flush(self, task: TaskPlan, ctx: Context) -> None:
+        """Sums go from registers to memory accumulators: of a tile that reaches beyond the end of a loop, those that lie before."""
+        plan = self.scene.launch.accumulators[task.index]
+        cut = [p for p in self.scene.free_loops(task) if p.loop.name in plan.overhangs]
+        if not cut:
+            self.flush_tile(task, ctx)
+            return
+        with self.scene.w.scope() as whole:
+            self.flush_tile(task, ctx)
+        with self.scene.w.scope() as part:
+            tile = self.scene.tiles[task.index, "acc"]
+            self.scene.tiles[task.index, "acc"] = self.laid_out(task, ctx)
+            free = {(task.index, p.loop.name): False for p in self.scene.free_loops(task)}
+            self.flush_tile(task, replace(ctx, status={**ctx.status, **free}, is_slow=True))
+            self.scene.tiles[task.index, "acc"] = tile
+        ends = (c.linear(((self.scene.start(task, p, ctx), 1),), p.inner) for p in cut)
+        tests = [
+            c.Bin("<=", end, c.number(p.loop.extent)) for end, p in zip(ends, cut, strict=True)
+        ]
+        fits = reduce(lambda a, b: c.Bin("&&", a, b), tests)
+        self.scene.w.write(c.If(fits, tuple(whole.statements), tuple(part.statements)))
+
+    def laid_out(self, task: TaskPlan, ctx: Context) -> Tile:
+        """The sums of a register tile as elements of an array: those in registers have no index."""
+        free = sorted(self.scene.free_loops(task), key=lambda p: p.is_vector)
+        extents = tuple((p.loop.name, p.inner) for p in free if p.inner > 1)
+        name = self.scene.w.fresh_family(f"{task.task.target.array}_part")
+        tile = Tile(name, task.task.dtype, 0, (), extents)
+        self.scene.declare(tile, None)
+        steps = {p: prod(n for _, n in extents[k + 1 :]) for k, (p, _) in enumerate(extents)}
+        lanes = {p.loop.name: self.scene.lanes(task) if p.is_vector else 1 for p in free}
+        with self.scene.over(task, free, ctx) as inner:
+            for point in self.scene.points(task, free, inner):
+                copies = ((p, k) for p, k in point.copies.items() if p in steps)
+                first = sum(k * lanes[p] * steps[p] for p, k in copies)
+                slow = tuple((index, steps[p]) for p, index in point.indices.items())
+                place = c.Index(c.Id(name), c.linear(slow, first))
+                total = self.total(task, point)
+                if total.lanes:
+                    store = self.scene.prelude.use("store", total.dtype, total.lanes)
+                    self.scene.w.write(c.Evaluate(c.Call(store, (c.Un("&", place), total.x))))
+                else:
+                    self.scene.w.write(c.Assign(place, total.x))
+        return tile
+
+    def flush_tile(self, task: TaskPlan, ctx: Context) -> None:
         plan = self.scene.launch.accumulators[task.index]
         free = self.scene.free_loops(task)
         with self.scene.over(task, free, ctx) as inner:

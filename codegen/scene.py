@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import product
 from math import ceil, lcm, prod
 
-from ..kernels.accesses import access_of
 from ..kernels.ir import DType
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
@@ -262,21 +261,16 @@ class Scene:
         """Whether register tiles may be computed whole where a loop ends inside one.
 
         So they are where all that the loop indexes is in packed blocks and memory accumulators of the thread, which have room for
-        whole tiles: what is computed of the elements that nobody packed is never stored. Floating-point numbers only: dividing
-        integers by what happens to be there would be a fault.
+        whole tiles, or goes from registers to where there is room for a part of it.
         """
         acc = self.launch.accumulators.get(task.index)
+        if acc is not None and p.loop.name in acc.overhangs:
+            return True
         # Of a loop that sums, what nobody packed would be added; of one whose register tile is all that is live, the finish may
         # read registers of a producer that is cut.
         if acc is None or not acc.has_room or acc.levels.get(p.loop.name, INNER) == INNER:
             return False
-        assert task.task.value is not None
-        read = [(x.array, access_of(x)) for x in loads(task.task.value)]
-        held = [array for array, access in read if p.loop.name in index_loops(access)]
-        return task.task.dtype.is_float and all(
-            (task.index, array) in self.copies and self.plan.problem.array(array).dtype.is_float
-            for array in held
-        )
+        return self.plan.is_read_from_blocks(task, p.loop.name)
 
     def is_named(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
         """Whether each copy of a register tile has a name of its own; else they are elements of an array."""

@@ -21,7 +21,8 @@ _FEW = 2048
 class LoopNode:
     """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
 
-    Where `is_last`, only the last of them is run: what a late task has left to do.
+    Where `is_last`, only the last of them is run: what a late task has left to do. Where it `asks` for lines, it runs in strips of
+    `strip` iterations, and does so at the head of each.
     """
 
     members: tuple[Member, ...]
@@ -36,6 +37,8 @@ class LoopNode:
     after: list[Phase] = field(default_factory=list)
     is_cyclic: bool = False
     is_last: bool = False
+    asks: list[Phase] = field(default_factory=list)
+    strip: int = 0
 
 
 @dataclass(eq=False)
@@ -62,7 +65,7 @@ class Phase:
 
     first block  before the loop from block to block
     stage        at its head: which half of the buffer holds the present block, and what there is to pack
-    ask          in the innermost loop: memory is asked for lines of the slice after the next
+    ask          between strips of the innermost loop: memory is asked for lines of the slice after the next
     slice        behind that loop: the next slice is packed
     rest         at the end: the slices that are left
     """
@@ -87,7 +90,8 @@ class AccumulatorPlan:
     `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
     inside the reduction) or a register tile. `owner`: "registers", "thread" (each thread its own array), "team" (one array, each
     thread its own part of it) or "partials" (an array a thread, `n_partials` in all, combined afterwards). Those
-    `in_result` are the elements of the result itself, and finished as they are.
+    `in_result` are the elements of the result itself, and finished as they are. Of the loops that it `overhangs` register tiles are
+    computed whole, though the accumulators have no room for what lies beyond their ends: it is left out when they are flushed.
     """
 
     owner: str
@@ -97,6 +101,7 @@ class AccumulatorPlan:
     flushes_at_body: bool
     n_partials: int = 1
     in_result: bool = False
+    overhangs: frozenset[str] = frozenset()
 
     @property
     def has_room(self) -> bool:

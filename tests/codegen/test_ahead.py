@@ -138,14 +138,34 @@ def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for
     asked = made.asked
     assert asked is not None
     assert (asked.across.count, asked.along.count) == (4, made.chunk)
-    lines = {
-        line % 4 + line // 4 * 100
-        for step in range(4)
-        for line in range(
-            step // asked.repeats * asked.each, step // asked.repeats * asked.each + asked.each
-        )
-    }
-    assert lines >= {row + 100 * column for row in range(4) for column in range(made.chunk)}
+    assert asked_columns(checking.source_of(candidate).text, "k1") >= set(range(made.chunk))
+
+
+def asked_columns(text, loop):
+    """The columns of a slice, by number, of which the lines of all 4 rows are asked for, in whatever strip of that loop."""
+    head = re.search(
+        rf"for \(long {loop}_strip = k0; {loop}_strip < k0 \+ 12; {loop}_strip \+= (\d+)\)", text
+    )
+    assert head, text
+    strip = int(head[1])
+    each = int(re.search(rf"\({loop}_strip - k0\) / {strip} \* (\d+);", text)[1])
+    offsets = re.findall(r"prefetch\(&a\[i_asked \* 1536 \+ k_asked \* 32(?: \+ (\d+))?\]", text)
+    places = {divmod(int(x or 0), 1536) for x in offsets}
+    columns = {at // 32 for _, at in places}
+    assert places == {(row, 32 * column) for row in range(4) for column in columns}
+    return {number * each + column for number in range(12 // strip) for column in columns}
+
+
+@pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS, BOTH_AHEAD], ids=["all", "parts", "both"])
+def test_no_iteration_of_the_innermost_loop_asks(wanted):
+    """A test in that loop takes as long as what it computes."""
+    candidate, _, _ = product("matmul_strided", wanted, m=64, n=64, k=48)
+    text = checking.source_of(candidate).text
+    innermost = re.findall(r"( *)for \(long k1? = [^{]*\{\n(.*?)\n\1\}", text, re.S)
+    computing = [body for _, body in innermost if "c_acc" in body or "+=" in body]
+    assert computing
+    assert "__builtin_prefetch" in text
+    assert not any("__builtin_prefetch" in body for body in computing)
 
 
 def test_neighbours_share_the_lines_that_are_asked_for():
@@ -155,7 +175,8 @@ def test_neighbours_share_the_lines_that_are_asked_for():
     assert asked is not None
     assert (asked.along.count, asked.along.apart) == (1, 16)
     text = checking.source_of(candidate).text
-    assert len(re.findall(r"__builtin_prefetch\(.*, 0, 2\);", text)) == asked.each
+    assert len(re.findall(r"__builtin_prefetch\(.*, 0, 2\);", text)) == 4  # of each row one
+    assert "_strip" not in text
 
 
 @pytest.mark.parametrize("has_schedules", [True, False])

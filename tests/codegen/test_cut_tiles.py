@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from kernelscape.experiments import checking
-from kernelscape.search.first import Style
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.normalise import normalise
+from kernelscape.search.first import Style, complete_style
+from kernelscape.space.constraints import build_space
+from packed_cases import inputs_of, recorded
 
 from .test_sources import PROGRAMS, candidate_of
 
@@ -47,6 +53,43 @@ def test_rows_that_are_left_over_are_read_in_vectors(text):
     assert rows.count("load_f32x16(&a[i * 37 + j0])") == 2
     # Nothing but the columns that are left over as well is read one by one.
     assert len(re.findall(r"= a\[", rest)) == len(re.findall(r"for \(long j = j0;", rest)) == 2
+
+
+# Threads share out rows inside of blocks of what is summed, so that sums go to the result itself; both operands are packed.
+IN_RESULT = Style(vectors=2, rows=4, tile=(16, 64, 8), copy=True, copy_all=True, depth_first=True)
+
+
+def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():
+    sizes = {"m": ROWS, "n": COLUMNS, "k": 40}
+    text = checking.source_of(candidate_of("matmul", sizes, IN_RESULT)).text
+    assert len(re.findall(r"c_acc_\d_\d \+= ", text)) == 4 * 2  # once, and no other version of it
+    assert "c_acc[" not in text
+    fits = block(text, rf"if \(i1 \+ 4 <= {ROWS} && j1 \+ 32 <= {COLUMNS}\)")
+    assert fits.count("store_f32x16(&c[") == 4 * 2
+    part = block(text[text.index(fits) :], r"\} else \{")
+    assert "float c_part[128];" in part
+    assert re.findall(r"^ *c\[i \* 37 \+ j\] = ", part, re.M)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
+@pytest.mark.parametrize(
+    "style", [IN_RESULT, replace(IN_RESULT, by_team=True)], ids=["own", "team"]
+)
+def test_parts_of_tiles_are_added_where_they_belong(tmp_path, name, style):
+    """Where rows, columns or both are cut, or are fewer than a tile has."""
+    made = []
+    for extents in ((61, 37, 40), (64, 37, 9), (61, 64, 40), (3, 5, 17), (64, 64, 16)):
+        recording, args = recorded(name, np.float32, **dict(zip("mnk", extents, strict=True)))
+        space = build_space(normalise(recording), checking.target(3, 32))
+        candidate = complete_style(space.root(), style)
+        made.append((checking.crowded_source_of(candidate), recording, args))
+    built = checking.build_all([source for source, _, _ in made], tmp_path, "parts")
+    for one, (_, recording, args) in zip(built, made, strict=True):
+        assert one.library is not None, one.log
+        for way in (Way(), Way(repeats=2, thread_limit=1)):
+            said = checking.check(one, inputs_of(recording, args), way)
+            assert not said, f"{said}\n{one.source.text}"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
