@@ -146,8 +146,9 @@ class LaunchWriter:
         else:
             body = self.tested(node, variable, whole, rest)
             loops = self.in_strips(name, lo, hi, node, body)
-            test = c.Bin("<", *self.whole_range(node))
-            for statement in (c.If(test, loops),) if node.is_last else loops:
+            if node.is_last:
+                loops = (c.If(c.Bin("<", *self.whole_range(node)), loops),)
+            for statement in loops:
                 self.scene.w.write(statement)
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
