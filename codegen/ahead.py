@@ -101,6 +101,7 @@ class AheadWriter:
         following = c.Bin("+", now.done, c.Num("1"))
         row, column = self.first_of(task, made, now, following)
         each = -(-asked.along.count // n_strips)
+        n_parts = -(-asked.along.count // each)
         column = c.add(column, _times(strip, each * asked.along.apart))
         names = [w.fresh(f"{name}_asked") for name in (made.across, made.along)]
         with w.scope() as body:
@@ -114,7 +115,10 @@ class AheadWriter:
                 index, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(place))
                 w.ask(self.scene.global_array(array.name), index, cache=2)
         w.used -= set(names)
-        w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
+        test: c.CExpr = c.Bin("<", following, now.slices)
+        if n_parts < n_strips:
+            test = c.Bin("&&", test, c.Bin("<", strip, c.number(n_parts)))
+        w.write(c.If(test, tuple(body.statements)))
 
     def first_of(
         self, task: TaskPlan, made: Pipeline, now: Progress, number: c.CExpr

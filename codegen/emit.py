@@ -3,7 +3,7 @@
 Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
 full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
 cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
-Where all that a loop reads has room for whole tiles there is one version (`Scene.is_padded`).
+Where all that is read along a loop is packed, its tiles are computed in one version (`Scene.is_padded`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .scene import Scene
 from .scopes import Context
 from .storage import Workspace
 from .strips import length_of
-from .tree import Late, Launch, LoopNode, Meet, TreeNode, last_loop_plan
+from .tree import Late, Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
 from .values import Values
 from .vectors import Prelude
 
@@ -67,12 +67,12 @@ class LaunchWriter:
         """Nodes in order; where all threads are here, runs of nodes that one thread does alone are put under a test."""
         k = 0
         while k < len(nodes):
-            if not (ctx.is_team and self.is_alone(nodes[k])):
+            if not (ctx.is_team and self.is_apart(nodes[k])):
                 self.node(nodes[k], ctx)
                 k += 1
                 continue
             end = k
-            while end < len(nodes) and self.is_alone(nodes[end]):
+            while end < len(nodes) and self.is_apart(nodes[end]):
                 end += 1
             self.alone(nodes[k:end], ctx)
             k = end
@@ -87,6 +87,10 @@ class LaunchWriter:
         for declaration in hoisted:
             self.scene.w.write(declaration)
         self.scene.w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(body.statements)))
+
+    def is_apart(self, node: TreeNode) -> bool:
+        """Whether a node is put under the test: names that it declares for those behind it are not."""
+        return self.is_alone(node) and not (isinstance(node, Phase) and node.kind == "stage")
 
     def is_alone(self, node: TreeNode) -> bool:
         if isinstance(node, Meet | Late):
@@ -215,34 +219,25 @@ class LaunchWriter:
         self, name: str, lo: c.CExpr, hi: c.CExpr, node: LoopNode, body: Statements
     ) -> Statements:
         """A loop, in strips where lines are asked for at the head of each."""
-        stride = self.stride(node)
         if not node.asks:
-            return (c.For(name, lo, hi, stride, body),)
-        w, tasks = self.scene.w, self.scene.plan.tasks
-        most = iterations(self.scene.plan, node)
-        n_strips, length = (
-            -(-most // node.strip),
-            self.stride(replace(node, step=node.step * node.strip)),
-        )
+            return (c.For(name, lo, hi, self.stride(node), body),)
+        assert not (node.is_parallel or node.is_last)
+        w, tasks, length = self.scene.w, self.scene.plan.tasks, node.step * node.strip
+        n_strips = -(-iterations(self.scene.plan, node) // node.strip)
         strip = w.fresh(f"{name}_strip")
-        number = c.Bin("/", c.minus(c.Id(strip), lo), length) if n_strips > 1 else c.Num("0")
+        start = c.minus(c.Id(strip), lo)
+        number = c.Bin("/", start, c.number(length)) if n_strips > 1 else c.Num("0")
         with w.scope() as head:
-            for asked in node.asks:
-                assert asked.operand is not None
-                self.ahead.ask(tasks[asked.task], asked.operand, number, n_strips)
+            for task, operand in node.asks:
+                self.ahead.ask(tasks[task], operand, number, n_strips)
         w.used.discard(strip)
         if n_strips == 1:
-            return (*head.statements, c.For(name, lo, hi, stride, body))
-        end = c.minimum(c.Bin("+", c.Id(strip), length), hi)
-        return (
-            c.For(
-                strip,
-                lo,
-                hi,
-                length,
-                (*head.statements, c.For(name, c.Id(strip), end, stride, body)),
-            ),
-        )
+            return (*head.statements, c.For(name, lo, hi, node.step, body))
+        whole, end = length_of(lo, hi), c.linear(((c.Id(strip), 1),), length)
+        if whole is None or whole % length:
+            end = c.minimum(end, hi)
+        inside = c.For(name, c.Id(strip), end, node.step, body)
+        return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
 
     def span(self, node: LoopNode) -> int:
         """Iterations of the register tiles that start at a loop and need not be whole."""

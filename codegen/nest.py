@@ -15,7 +15,7 @@ from ..kernels.ir import Accumulator
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .barriers import Hazards
-from .pipeline import Pipeline, iterations, pipeline
+from .pipeline import LEAST_STRIP, Pipeline, iterations, pipeline
 from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
 from .tree import (
     AccumulatorPlan,
@@ -158,9 +158,9 @@ class TreeBuilder:
         nodes[k].head.append(Phase("stage", t, operand))
         if made.asked is not None:
             last = nodes[-1]
-            last.asks.append(Phase("ask", t, operand))
+            last.asks.append((t, operand))
             last.after.append(Phase("slice", t, operand))
-            strip = -(-iterations(self.plan, last) // made.asked.parts)
+            strip = max(LEAST_STRIP, -(-iterations(self.plan, last) // made.asked.parts))
             last.strip = min(last.strip or strip, strip)
         nodes[k].tail.append(Phase("rest", t, operand))
 

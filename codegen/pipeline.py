@@ -19,7 +19,10 @@ from ..space.target import LINE_BYTES
 from .plan import Plan
 from .tree import LoopNode, loop_of
 
-_AT_ONCE = 8  # lines, about: more would wait for one another
+_AT_ONCE = 8  # lines, where the loop is long enough: more would wait for one another
+LEAST_STRIP = (
+    8  # iterations: what shorter ones ask and count would take as long as what they compute
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
         size = array.dtype.size_bytes
         lines = (_lines(rows.inner, strides[across] * size), _lines(chunk, strides[along] * size))
         parts = -(-lines[1].count // max(1, _AT_ONCE // lines[0].count))
-        asked = Asked(*lines, parts=min(parts, iterations(plan, inside[-1])))
+        asked = Asked(*lines, parts)
     return Pipeline(
         holder=loop_of(nodes[k], t),
         across=across,

@@ -107,7 +107,7 @@ def _groups(sources: Sequence[Source], most: int, jobs: int) -> list[list[int]]:
     lengths = [len(s.text) for s in sources]
     for k in sorted(range(len(sources)), key=lambda k: -lengths[k]):
         free = (g for g in groups if len(g) < most)
-        min(free, key=lambda g: sum(lengths[i] for i in g)).append(k)
+        min(free, key=lambda g: (sum(lengths[i] for i in g), len(g))).append(k)
     return [sorted(g) for g in groups]
 
 

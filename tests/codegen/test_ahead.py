@@ -11,7 +11,9 @@ from kernelscape.codegen.nest import build_launch
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER
 from kernelscape.space.candidate import Candidate, DeadEnd
@@ -54,6 +56,8 @@ OF_PARTIALS = {
 }
 BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "TEAM_COPY"}
 BOTH_AHEAD = {**PRODUCT, "staged(multiply0.b)": "TWO_STAGES"}
+# So many iterations of the innermost loop that lines are asked for in strips of it.
+IN_STRIPS = {**PRODUCT, "size(multiply0.k.mid)": "64", "size(multiply0.k.inner)": "1"}
 NESTS = {
     "of_all": PRODUCT,
     "in_parts": IN_PARTS,
@@ -138,34 +142,94 @@ def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for
     asked = made.asked
     assert asked is not None
     assert (asked.across.count, asked.along.count) == (4, made.chunk)
-    assert asked_columns(checking.source_of(candidate).text, "k1") >= set(range(made.chunk))
+    text = checking.source_of(candidate).text
+    assert "_strip" not in text  # four iterations are too few
+    assert len(re.findall(r"prefetch\(&a\[", text)) == 4 * made.chunk
 
 
-def asked_columns(text, loop):
-    """The columns of a slice, by number, of which the lines of all 4 rows are asked for, in whatever strip of that loop."""
-    head = re.search(
-        rf"for \(long {loop}_strip = k0; {loop}_strip < k0 \+ 12; {loop}_strip \+= (\d+)\)", text
-    )
-    assert head, text
-    strip = int(head[1])
-    each = int(re.search(rf"\({loop}_strip - k0\) / {strip} \* (\d+);", text)[1])
-    offsets = re.findall(r"prefetch\(&a\[i_asked \* 1536 \+ k_asked \* 32(?: \+ (\d+))?\]", text)
-    places = {divmod(int(x or 0), 1536) for x in offsets}
-    columns = {at // 32 for _, at in places}
-    assert places == {(row, 32 * column) for row in range(4) for column in columns}
-    return {number * each + column for number in range(12 // strip) for column in columns}
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"size(multiply0.k.mid)": "32"},
+        {"staged(multiply0.b)": "TWO_STAGES"},
+        {"staged(multiply0.b)": "TWO_STAGES", "size(multiply0.i.mid)": "32"},
+    ],
+    ids=["a", "short", "both", "few_of_b"],
+)
+def test_every_line_is_asked_for_once(more):
+    """Each strip asks for its part, and none for what is in no slice."""
+    candidate, _, _ = product("matmul_strided", IN_STRIPS | more, m=128, n=64, k=256)
+    plan = read_plan(candidate)
+    launch = build_launch(plan, plan.launches[0])
+    text = checking.source_of(candidate).text
+    depth = int((IN_STRIPS | more)["size(multiply0.k.mid)"])
+    strips = re.search(r"for \(long k_strip = k0; [^;]*; k_strip \+= (\d+)\)", text)
+    strip = int(strips[1]) if strips else depth
+    assert strip >= 8
+    for (_, name), made in launch.pipelines.items():
+        row, column = {"a": (256 * 32, 32), "b": (1, 64)}[name]  # elements to the next
+        test, body = re.search(
+            rf"if \(({name}_slice \+ 1 < [^{{]*)\) \{{\n(.*?)\}}", text, re.S
+        ).groups()
+        each = re.search(rf"\(k_strip - k0\) / {strip}(?: \* (\d+))?;", body)
+        step = int(each[1] or 1) if each else 0
+        last = re.search(rf"&& \(k_strip - k0\) / {strip} < (\d+)", test)
+        offsets = re.findall(rf"prefetch\(&{name}\[[^\]]*_asked(?: \* \d+)?(?: \+ (\d+))?\]", body)
+        at_once = [int(x or 0) for x in offsets]
+        n_strips = int(last[1]) if last else -(-depth // strip)
+        asked = [k * step * column + x for k in range(n_strips) for x in at_once]
+        lines = made.asked
+        wanted = {
+            r * row + k * column
+            for r in range(lines.across.count)
+            for k in range(lines.along.count)
+        }
+        assert sorted(asked) == sorted(wanted)
 
 
-@pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS, BOTH_AHEAD], ids=["all", "parts", "both"])
+@pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS, IN_STRIPS, BOTH_AHEAD])
 def test_no_iteration_of_the_innermost_loop_asks(wanted):
     """A test in that loop takes as long as what it computes."""
-    candidate, _, _ = product("matmul_strided", wanted, m=64, n=64, k=48)
+    candidate, _, _ = product("matmul_strided", wanted, m=64, n=64, k=256)
     text = checking.source_of(candidate).text
     innermost = re.findall(r"( *)for \(long k1? = [^{]*\{\n(.*?)\n\1\}", text, re.S)
     computing = [body for _, body in innermost if "c_acc" in body or "+=" in body]
     assert computing
     assert "__builtin_prefetch" in text
     assert not any("__builtin_prefetch" in body for body in computing)
+
+
+@pytest.mark.compiler
+def test_one_thread_packs_ahead_in_a_loop_that_all_go_through(tmp_path):
+    """It alone computes one of two products, of which another shares the loop from block to block and is for all threads."""
+    rng = np.random.default_rng(0)
+    shapes = ((16, 24), (24, 16), (24, 16), (16, 16), (16, 16))
+    args = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
+    recording = record_sequence(two_products, args, "two")
+    loops = {f"dim_kind(multiply{t}.{name}.outer)": "LOOP" for t in (0, 1) for name in "ijk"}
+    wanted = {
+        **loops,
+        "dim_kind(multiply1.i.outer)": "PARALLEL",
+        "fused(multiply0,multiply1)": "SAME_LAUNCH",
+        "size(multiply0.i.mid)": "4",
+        "size(multiply0.k.mid)": "4",
+        "staged(multiply0.a)": "TWO_STAGES",
+        "order(multiply0.k.outer,multiply1.k.outer)": "MERGED",
+        "order(multiply0.k.outer,multiply0.i.outer)": "OUTER",
+        "order(multiply0.k.outer,multiply0.j.outer)": "OUTER",
+    }
+    source = checking.crowded_source_of(decided(recording, wanted, 2))
+    assert "if (tid == 0)" in source.text
+    (built,) = checking.build_all([source], tmp_path, "two")
+    assert built.library is not None, built.log
+    for way in (Way(), Way(thread_limit=1)):
+        assert checking.check(built, inputs_of(recording, args), way) == ""
+
+
+def two_products(a, b, e, c, d):
+    multiply(a, b, c)
+    multiply(a, e, d)
 
 
 def test_neighbours_share_the_lines_that_are_asked_for():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
-from kernelscape.kernels.normalise import normalise
-from kernelscape.search.first import Style, complete_style
-from kernelscape.space.constraints import build_space
-from packed_cases import inputs_of, recorded
+from kernelscape.search.first import Style
+from packed_cases import decided, inputs_of, recorded
 
 from .test_sources import PROGRAMS, candidate_of
 
@@ -71,24 +68,51 @@ def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():
     assert re.findall(r"^ *c\[i \* 37 \+ j\] = ", part, re.M)
 
 
+# Decisions of products whose sums of cut tiles leave registers in parts; what threads share out, and what is packed, differ.
+TILE = {
+    "size(multiply0.i.mid)": "2",
+    "size(multiply0.i.inner)": "4",
+    "size(multiply0.j.mid)": "2",
+    "size(multiply0.j.inner)": "16",
+    "dim_kind(multiply0.j.inner)": "VECTOR",
+    "size(multiply0.k.mid)": "8",
+    "size(multiply0.k.inner)": "1",
+    "staged(multiply0.a)": "COPY",
+    "staged(multiply0.b)": "COPY",
+    "order(multiply0.k.outer,multiply0.i.outer)": "OUTER",
+    "order(multiply0.k.outer,multiply0.j.outer)": "OUTER",
+    "order(multiply0.i.mid,multiply0.k.mid)": "OUTER",
+    "order(multiply0.j.mid,multiply0.k.mid)": "OUTER",
+}
+ROWS_OF_THREADS = {**TILE, "dim_kind(multiply0.i.outer)": "PARALLEL"}
+WAYS = {
+    "rows": ROWS_OF_THREADS,
+    "columns": {**TILE, "dim_kind(multiply0.j.outer)": "PARALLEL"},
+    "partials": {**TILE, "dim_kind(multiply0.k.outer)": "PARALLEL"},
+    "only_b": {**ROWS_OF_THREADS, "staged(multiply0.a)": "DIRECT"},
+    "only_a": {**ROWS_OF_THREADS, "staged(multiply0.b)": "DIRECT"},
+    "unrolled": {**ROWS_OF_THREADS, "size(multiply0.k.inner)": "3"},
+}
+
+
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
-@pytest.mark.parametrize(
-    "style", [IN_RESULT, replace(IN_RESULT, by_team=True)], ids=["own", "team"]
-)
-def test_parts_of_tiles_are_added_where_they_belong(tmp_path, name, style):
-    """Where rows, columns or both are cut, or are fewer than a tile has."""
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
+    """Where rows, columns or both are cut."""
     made = []
-    for extents in ((61, 37, 40), (64, 37, 9), (61, 64, 40), (3, 5, 17), (64, 64, 16)):
-        recording, args = recorded(name, np.float32, **dict(zip("mnk", extents, strict=True)))
-        space = build_space(normalise(recording), checking.target(3, 32))
-        candidate = complete_style(space.root(), style)
-        made.append((checking.crowded_source_of(candidate), recording, args))
+    for extents in ((61, 37, 40), (64, 37, 9), (61, 64, 40), (27, 75, 33)):
+        recording, args = recorded("matmul", dtype, **dict(zip("mnk", extents, strict=True)))
+        source = checking.crowded_source_of(decided(recording, WAYS[way], 3))
+        is_cut = (extents[0] % 4 and way != "only_b") or (extents[1] % 16 and way != "only_a")
+        assert ("c_part[" in source.text) == bool(is_cut)
+        made.append((source, recording, args))
     built = checking.build_all([source for source, _, _ in made], tmp_path, "parts")
     for one, (_, recording, args) in zip(built, made, strict=True):
         assert one.library is not None, one.log
-        for way in (Way(), Way(repeats=2, thread_limit=1)):
-            said = checking.check(one, inputs_of(recording, args), way)
+        assert one.log == ""
+        for called in (Way(), Way(repeats=2, thread_limit=1)):
+            said = checking.check(one, inputs_of(recording, args), called)
             assert not said, f"{said}\n{one.source.text}"
 
 

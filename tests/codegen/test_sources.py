@@ -36,6 +36,12 @@ PROGRAMS = {
         {"m": 120, "n": 96},
         Style(columns=True, vectors=2, rows=2, keep=True, late=True),
     ),
+    # Blocks of A that are packed ahead, in strips; tiles that are cut.
+    "matmul_strided_ahead": (
+        "matmul_strided",
+        {"m": 61, "n": 37, "k": 128},
+        Style(rows=4, tile=(16, 64, 64), copy=True, copy_all=True, depth_first=True, stages=2),
+    ),
 }
 
 
