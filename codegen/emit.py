@@ -3,7 +3,8 @@
 Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
 full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
 cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
-Where all that is read along a loop is packed, its tiles are computed in one version (`Scene.is_padded`).
+Where all that is read along a loop is packed, and sums in memory have room for whole tiles or take what is there of one, there is
+one version (`Scene.is_padded`).
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ class LaunchWriter:
         """Nodes in order; where all threads are here, runs of nodes that one thread does alone are put under a test."""
         k = 0
         while k < len(nodes):
-            if not (ctx.is_team and self.is_apart(nodes[k])):
+            if not (ctx.is_team and self.is_under_test(nodes[k])):
                 self.node(nodes[k], ctx)
                 k += 1
                 continue
             end = k
-            while end < len(nodes) and self.is_apart(nodes[end]):
+            while end < len(nodes) and self.is_under_test(nodes[end]):
                 end += 1
             self.alone(nodes[k:end], ctx)
             k = end
@@ -88,8 +89,8 @@ class LaunchWriter:
             self.scene.w.write(declaration)
         self.scene.w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(body.statements)))
 
-    def is_apart(self, node: TreeNode) -> bool:
-        """Whether a node is put under the test: names that it declares for those behind it are not."""
+    def is_under_test(self, node: TreeNode) -> bool:
+        """Whether one thread alone runs a node where all are: not what declares names for the nodes behind it."""
         return self.is_alone(node) and not (isinstance(node, Phase) and node.kind == "stage")
 
     def is_alone(self, node: TreeNode) -> bool:
