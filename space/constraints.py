@@ -65,6 +65,7 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
         self.merged_dims()
         self.parallel_dims()
         self.sizes_and_kinds()
+        self.whole_loops()
         self.reductions()
         self.memory_spaces()
         self.stores()
@@ -262,6 +263,14 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
                     truths.one_vector,
                     share=truths.one_vector,
                 )
+
+    def whole_loops(self) -> None:
+        """Dominance: of the tiles that hold a whole loop only the smallest. Larger ones are the same code with more room."""
+        v = self.v
+        for mid in (d for d in self.backbone.dims if d.level == MID):
+            inner = self.backbone.dim(mid.task, mid.loop.name, INNER)
+            fits = truths.SmallestCover(mid.loop.extent, v.universe[mid], v.universe[inner])
+            self.b.table2("whole loop", v.size[mid], v.size[inner], fits, share=fits)
 
     def narrowest(self, lanes: int) -> int:
         """Elements of the narrowest vectors; a CPU has use for whole registers only."""

@@ -213,6 +213,9 @@ class GpuSpaceBuilder(BlockResources):
                 order = gpu_truths.order_of_threads
                 self.b.table3("order of threads", *levels, order, share=order)
 
+    def whole_loops(self) -> None:
+        """Nothing: tasks in one launch have blocks of as many threads, though the loop of one may be shorter."""
+
     def third_axis(self, mids: list[Dim]) -> None:
         """Of three loops of a task that are shared out to threads, the one that varies most slowly is along z of its blocks.
 

@@ -92,6 +92,18 @@ class KindFitsSize:
         return (n == 1) == (kind == ch.ABSENT)
 
 
+@dataclass(frozen=True)
+class SmallestCover:
+    """Sizes of the mid and inner dims of a loop, where the next smaller mid dim would leave iterations for another tile."""
+
+    extent: int
+    mids: tuple[int, ...]
+    inners: tuple[int, ...]
+
+    def __call__(self, mid: int, inner: int) -> bool:
+        return mid == 0 or self.mids[mid - 1] * self.inners[inner] < self.extent
+
+
 def one_vector(a: int, b: int) -> bool:
     return not a == b == ch.VECTOR
 

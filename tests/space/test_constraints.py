@@ -77,10 +77,33 @@ def test_filters_lose_nothing_and_leave_nothing_illegal(small_universes, name, s
 def test_different_candidates_are_different_programs(small_universes, name, sizes, cores):
     found = leaves(build_space(library_problem(name, **sizes), checking.target(cores, 16)))
     texts = {checking.source_of(c).key for c in found}
-    # Equal texts are left where tiles of two shapes both hold the whole of a loop.
+    # Equal texts are left where the copies of an unrolled sum are the whole of its loop.
     assert len(texts) >= 0.85 * len(found)
     if len(sizes) == 1:
         assert len(texts) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("mid", "inner", "is_there"),
+    [
+        (8, 16, True),
+        (16, 16, False),
+        (64, 16, False),
+        (4, 16, True),
+        (1, 128, False),
+        (64, 1, True),
+    ],
+)
+def test_of_tiles_that_hold_a_whole_loop_only_the_smallest_is_there(mid, inner, is_there):
+    """A hundred iterations: eight vectors of 16 hold them all, and 16 vectors would be the same code."""
+    space = build_space(library_problem("waxpby", n=100), checking.target(2, 64))
+    v, b = space.variables, space.backbone
+    at = space.root()
+    for level, size in ((backbone.MID, mid), (backbone.INNER, inner)):
+        d = b.dim(0, "i", level)
+        there = size in v.universe[d] and isinstance(at, Candidate)
+        at = at.decide(v.size[d], 1 << v.universe[d].index(size)) if there else None
+    assert isinstance(at, Candidate) == is_there
 
 
 @pytest.mark.parametrize("name", names())
