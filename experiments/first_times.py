@@ -1,4 +1,5 @@
-"""How do the first candidates of a sequence compare, and what of that is noise? All timed in turn, in several processes.
+"""How do the first candidates of a sequence and the expert's C compare, and what of that is noise? All timed in turn, in several
+processes.
 
     python -m kernelscape.experiments.first_times --only gemver:n=8192 sgemvt:n=8192:f64 [--processes 3] [--tags panel columns]
 
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..codegen.source import Source
 from ..explorer.entry import library_subject
+from ..explorer.subject import Subject
 from ..kernels.library import load
 from ..runtime.build import Artifact, build_many
 from ..runtime.channel import available_cores
@@ -32,6 +35,7 @@ from ..search.first import first_candidates
 from ..space.constraints import build_space
 from ..space.target import CacheLevel, Target
 from .conditions import stamp, stamp_text
+from .expert import VARIANTS, expert_device, expert_source, names
 from .measuring import failure_text, level_of, median, spread
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import ratio_text, table, time_text
@@ -39,11 +43,13 @@ from .writing import ratio_text, table, time_text
 _MODULE = "first_times"
 _COPY = "memory_copy_nt"  # the probe: as many bytes read as written, past the caches
 _LIMIT_S = 1800.0  # of one process
+_EXPERT = "expert"  # begins the tags of the expert's variants
 
-PROTOCOL = """Each process is fresh: a calibration, the first candidates built and verified, then rounds of {a probe that copies
-memory; all candidates, sample by sample in turn}. A time is the median over samples; that of a row is the median over processes of
-medians over rounds. "± rounds" is half the inter-quartile range over the rounds of a process, the median over processes;
-"± processes" half the range of the processes' medians. "x best" is the time over that of the fastest in the same round. GB/s counts
+PROTOCOL = """Each process is fresh: a calibration, the first candidates and all variants of the expert's C built and verified, then
+rounds of {a probe that copies memory; all of them, sample by sample in turn}. The expert's C is built with all passes of the same
+compiler. A time is the median over samples; that of a row is the median over processes of medians over rounds. "± rounds" is half
+the inter-quartile range over the rounds of a process, the median over processes; "± processes" half the range of the processes'
+medians. "x best" is the time over that of the fastest in the same round, "x expert" over that of the expert's fastest. GB/s counts
 every argument once (no write-allocate); "x copy" is that over the copy rate of the same round. The roofline is the calibrated one:
 the longest of bytes at the rate of where they are, and operations at the peak."""
 
@@ -104,8 +110,8 @@ def make_part(job: Job, options: FirstOptions) -> Row:
     }
     if not chosen:
         raise RuntimeError(f"no first candidate is called {' or '.join(options.tags)}")
-    sources = [print_source(lower(c), dialect_of(device)) for c in chosen.values()]
-    made = dict(zip(chosen, build_many(device, sources, available_cores()), strict=True))
+    sources = {tag: print_source(lower(c), dialect_of(device)) for tag, c in chosen.items()}
+    made = _built(device, sources) | _built(expert_device(device), _expert_sources(subject))
     artifacts = {tag: a for tag, a in made.items() if isinstance(a, Artifact)}
     failed = {tag: failure_text(f) for tag, f in made.items() if isinstance(f, Failure)}
     rng = np.random.default_rng(options.seed)
@@ -124,6 +130,24 @@ def make_part(job: Job, options: FirstOptions) -> Row:
         "level": "memory" if level is None else level.name,
         "roof_ns": roof_ns(roof, level, target, job.dtype),
         "stamp": stamp(device),
+    }
+
+
+def _built(device: CpuDevice, sources: dict[str, Source]) -> dict[str, Artifact | Failure]:
+    made = build_many(device, list(sources.values()), available_cores())
+    return dict(zip(sources, made, strict=True))
+
+
+def _expert_sources(subject: Subject) -> dict[str, Source]:
+    """All variants of the expert's C by tag; none where there is no such program."""
+    name = subject.sequence
+    if name not in names():
+        return {}
+    return {
+        " ".join([_EXPERT, *variant.replace("-D", "").split()]): expert_source(
+            subject.recording, subject.sizes, variant, available_cores()
+        )
+        for variant in ("", *VARIANTS[name])
     }
 
 
@@ -170,6 +194,7 @@ def summary(found: Row) -> list[dict[str, Any]]:
     copies = np.array(found["copies"])
     medians = {tag: median(np.median(ns, axis=1)) for tag, ns in times.items()}
     ranked = sorted(times, key=lambda tag: medians[tag])
+    expert = next((tag for tag in ranked if tag.startswith(_EXPERT)), None)
     made = []
     for tag in ranked:
         of_process = np.median(times[tag], axis=1)
@@ -182,6 +207,7 @@ def summary(found: Row) -> list[dict[str, Any]]:
                 "processes_spread": float(np.ptp(of_process)) / 2 / medians[tag],
                 "over_best": median(over_best),
                 "over_best_spread": spread(over_best),
+                "over_expert": expert and median(times[tag] / times[expert]),
                 "over_copy": median(found["bytes"] / times[tag] / copies),
                 "roof_share": found["roof_ns"] / medians[tag],
             }
@@ -199,7 +225,8 @@ def report(made: dict[str, Any]) -> str:
 
 
 def _section(r: Row) -> list[str]:
-    heads = ["candidate", "time", "± rounds", "± processes", "x best", "GB/s", "x copy", "roofline"]
+    heads = ["candidate", "time", "± rounds", "± processes", "x best", "x expert", "GB/s", "x copy"]
+    heads += ["roofline"]
     body = [
         [
             c["tag"],
@@ -207,6 +234,7 @@ def _section(r: Row) -> list[str]:
             f"{100 * c['rounds_spread']:.1f} %",
             f"{100 * c['processes_spread']:.1f} %",
             ratio_text(c["over_best"], c["over_best_spread"]),
+            "–" if c["over_expert"] is None else f"{c['over_expert']:.2f}",
             f"{r['bytes'] / c['median_ns']:.0f}",
             f"{c['over_copy']:.2f}",
             f"{c['roof_share']:.0%}",
@@ -235,7 +263,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = table_parser(__doc__, "NAME:n=8192,...[:f64]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=3)
-    parser.add_argument("--tags", nargs="*", default=(), help="only candidates so called, in part")
+    parser.add_argument(
+        "--tags",
+        nargs="*",
+        default=(),
+        help="only candidates so called, in part, beside the expert's",
+    )
     parser.add_argument("--limit", type=int, default=40, help="most candidates")
     parser.add_argument("--budget-ms", type=float, default=150.0, help="a candidate and round")
     parser.add_argument("--no-calibrate", action="store_true")

@@ -33,7 +33,7 @@ from ..runtime.outcome import FINAL, Protocol
 from ..runtime.replay import dialect_of, rebuild
 from ..runtime.worker import Worker, WorkerOptions, Workload
 from .conditions import stamp
-from .expert import VARIANTS, expert_source
+from .expert import VARIANTS, expert_device, expert_source
 from .measuring import built, level_of, median, spread, time_ns
 from .peers_bars import UNSTRIDED
 from .rows import Job, Row
@@ -207,9 +207,7 @@ def choose(
         for v in ("", *VARIANTS[name])
     }
     variants = list(sources)
-    theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
-    assert isinstance(theirs, CpuDevice)
-    theirs.compiler = device.compiler.unspared()
+    theirs = expert_device(device)
     artifacts = [built(device, ours), *(built(theirs, s) for s in sources.values())]
     with Worker(device) as worker:
         worker.prepare(workload)

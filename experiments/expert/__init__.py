@@ -12,6 +12,8 @@ from pathlib import Path
 
 from ...codegen.source import Argument, Source
 from ...kernels.sequence import Recording
+from ...runtime.cpu.device import CpuDevice
+from ...runtime.device import DeviceOptions, open_device
 
 FOLDER = Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^#include "(\w+\.[ch])"\n', re.MULTILINE)
@@ -111,6 +113,14 @@ def expert_source(
     }
     flags = (*_FLAGS, *(f"-D{key}={value}" for key, value in facts.items()), *variant.split())
     return Source(_read(f"{name}.c"), name, tuple(arguments), n_threads, flags)
+
+
+def expert_device(device: CpuDevice) -> CpuDevice:
+    """A device that builds with all passes of the compiler of `device`, which a search spares some of."""
+    theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
+    assert isinstance(theirs, CpuDevice)
+    theirs.compiler = device.compiler.unspared()
+    return theirs
 
 
 def _read(file: str) -> str:

@@ -35,6 +35,13 @@ def test_ratios_are_formed_inside_a_round():
     assert (slower["over_best"], slower["over_best_spread"]) == (2.0, 0.0)
 
 
+def test_all_are_compared_with_the_fastest_of_the_experts_variants():
+    times = {"expert": [[90.0, 90]], "expert TILE=12": [[20.0, 40]], "a": [[10.0, 20]]}
+    assert [c["over_expert"] for c in summary(found(**times))] == [0.5, 1.0, 3.375]
+    (alone,) = summary(found(a=[[10.0, 20]]))
+    assert alone["over_expert"] is None
+
+
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_a_row_is_made_in_processes_kept_and_written(tmp_path, monkeypatch, capfd):
@@ -51,7 +58,8 @@ def test_a_row_is_made_in_processes_kept_and_written(tmp_path, monkeypatch, capf
     ]
     assert first_times.main(few) == 0
     [row] = json.loads((tmp_path / "first_times.json").read_text())["rows"]
-    assert {"default", "rows4_vectors2"} <= row["times_ns"].keys()
+    assert {"default", "rows4_vectors2", "expert"} <= row["times_ns"].keys()
+    assert any(tag.startswith("expert LAST_CACHE=") for tag in row["times_ns"])
     assert all(len(ns) == 2 for ns in [*row["times_ns"]["default"], *row["copies"]])
     assert not row["failed"]
     assert 0 < row["candidates"][0]["roof_share"] < 1
