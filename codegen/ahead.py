@@ -40,7 +40,6 @@ class AheadWriter:
         self.writers: dict[str, Callable[[TaskPlan, Operand, Context], None]] = {
             "first block": self.first_block,
             "stage": self.stage,
-            "slice": self.slice,
             "rest": self.rest,
         }
 
@@ -92,33 +91,27 @@ class AheadWriter:
         self.progress[key] = Progress(half, n_slices, done, starts)
         self.scene.halves[key] = half
 
-    def ask(self, task: TaskPlan, operand: Operand, strip: c.CExpr, n_strips: int) -> None:
-        """Asks memory for a part, the one with the number of the strip, of the lines of the slice after the one that is next."""
+    def ask(self, task: TaskPlan, operand: Operand, n_before: int) -> None:
+        """Asks memory for the lines of the slice that is packed so many slices after the next one."""
         made, now = self.pipeline(task, operand), self.progress[task.index, operand.access.array]
         asked = made.asked
         assert asked is not None
         w, array = self.scene.w, self.scene.plan.problem.array(operand.access.array)
-        following = c.Bin("+", now.done, c.Num("1"))
-        row, column = self.first_of(task, made, now, following)
-        each = -(-asked.along.count // n_strips)
-        n_parts = -(-asked.along.count // each)
-        column = c.add(column, _times(strip, each * asked.along.apart))
+        following = c.Bin("+", now.done, c.number(n_before))
+        firsts = self.first_of(task, made, now, following)
         names = [w.fresh(f"{name}_asked") for name in (made.across, made.along)]
         with w.scope() as body:
-            for name, first in zip(names, (row, column), strict=True):
+            for name, first in zip(names, firsts, strict=True):
                 w.write(c.Declare("long", name, first, constant=True))
-            for r, k in product(range(asked.across.count), range(each)):
+            for r, k in product(range(asked.across.count), range(asked.along.count)):
                 place = {
                     made.across: LoopIndexAt(c.Id(names[0]), r * asked.across.apart),
                     made.along: LoopIndexAt(c.Id(names[1]), k * asked.along.apart),
                 }
                 index, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(place))
-                w.ask(self.scene.global_array(array.name), index, cache=2)
+                w.ask(self.scene.global_array(array.name), index, asked.cache)
         w.used -= set(names)
-        test: c.CExpr = c.Bin("<", following, now.slices)
-        if n_parts < n_strips:
-            test = c.Bin("&&", test, c.Bin("<", strip, c.number(n_parts)))
-        w.write(c.If(test, tuple(body.statements)))
+        w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
 
     def first_of(
         self, task: TaskPlan, made: Pipeline, now: Progress, number: c.CExpr
@@ -136,11 +129,11 @@ class AheadWriter:
         now = self.progress[task.index, operand.access.array]
         with self.scene.w.scope() as body:
             self.pack(task, operand, ctx, now.done)
+            self.scene.w.write(c.Assign(now.done, c.Num("1"), "+"))
         self.scene.w.write(c.If(c.Bin("<", now.done, now.slices), tuple(body.statements)))
-        self.scene.w.write(c.Assign(now.done, c.Num("1"), "+"))
 
     def rest(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the slices for which there were no register tiles: at the ends of loops there are fewer."""
+        """Packs the slices for which there were no strips: at the ends of loops there are fewer."""
         w, now = self.scene.w, self.progress[task.index, operand.access.array]
         name = w.fresh("slice")
         with w.scope() as body:

@@ -28,8 +28,12 @@ class Value:
     lanes: int = 0
 
 
+PASSING_BY = 0  # a line that is read once: it goes past the second cache
+_LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
+
+
 class LineAhead(NamedTuple):
-    """The line that is so many elements further on, for cache 1 or 2."""
+    """The line that is so many elements further on, for a cache as in `Writer.ask`."""
 
     elements: int
     cache: int
@@ -165,10 +169,9 @@ class Writer:
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def ask(self, base: c.CExpr, index: c.CExpr, cache: int) -> None:
-        """Asks memory for the line of an element, for cache 1 or 2."""
+        """Asks memory for the line of an element, for cache 1 or 2, or PASSING_BY."""
         place = c.Un("&", c.Index(base, index))
-        locality = c.Num("3" if cache == 1 else "2")
-        self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), locality))))
+        self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), _LOCALITY[cache]))))
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         """One element of an array; a CPU has no hints for loads."""

@@ -146,11 +146,11 @@ class LaunchWriter:
         whole, rest = self.versions(node, variable, inside)
         self.scene.w.used.discard(name)
         if rest and not (node.is_cyclic or node.is_last or self.scene.target.is_gpu):
-            for statement in self.apart(name, lo, hi, node, whole, rest):
+            for statement in self.apart(name, lo, hi, node, whole, rest, ctx):
                 self.scene.w.write(statement)
         else:
             body = self.tested(node, variable, whole, rest)
-            loops = self.in_strips(name, lo, hi, node, body)
+            loops = self.in_strips(name, lo, hi, node, body, ctx)
             if node.is_last:
                 loops = (c.If(c.Bin("<", *self.whole_range(node)), loops),)
             for statement in loops:
@@ -196,6 +196,7 @@ class LaunchWriter:
         node: LoopNode,
         whole: Statements,
         rest: Statements,
+        ctx: Context,
     ) -> Statements:
         """A loop over whole register tiles, and the one that is left over behind it: a test in the loop would keep compilers from
         moving loads out of it.
@@ -206,31 +207,36 @@ class LaunchWriter:
             n_whole = length // node.step * node.step
             last = c.add(lo, c.number(n_whole))
             behind = (c.Scope((replace(begin, init=last), *rest)),)
-            loops = self.in_strips(name, lo, last, node, whole) if n_whole else ()
+            loops = self.in_strips(name, lo, last, node, whole, ctx) if n_whole else ()
             return (*loops, *(behind if n_whole < length else ()))
         steps = c.Bin("/", c.Bin("-", hi, lo), c.number(node.step))
         end = self.scene.w.fresh(f"{name}_whole")
         self.scene.w.used.discard(end)
         last = c.add(lo, c.Bin("*", steps, c.number(node.step)))
         test = c.If(c.Bin("<", c.Id(end), hi), (replace(begin, init=c.Id(end)), *rest))
-        loops = self.in_strips(name, lo, c.Id(end), node, whole)
+        loops = self.in_strips(name, lo, c.Id(end), node, whole, ctx)
         return (c.Scope((c.Declare("long", end, last, constant=True), *loops, test)),)
 
     def in_strips(
-        self, name: str, lo: c.CExpr, hi: c.CExpr, node: LoopNode, body: Statements
+        self,
+        name: str,
+        lo: c.CExpr,
+        hi: c.CExpr,
+        node: LoopNode,
+        body: Statements,
+        ctx: Context,
     ) -> Statements:
-        """A loop, in strips where lines are asked for at the head of each."""
-        if not node.asks:
+        """A loop, in strips where operands are packed ahead at the head of each."""
+        if not node.packs:
             return (c.For(name, lo, hi, self.stride(node), body),)
         assert not (node.is_parallel or node.is_last)
         w, tasks, length = self.scene.w, self.scene.plan.tasks, node.step * node.strip
         n_strips = -(-iterations(self.scene.plan, node) // node.strip)
         strip = w.fresh(f"{name}_strip")
-        start = c.minus(c.Id(strip), lo)
-        number = c.Bin("/", start, c.number(length)) if n_strips > 1 else c.Num("0")
         with w.scope() as head:
-            for task, operand in node.asks:
-                self.ahead.ask(tasks[task], operand, number, n_strips)
+            for task, operand in node.packs:
+                self.ahead.ask(tasks[task], operand, n_strips)
+                self.ahead.slice(tasks[task], operand, ctx)
         w.used.discard(strip)
         if n_strips == 1:
             return (*head.statements, c.For(name, lo, hi, node.step, body))

@@ -15,7 +15,7 @@ from ..kernels.ir import Accumulator
 from ..kernels.renaming import loads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .barriers import Hazards
-from .pipeline import LEAST_STRIP, Pipeline, iterations, pipeline
+from .pipeline import Pipeline, pipeline
 from .plan import Member, Plan, PlannedBody, PlannedNode, TaskPlan
 from .tree import (
     AccumulatorPlan,
@@ -158,10 +158,8 @@ class TreeBuilder:
         nodes[k].head.append(Phase("stage", t, operand))
         if made.asked is not None:
             last = nodes[-1]
-            last.asks.append((t, operand))
-            last.after.append(Phase("slice", t, operand))
-            strip = max(LEAST_STRIP, -(-iterations(self.plan, last) // made.asked.parts))
-            last.strip = min(last.strip or strip, strip)
+            last.packs.append((t, operand))
+            last.strip = min(last.strip or made.asked.strip, made.asked.strip)
         nodes[k].tail.append(Phase("rest", t, operand))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:

@@ -1,28 +1,28 @@
-"""How an operand is packed ahead: the next block of it is cut into slices, and one is packed with each register tile that uses the
-present block.
+"""How an operand is packed ahead: the next block of it is cut into slices, and a few are packed with each register tile that uses
+the present block.
 
-A slice has the elements of one register tile along one loop and a chunk of them along the other. Its lines are asked for a register
-tile earlier, a few at a time between strips of the innermost loop: where elements are far apart each is a line of its own, and so
-many loads that miss would hold up everything behind them. Inside of that loop there is no place for it: it would ask in each
-iteration whether there is something to ask for.
+A slice has the elements of one register tile along one loop and a chunk of them along the other. It is packed between two strips of
+the innermost loop, in which units for loads and stores have time to spare, and its lines are asked for a register tile earlier:
+where elements are far apart each is a line of its own, and so many loads that miss would hold up everything behind them. Inside of
+a strip there is no place for it: it would ask in each iteration whether there is something to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
 from ..kernels.accesses import flat_strides
 from ..space.backbone import OUTER, Operand
 from ..space.target import LINE_BYTES
+from .block import PASSING_BY
 from .plan import Plan
 from .tree import LoopNode, loop_of
 
 _AT_ONCE = 8  # lines, where the loop is long enough: more would wait for one another
-LEAST_STRIP = (
-    8  # iterations: what shorter ones ask and count would take as long as what they compute
-)
+# Iterations: what shorter ones ask, pack and count would take as long as what they compute.
+_LEAST_STRIP = 8
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,16 @@ class Lines:
 
 @dataclass(frozen=True)
 class Asked:
-    """The lines of a slice, and in how many parts they are best asked for: of each part all lines `across`, and some `along`."""
+    """The lines of a slice, and the iterations of the innermost loop in a strip."""
 
     across: Lines
     along: Lines
-    parts: int
+    strip: int
+
+    @property
+    def cache(self) -> int:
+        """Lines with one element of a block each are read once."""
+        return PASSING_BY if self.across.apart == self.along.apart == 1 else 2
 
 
 @dataclass(frozen=True)
@@ -69,18 +74,21 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
     )
     (across,) = (name for name in operand.loops if name != along)
     rows, columns = task.loop(across), task.loop(along)
-    n_steps = prod(iterations(plan, n) for n in inside[:-1])
-    wanted = max(
-        1, n_steps // rows.mid
-    )  # slices for each register tile of rows, to have one a step
-    chunk = -(-columns.tile // wanted)
-    chunk = -(-chunk // columns.inner) * columns.inner
-    asked = None
+    chunk, asked = columns.tile, None
     if len(inside) > 1:
+        n_tiles = prod(iterations(plan, n) for n in inside[:-1])
+        n_steps = iterations(plan, nodes[-1])
         size = array.dtype.size_bytes
-        lines = (_lines(rows.inner, strides[across] * size), _lines(chunk, strides[along] * size))
-        parts = -(-lines[1].count // max(1, _AT_ONCE // lines[0].count))
-        asked = Asked(*lines, parts)
+        by_row = _lines(rows.inner, strides[across] * size)
+        # What is packed with a register tile, so that each has about as much to do, and then what is packed between two strips.
+        chunk = -(-columns.tile // max(1, n_tiles // rows.mid))
+        by_column = _lines(chunk, strides[along] * size)
+        n_parts = -(-by_column.count // max(1, _AT_ONCE // by_row.count))
+        strip = max(_LEAST_STRIP, -(-n_steps // n_parts))
+        chunk = -(-chunk // -(-n_steps // strip))
+        whole = lcm(columns.inner, by_column.apart)  # register tiles and lines
+        chunk = min(-(-chunk // whole) * whole, columns.tile)
+        asked = Asked(by_row, _lines(chunk, strides[along] * size), strip)
     return Pipeline(
         holder=loop_of(nodes[k], t),
         across=across,

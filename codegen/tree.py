@@ -21,8 +21,8 @@ _FEW = 2048
 class LoopNode:
     """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
 
-    Where `is_last`, only the last of them is run: what a late task has left to do. Where it `asks` for lines of operands that
-    are packed ahead (codegen/pipeline.py), it runs in strips of `strip` iterations, and does so at the head of each.
+    Where `is_last`, only the last of them is run: what a late task has left to do. Where it `packs` operands of tasks ahead
+    (codegen/pipeline.py), it runs in strips of `strip` iterations, and does so at the head of each.
     """
 
     members: tuple[Member, ...]
@@ -37,7 +37,7 @@ class LoopNode:
     after: list[Phase] = field(default_factory=list)
     is_cyclic: bool = False
     is_last: bool = False
-    asks: list[tuple[int, Operand]] = field(default_factory=list)  # of tasks
+    packs: list[tuple[int, Operand]] = field(default_factory=list)
     strip: int = 0
 
 
@@ -65,7 +65,6 @@ class Phase:
 
     first block  before the loop from block to block
     stage        at its head: which half of the buffer holds the present block, and what there is to pack
-    slice        behind that loop: the next slice is packed
     rest         at the end: the slices that are left
     """
 

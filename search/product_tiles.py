@@ -18,7 +18,6 @@ from .loop_roles import find_roles
 
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
-_AHEAD_SHARE = 1 / 8  # of a thread's rows
 _ROWS = (12, 8, 6, 4)  # of a register tile
 _VECTORS = (4, 2)
 
@@ -51,7 +50,8 @@ class ProductTile:
     `deep` they are as well, but each register tile reads its panel out of that cache, and sums are taken up and put down half as
     often. The tile `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels
     in the last, where `by_team` all threads have them in common. The first block of those that are packed ahead is not, so that in
-    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs.
+    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs: in the latter one register tile of rows, of
+    which the first cache holds two beside a panel.
     """
 
     registers: RegisterTile
@@ -104,9 +104,7 @@ def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
         for most in (in_last_cache / target.cores, in_last_cache)
     )
     by_rows_ahead = by_rows._replace(depth=_mid_size(by_rows.depth / 4))
-    # Two blocks of rows are in use at once.
-    rows_ahead = min(own_rows * _AHEAD_SHARE, held / (2 * depth))
-    by_depth_ahead = by_depth._replace(rows=rows * _mid_size(rows_ahead / rows))
+    by_depth_ahead = by_depth._replace(rows=rows)
     return ProductTile(registers, by_rows, deep, by_depth, by_team, by_rows_ahead, by_depth_ahead)
 
 

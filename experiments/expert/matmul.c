@@ -151,7 +151,7 @@ INLINE void asking_tile(REAL *c, operands o, long depth, int adds, const REAL *a
   long k = 0;
   for (int row = 0; row < TILE; row++)
     for (long column = 0; column < chunk && k < depth; column++) {
-      __builtin_prefetch(ask + ((long)row * K + column) * STRIDE);
+      __builtin_prefetch(ask + ((long)row * K + column) * STRIDE, 0, 0);
       const long end = row == TILE - 1 && column == chunk - 1 ? depth : least(depth, k + every);
       UNROLL for (; k < end; k++) {
         vec b[VECTORS];

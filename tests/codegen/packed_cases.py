@@ -7,6 +7,7 @@ from kernelscape.experiments import checking
 from kernelscape.kernels.library import load
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
+from kernelscape.space.backbone import MID
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from kernelscape.space.decisions import restore
@@ -29,13 +30,22 @@ def inputs_of(recording, args):
 
 
 def decided(recording, wanted, cores):
-    """The complete candidate with these decisions."""
+    """The complete candidate with these decisions; of a tile that would hold more than its loop the smallest that holds it."""
     space = build_space(normalise(recording), checking.target(cores, 32))
-    found = restore(space, wanted.items())
+    found = restore(space, (wanted | dict(_covers(space, wanted))).items())
     assert isinstance(found, Candidate), found
     made = found.complete()
     assert isinstance(made, Candidate), made
     return made
+
+
+def _covers(space, wanted):
+    for d, sizes in space.variables.universe.items():
+        mid, inner = f"size({d.name})", f"size({d.name.removesuffix('mid')}inner)"
+        if d.level == MID and mid in wanted:
+            n = int(wanted.get(inner, 1))
+            cover = next((size for size in sizes if size * n >= d.loop.extent), sizes[-1])
+            yield mid, str(min(cover, int(wanted[mid])))
 
 
 def random_copies(recording, staged, n, cores, seed):

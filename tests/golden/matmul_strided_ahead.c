@@ -79,7 +79,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
             for (long i0 = begin; i0 < end; i0 += 16) {
                 const long a_half = (i0 - begin) / 16 % 2 * 1024;
                 const long i_ahead = i0 + 16;
-                const long a_slices = i_ahead < end ? ((i_ahead + 16 < 61 ? i_ahead + 16 : 61) - i_ahead + 3) / 4 * 4 : 0;
+                const long a_slices = i_ahead < end ? ((i_ahead + 16 < 61 ? i_ahead + 16 : 61) - i_ahead + 3) / 4 * 32 : 0;
                 long a_slice = 0;
                 for (long j1 = j0; j1 < 37; j1 += 16) {
                     for (long i1 = i0; i1 < (i0 + 16 < 61 ? i0 + 16 : 61); i1 += 4) {
@@ -88,17 +88,41 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                         f32x16 c_acc_2 = splat_f32x16(0.0f);
                         f32x16 c_acc_3 = splat_f32x16(0.0f);
                         for (long k_strip = k0; k_strip < k0 + 64; k_strip += 8) {
-                            if (a_slice + 1 < a_slices) {
-                                const long i_asked = i_ahead + (a_slice + 1) / 4 * 4;
-                                const long k_asked = k0 + (a_slice + 1) % 4 * 16 + (k_strip - k0) / 8 * 2;
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 32], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 4096], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 4128], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 8192], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 8224], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 12288], 0, 2);
-                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 12320], 0, 2);
+                            if (a_slice + 8 < a_slices) {
+                                const long i_asked = i_ahead + (a_slice + 8) / 32 * 4;
+                                const long k_asked = k0 + (a_slice + 8) % 32 * 2;
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 32], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 4096], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 4128], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 8192], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 8224], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 12288], 0, 0);
+                                __builtin_prefetch(&a[i_asked * 4096 + k_asked * 32 + 12320], 0, 0);
+                            }
+                            if (a_slice < a_slices) {
+                                const long i_slice = i_ahead + a_slice / 32 * 4;
+                                const long k_slice = k0 + a_slice % 32 * 2;
+                                if (i_slice + 4 <= 61) {
+                                    for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
+                                        const float a_6 = a[i_slice * 4096 + k1 * 32];
+                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + (1024 - a_half)] = a_6;
+                                        const float a_7 = a[i_slice * 4096 + k1 * 32 + 4096];
+                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 1 + (1024 - a_half)] = a_7;
+                                        const float a_8 = a[i_slice * 4096 + k1 * 32 + 8192];
+                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 2 + (1024 - a_half)] = a_8;
+                                        const float a_9 = a[i_slice * 4096 + k1 * 32 + 12288];
+                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 3 + (1024 - a_half)] = a_9;
+                                    }
+                                } else {
+                                    for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
+                                        for (long i = i_slice; i < (i_slice + 4 < 61 ? i_slice + 4 : 61); ++i) {
+                                            const float a_5 = a[i * 4096 + k1 * 32];
+                                            a_packed[-(i_ahead * 64) + i_slice * 63 + k1 * 4 - k0 * 4 + i + (1024 - a_half)] = a_5;
+                                        }
+                                    }
+                                }
+                                a_slice += 1;
                             }
                             for (long k = k_strip; k < k_strip + 8; ++k) {
                                 const float a_packed_ = a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + a_half];
@@ -112,30 +136,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                                 c_acc_3 += a_packed_3 * b_packed_;
                             }
                         }
-                        if (a_slice < a_slices) {
-                            const long i_slice = i_ahead + a_slice / 4 * 4;
-                            const long k_slice = k0 + a_slice % 4 * 16;
-                            if (i_slice + 4 <= 61) {
-                                for (long k1 = k_slice; k1 < k_slice + 16; ++k1) {
-                                    const float a_6 = a[i_slice * 4096 + k1 * 32];
-                                    a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + (1024 - a_half)] = a_6;
-                                    const float a_7 = a[i_slice * 4096 + k1 * 32 + 4096];
-                                    a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 1 + (1024 - a_half)] = a_7;
-                                    const float a_8 = a[i_slice * 4096 + k1 * 32 + 8192];
-                                    a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 2 + (1024 - a_half)] = a_8;
-                                    const float a_9 = a[i_slice * 4096 + k1 * 32 + 12288];
-                                    a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 3 + (1024 - a_half)] = a_9;
-                                }
-                            } else {
-                                for (long k1 = k_slice; k1 < k_slice + 16; ++k1) {
-                                    for (long i = i_slice; i < (i_slice + 4 < 61 ? i_slice + 4 : 61); ++i) {
-                                        const float a_5 = a[i * 4096 + k1 * 32];
-                                        a_packed[-(i_ahead * 64) + i_slice * 63 + k1 * 4 - k0 * 4 + i + (1024 - a_half)] = a_5;
-                                    }
-                                }
-                            }
-                        }
-                        a_slice += 1;
                         if (i1 + 4 <= 61 && j1 + 16 <= 37) {
                             const f32x16 c_1 = load_f32x16(&c[i1 * 37 + j1]);
                             const f32x16 c_2 = c_1 + c_acc_0;
@@ -167,10 +167,10 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                     }
                 }
                 for (long slice = a_slice; slice < a_slices; ++slice) {
-                    const long i_slice = i_ahead + slice / 4 * 4;
-                    const long k_slice = k0 + slice % 4 * 16;
+                    const long i_slice = i_ahead + slice / 32 * 4;
+                    const long k_slice = k0 + slice % 32 * 2;
                     if (i_slice + 4 <= 61) {
-                        for (long k1 = k_slice; k1 < k_slice + 16; ++k1) {
+                        for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
                             const float a_11 = a[i_slice * 4096 + k1 * 32];
                             a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + (1024 - a_half)] = a_11;
                             const float a_12 = a[i_slice * 4096 + k1 * 32 + 4096];
@@ -181,7 +181,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                             a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 3 + (1024 - a_half)] = a_14;
                         }
                     } else {
-                        for (long k1 = k_slice; k1 < k_slice + 16; ++k1) {
+                        for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
                             for (long i = i_slice; i < (i_slice + 4 < 61 ? i_slice + 4 : 61); ++i) {
                                 const float a_10 = a[i * 4096 + k1 * 32];
                                 a_packed[-(i_ahead * 64) + i_slice * 63 + k1 * 4 - k0 * 4 + i + (1024 - a_half)] = a_10;
