@@ -94,7 +94,7 @@ class AheadWriter:
     def ask(self, task: TaskPlan, operand: Operand, n_before: int) -> None:
         """Asks memory for the lines of the slice that is packed so many slices after the next one."""
         made, now = self.pipeline(task, operand), self.progress[task.index, operand.access.array]
-        asked = made.asked
+        asked = made.in_strips
         assert asked is not None
         w, array = self.scene.w, self.scene.plan.problem.array(operand.access.array)
         following = c.Bin("+", now.done, c.number(n_before))

@@ -168,10 +168,10 @@ class Writer:
             x = self.strided(base, index, dtype, lanes, lane_stride, hint)
         return self.remember(key, array, Value(x, dtype, lanes))
 
-    def ask(self, base: c.CExpr, index: c.CExpr, cache: int) -> None:
-        """Asks memory for the line of an element, for cache 1 or 2, or PASSING_BY."""
-        place = c.Un("&", c.Index(base, index))
-        self.write(c.Evaluate(c.Call(c.PREFETCH, (place, c.Num("0"), _LOCALITY[cache]))))
+    def ask(self, base: c.CExpr, index: c.CExpr, cache: int, *, is_stored: bool = False) -> None:
+        """Asks memory for the line of an element, for cache 1 or 2, or PASSING_BY; one that `is_stored` to is taken from others."""
+        place, kind = c.Un("&", c.Index(base, index)), c.Num(str(int(is_stored)))
+        self.write(c.Evaluate(c.Call(c.PREFETCH, (place, kind, _LOCALITY[cache]))))
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         """One element of an array; a CPU has no hints for loads."""

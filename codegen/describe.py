@@ -172,6 +172,8 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
     for t in tasks:
         for when in dict.fromkeys(ahead.words for ahead in t.prefetches):
             yield f"{t.task.name} asks for its inputs {when}"
+        if t.asks_for_sums:
+            yield f"{t.task.name} asks for its sums before it adds to them"
         for array, hint in t.load_hints.items():
             yield f"{t.task.name} reads {array} {_HINTS[hint]}"
         if t.shift is not None:

@@ -117,6 +117,8 @@ class LaunchWriter:
                     self.body(task, ctx)
                 case "init":
                     self.reductions.fill(task, ctx)
+                case "ask":
+                    self.reductions.ask(task, ctx)
                 case "reset":
                     self.reductions.reset(task, ctx)
                 case "flush":

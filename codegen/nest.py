@@ -156,10 +156,10 @@ class TreeBuilder:
         self.pipelines[t, operand.access.array] = made
         nodes[k].before.append(Phase("first block", t, operand))
         nodes[k].head.append(Phase("stage", t, operand))
-        if made.asked is not None:
+        if made.in_strips is not None:
             last = nodes[-1]
             last.packs.append((t, operand))
-            last.strip = min(last.strip or made.asked.strip, made.asked.strip)
+            last.strip = min(last.strip or made.in_strips.strip, made.in_strips.strip)
         nodes[k].tail.append(Phase("rest", t, operand))
 
     def place_reduction(self, nodes: list[LoopNode], task: TaskPlan) -> None:
@@ -175,6 +175,8 @@ class TreeBuilder:
         if in_memory:
             nodes[r].before.append(Phase("init", t))
         if inner_reduced:
+            if in_memory and task.asks_for_sums:
+                nodes[inner_reduced[0]].before.append(Phase("ask", t))
             nodes[inner_reduced[0]].before.append(Phase("reset", t))
             if in_memory or task.partials:
                 nodes[inner_reduced[0]].after.append(Phase("flush", t))

@@ -34,25 +34,21 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The lines of a slice, and the iterations of the innermost loop in a strip."""
+class InStrips:
+    """The lines of a slice and for which cache they are asked, and the iterations of the innermost loop in a strip."""
 
     across: Lines
     along: Lines
+    cache: int
     strip: int
-
-    @property
-    def cache(self) -> int:
-        """Lines with one element of a block each are read once."""
-        return PASSING_BY if self.across.apart == self.along.apart == 1 else 2
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """An operand of two loops that is packed ahead, a block for each iteration of the outer dim of `holder`.
 
-    A block has `chunks` slices for each register tile of `across`; each has `chunk` iterations of `along`. `asked` is None where
-    there are no loops inside: then the next block is packed when the present one has been used.
+    A block has `chunks` slices for each register tile of `across`; each has `chunk` iterations of `along`. `in_strips` is None
+    where there is no loop around an innermost one: then the next block is packed when the present one has been used.
     """
 
     holder: str
@@ -60,7 +56,7 @@ class Pipeline:
     along: str
     chunk: int
     chunks: int
-    asked: Asked | None
+    in_strips: InStrips | None
 
 
 def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Operand) -> Pipeline:
@@ -74,7 +70,7 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
     )
     (across,) = (name for name in operand.loops if name != along)
     rows, columns = task.loop(across), task.loop(along)
-    chunk, asked = columns.tile, None
+    chunk, in_strips = columns.tile, None
     if len(inside) > 1:
         n_tiles = prod(iterations(plan, n) for n in inside[:-1])
         n_steps = iterations(plan, nodes[-1])
@@ -88,14 +84,19 @@ def pipeline(plan: Plan, nodes: Sequence[LoopNode], k: int, t: int, operand: Ope
         chunk = -(-chunk // -(-n_steps // strip))
         whole = lcm(columns.inner, by_column.apart)  # register tiles and lines
         chunk = min(-(-chunk // whole) * whole, columns.tile)
-        asked = Asked(by_row, _lines(chunk, strides[along] * size), strip)
+        # Lines that have one element of a block each, where no other loop comes back to it, are read once.
+        is_far = all(abs(strides[x]) * size >= LINE_BYTES for x in operand.loops)
+        others = (n for n in nodes[:k] if loop_of(n, t) not in operand.loops)
+        is_once = is_far and all(iterations(plan, n) == 1 for n in others)
+        by_column = _lines(chunk, strides[along] * size)
+        in_strips = InStrips(by_row, by_column, PASSING_BY if is_once else 2, strip)
     return Pipeline(
         holder=loop_of(nodes[k], t),
         across=across,
         along=along,
         chunk=chunk,
         chunks=-(-columns.tile // chunk),
-        asked=asked,
+        in_strips=in_strips,
     )
 
 

@@ -82,6 +82,7 @@ class TaskPlan:
     shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Ahead, ...] = ()
+    asks_for_sums: bool = False
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
     by_team: frozenset[str] = frozenset()  # arrays whose copies all threads of a CPU share
     layouts: dict[str, str] = field(default_factory=dict)  # of copies, by array
@@ -227,6 +228,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
         kept=tuple(f for f in out(ch.SHARED) if f.is_read),
         prefetches=_prefetches(candidate, t, loops, copies),
+        asks_for_sums=t in v.sums and candidate.value(v.sums[t]) == ch.SUMS_AHEAD,
         stages={name: 1 if name in by_team else n for name, n in staged.items()},
         by_team=by_team,
         layouts={

@@ -221,6 +221,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
         extras = [f"packs {o.access.array}{_how_packed(t, o)}" for o in t.copies]
         extras += dict.fromkeys(f"prefetches {ahead.words}" for ahead in t.prefetches)
+        extras += ["prefetches its sums"] * t.asks_for_sums
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic

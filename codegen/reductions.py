@@ -11,6 +11,7 @@ from ..kernels import ir
 from ..kernels.accesses import flat_strides
 from ..kernels.renaming import walk
 from ..space.backbone import MID, OUTER
+from ..space.target import LINE_BYTES
 from . import csyntax as c
 from .block import Value
 from .plan import TaskPlan
@@ -107,6 +108,21 @@ class Reductions:
         start = neutral(task.task.op, task.task.dtype)
         first = self.scene.w.splat(Value(start, task.task.dtype), lanes).x
         self.scene.declare(tile, first)
+
+    def ask(self, task: TaskPlan, ctx: Context) -> None:
+        """Asks memory for the lines of the sums that a whole register tile is going to be added to."""
+        buffer, layout = self.scene.accumulators[task.index]
+        free = self.scene.free_loops(task)
+        if not all(self.scene.is_full(task, p, ctx) for p in free):
+            return
+        target, strides = task.task.target, layout.strides
+        if self.scene.launch.accumulators[task.index].in_result:
+            strides = flat_strides(target, self.scene.plan.problem.array(target.array))
+        along = next(p.loop.name for p in free if strides[p.loop.name] == 1)
+        for point in self.scene.points(task, free, ctx):
+            if point.index[along].offset * buffer.dtype.size_bytes % LINE_BYTES == 0:
+                index = self.accumulator_index(task, point, ctx)
+                self.scene.w.ask(c.Id(buffer.name), index, cache=1, is_stored=True)
 
     def total(self, task: TaskPlan, point: Point) -> Value:
         """The register accumulators at a point of the result, with the copies of reduction dims combined."""

@@ -55,6 +55,7 @@ class Phase:
 
     body     one register tile of the task
     init     memory accumulators take the neutral element
+    ask      memory is asked for the memory accumulators that a register tile is added to
     reset    register accumulators take the neutral element
     flush    register accumulators are added to memory accumulators, or stored as this thread's partial result
     finish   finished values are stored

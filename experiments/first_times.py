@@ -83,7 +83,7 @@ def make_row(job: Job, options: FirstOptions) -> Row:
         for tag in parts[0]["times_ns"]
         if tag not in failed
     }
-    if not times:
+    if all(tag.startswith(_EXPERT) for tag in times):
         return asked | {"status": "failed", "why": next(iter(failed.values()))}
     found = {
         "times_ns": times,
@@ -217,7 +217,11 @@ def summary(found: Row) -> list[dict[str, Any]]:
 
 def report(made: dict[str, Any]) -> str:
     """A section for each row."""
-    parts = ["# The first candidates of a search, against each other", "", PROTOCOL]
+    parts = [
+        "# The first candidates of a search, against each other and the expert's C",
+        "",
+        PROTOCOL,
+    ]
     for r in made["rows"]:
         parts += ["", f"## {title(r)} {r['dtype']}", ""]
         parts += [f"failed: {r['why']}"] if r["status"] != "ok" else _section(r)
@@ -234,7 +238,7 @@ def _section(r: Row) -> list[str]:
             f"{100 * c['rounds_spread']:.1f} %",
             f"{100 * c['processes_spread']:.1f} %",
             ratio_text(c["over_best"], c["over_best_spread"]),
-            "–" if c["over_expert"] is None else f"{c['over_expert']:.2f}",
+            f"{c['over_expert']:.2f}" if c.get("over_expert") else "–",
             f"{r['bytes'] / c['median_ns']:.0f}",
             f"{c['over_copy']:.2f}",
             f"{c['roof_share']:.0%}",

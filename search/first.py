@@ -307,6 +307,9 @@ class _Wanted:
             self.want(var, *((ch.CYCLIC, ch.BLOCKED) if style.cyclic else (ch.BLOCKED, ch.CYCLIC)))
         for var in self.v.prefetch.values():
             self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
+        for var in self.v.sums.values():
+            asked = ch.SUMS_AHEAD if style.sums_ahead else ch.NO_SUMS_AHEAD
+            self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():
             is_copied = style.copy and self.pays(o)
             by_team = (ch.TEAM_COPY,) if style.by_team and not self.space.target.is_gpu else ()

@@ -18,6 +18,7 @@ from .loop_roles import find_roles
 
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
+_TILES_AHEAD = 8  # register tiles at least, while a block is packed: the lines of what is packed with the first were not asked for
 _ROWS = (12, 8, 6, 4)  # of a register tile
 _VECTORS = (4, 2)
 
@@ -49,9 +50,10 @@ class ProductTile:
     The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. With
     `deep` they are as well, but each register tile reads its panel out of that cache, and sums are taken up and put down half as
     often. The tile `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels
-    in the last, where `by_team` all threads have them in common. The first block of those that are packed ahead is not, so that in
-    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs: in the latter one register tile of rows, of
-    which the first cache holds two beside a panel.
+    in the last, where `by_team` all threads have them in common. With `by_depth_deep` all sums pass by a quarter as often, for
+    which panels are read out of a core's own cache. The first block of those that are packed ahead is not, so that in
+    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs: in the latter one register tile of rows, or as
+    many as it takes for a number of register tiles to pass while a block is packed.
     """
 
     registers: RegisterTile
@@ -59,6 +61,7 @@ class ProductTile:
     deep: Blocks
     by_depth: Blocks
     by_team: Blocks
+    by_depth_deep: Blocks
     by_rows_ahead: Blocks
     by_depth_ahead: Blocks
 
@@ -95,17 +98,26 @@ def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
     twice, columns = _mid_size(2 * depth), by_rows.columns
     most_rows = (held - columns * twice) / (columns + twice)  # packed rows are there as well
     deep = Blocks(_row_block(own_rows, rows, most_rows), columns, twice)
-    row_block = _row_block(own_rows, rows, held / depth)
-    # Panels that the last cache holds; each thread has its own, or all have them in common.
-    in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
     n_panels = ceil(extents[roles.vector[t]] / width)
-    by_depth, by_team = (
-        Blocks(row_block, width * _mid_size(min(n_panels, most)), depth)
-        for most in (in_last_cache / target.cores, in_last_cache)
+
+    def blocks_by_depth(depth: int, sharers: int) -> Blocks:
+        """Rows that a core's own cache holds, and panels that the last one does: each thread has its own, or some share them."""
+        in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
+        panels = min(n_panels, in_last_cache * sharers / target.cores)
+        return Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
+
+    by_depth_deep = blocks_by_depth(_mid_size(min(4 * depth, held / (4 * width))), 1)
+    rows_ahead = rows * _mid_size(_TILES_AHEAD / n_panels)
+    return ProductTile(
+        registers,
+        by_rows,
+        deep,
+        by_depth=blocks_by_depth(depth, 1),
+        by_team=blocks_by_depth(depth, target.cores),
+        by_depth_deep=by_depth_deep,
+        by_rows_ahead=by_rows._replace(depth=_mid_size(by_rows.depth / 4)),
+        by_depth_ahead=by_depth_deep._replace(rows=rows_ahead),
     )
-    by_rows_ahead = by_rows._replace(depth=_mid_size(by_rows.depth / 4))
-    by_depth_ahead = by_depth._replace(rows=rows)
-    return ProductTile(registers, by_rows, deep, by_depth, by_team, by_rows_ahead, by_depth_ahead)
 
 
 def register_tiles(target: Target) -> list[RegisterTile]:

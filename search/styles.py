@@ -33,6 +33,7 @@ class Style:
     those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
     along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
     blocks, which add up `atomic`ally or leave partial results. Copies have `stages`: of a CPU those whose elements are far apart.
+    Where `sums_ahead`, sums in memory are asked for before what is added to them is computed.
     """
 
     fuse: bool = True  # one launch
@@ -52,6 +53,7 @@ class Style:
     stages: int = 1
     columns: bool = False
     prefetch: int = ch.NO_PREFETCH
+    sums_ahead: bool = False
     keep: bool = False
     late: bool = False
     cyclic: bool = False
@@ -200,10 +202,16 @@ def _product_panels(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
     yield "product_panels_all", every
     yield "product_panels_deep", replace(every, tile=best.deep)
     yield "product_panels_once", once
+    if space.variables.sums:
+        # With each block of what is summed all sums pass by.
+        yield (
+            "product_panels_once_sums",
+            replace(once, tile=best.by_depth_deep, sums_ahead=True),
+        )
     # Meeting before and behind each block costs small products more than packing panels twice.
     yield "product_panels_together", replace(once, tile=best.by_team, by_team=True)
     if any(has_gaps(space, o) for o in space.variables.staged):
-        ahead = replace(once, tile=best.by_depth_ahead, stages=ch.TWO_STAGES)
+        ahead = replace(once, tile=best.by_depth_ahead, stages=ch.TWO_STAGES, sums_ahead=True)
         yield "product_panels_once_ahead", ahead
         ahead = replace(every, tile=best.by_rows_ahead, stages=ch.TWO_STAGES)
         yield "product_panels_ahead", ahead

@@ -77,7 +77,7 @@ DIRECT, COPY, TWO_STAGES = range(3)
 STAGED = (
     "DIRECT",  # read where it lies
     "COPY",  # the block of one outer tile is packed first, in the order in which it is used
-    "TWO_STAGES",  # two such blocks: the next one is packed, a slice with each register tile, while one is used
+    "TWO_STAGES",  # two such blocks: the next one is packed, some slices with each register tile, while one is used
 )
 
 TEAM_COPY = len(STAGED)  # of a CPU; a GPU has another value there
@@ -121,6 +121,12 @@ PREFETCH = (
     "FAR",
 )
 PREFETCH_ITERATIONS = {NEAR: 12, FAR: 24}
+
+NO_SUMS_AHEAD, SUMS_AHEAD = range(2)
+PREFETCH_OF_SUMS = (
+    "NONE",  # sums in memory are loaded when a register tile is added to them
+    "AHEAD",  # the first cache is asked for them before the register tile is computed
+)
 
 IN_STEP, LATE = range(2)
 SHIFT = (

@@ -265,12 +265,16 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
                 )
 
     def whole_loops(self) -> None:
-        """Dominance: of the tiles that hold a whole loop only the smallest. Larger ones are the same code with more room."""
+        """Dominance: of the tiles that hold a whole loop only the smallest of each register tile. Larger ones are the same code
+        with more room.
+        """
         v = self.v
         for mid in (d for d in self.backbone.dims if d.level == MID):
             inner = self.backbone.dim(mid.task, mid.loop.name, INNER)
             fits = truths.SmallestCover(mid.loop.extent, v.universe[mid], v.universe[inner])
-            self.b.table2("whole loop", v.size[mid], v.size[inner], fits, share=fits)
+            self.b.table2(
+                "smallest tile that holds the loop", v.size[mid], v.size[inner], fits, share=fits
+            )
 
     def narrowest(self, lanes: int) -> int:
         """Elements of the narrowest vectors; a CPU has use for whole registers only."""
@@ -447,6 +451,12 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
             for f, x in self.v.mem_space.items()
             if f.is_read
         }
+        for t, var in self.v.sums.items():
+            # Sums are in memory only where loops of the result run inside what is summed.
+            dims = [d for d in self.backbone.dims_of(t) if d.level != INNER]
+            pairs = product(*([d for d in dims if d.loop.is_reduction == x] for x in (True, False)))
+            inside = [(self.b.order(r.order_id, f.order_id), bits(ch.OUTSIDE)) for r, f in pairs]
+            self.b.clause("sums in memory", [(var, bits(ch.NO_SUMS_AHEAD)), *inside])
         for t, var in self.v.prefetch.items():
             # What each read needs; one of them needs to have it all, so that of each some part is there.
             needs = []

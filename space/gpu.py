@@ -84,6 +84,10 @@ class GpuSpaceBuilder(BlockResources):
         atomic = {ch.ATOMIC} if d.level == OUTER and op in ATOMIC_OPERATIONS else set()
         return super().reductions_of(d) | bits(*atomic)
 
+    def may_ask_for_sums(self, task: Task) -> bool:
+        """A multiprocessor hides what memory takes behind other threads."""
+        return False
+
     def may_stage(self, o: Operand) -> bool:
         """Threads along the loop that a vector does not go along read the same of it: one of them can for all."""
         return True

@@ -51,6 +51,7 @@ class Variables:
     cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
     load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     prefetch: dict[int, int] = field(default_factory=dict)  # by task
+    sums: dict[int, int] = field(default_factory=dict)  # prefetches of sums, by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
     shift: dict[Shift, int] = field(default_factory=dict)
 
@@ -116,6 +117,9 @@ class ChoiceBuilder:
                 v.store[t] = b.add("store", (f"{task.name}.{task.target.array}",), ch.STORE)
             if self.prefetched(t):
                 v.prefetch[t] = b.add("prefetch", (task.name,), ch.PREFETCH)
+            if self.may_ask_for_sums(task):
+                name = (f"{task.name}.{task.target.array}",)
+                v.sums[t] = b.add("prefetch", name, ch.PREFETCH_OF_SUMS)
             for array in self.hinted_loads(task):
                 name = (f"{array}->{task.name}",)
                 v.load_cache[t, array] = b.add("cache", name, ch.LOAD_CACHE)
@@ -188,6 +192,12 @@ class ChoiceBuilder:
     def reductions_of(self, d: Dim) -> int:
         """How a dim may be reduced where the order of the sum is free."""
         return bits(ch.SEQUENTIAL, self.shared_reductions[d.level])
+
+    def may_ask_for_sums(self, task: Task) -> bool:
+        """Whether sums can be in memory, go through registers part by part, and be beyond a core's own cache."""
+        n_free = sum(not loop.is_reduction for loop in task.loops)
+        is_in_parts = task.is_reduction and task.fast_math and n_free > 0
+        return is_in_parts and self.is_beyond_own_cache(task.target.array)
 
     def may_stage(self, o: Operand) -> bool:
         """Whether a copy of an operand can pay: on a CPU a vector is contiguous and cached as it is."""

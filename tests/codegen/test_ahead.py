@@ -15,7 +15,7 @@ from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import OUTER
+from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
 from packed_cases import decided, inputs_of, random_copies, recorded
@@ -56,7 +56,7 @@ OF_PARTIALS = {
 }
 BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "TEAM_COPY"}
 BOTH_AHEAD = {**PRODUCT, "staged(multiply0.b)": "TWO_STAGES"}
-# So many iterations of the innermost loop that lines are asked for in strips of it.
+# So many iterations of the innermost loop that it runs in strips.
 IN_STRIPS = {**PRODUCT, "size(multiply0.k.mid)": "64", "size(multiply0.k.inner)": "1"}
 NESTS = {
     "of_all": PRODUCT,
@@ -139,7 +139,7 @@ def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for
     # 4 x 2 register tiles of 8 columns for each of 4 rows of tiles: 8 slices of each, of 3 columns at least (k.inner).
     assert made.chunk * made.chunks >= 12
     assert made.chunk % 3 == 0
-    asked = made.asked
+    asked = made.in_strips
     assert asked is not None
     assert (asked.across.count, asked.along.count) == (4, made.chunk)
     text = checking.source_of(candidate).text
@@ -175,7 +175,7 @@ def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
         ).groups()
         assert int(early) == -(-depth // strip)
         offsets = re.findall(rf"prefetch\(&{name}\[[^\]]*_asked(?: \* \d+)?(?: \+ (\d+))?\]", body)
-        lines = made.asked
+        lines = made.in_strips
         wanted = {
             r * row + k * column
             for r in range(lines.across.count)
@@ -184,8 +184,10 @@ def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
         assert sorted(int(x or 0) for x in offsets) == sorted(wanted)
         # The lines of two slices are not the same: a slice has whole lines, or is the whole block along that loop.
         assert lines.along.count * lines.along.apart == made.chunk or made.chunks == 1
-        packing = rf"if \({name}_slice < {name}_slices\) \{{.*?{name}_slice \+= 1;"
-        assert len(re.findall(packing, text, re.S)) == 1
+        packing = rf"if \({name}_slice < {name}_slices\) \{{.*?{name}_slice \+= 1;\s*\}}"
+        (packed,) = re.finditer(packing, text, re.S)
+        # Between two strips, not behind the register tile.
+        assert re.search(r"c_acc_\w+ \+= ", text).start() > packed.end()
 
 
 @pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS, IN_STRIPS, BOTH_AHEAD])
@@ -235,7 +237,7 @@ def two_products(a, b, e, c, d):
 def test_neighbours_share_the_lines_that_are_asked_for():
     candidate, _, _ = product("matmul", m=64, n=64, k=48)
     plan = read_plan(candidate)
-    asked = build_launch(plan, plan.launches[0]).pipelines[0, "a"].asked
+    asked = build_launch(plan, plan.launches[0]).pipelines[0, "a"].in_strips
     assert asked is not None
     assert (asked.along.count, asked.along.apart) == (1, 16)
     text = checking.source_of(candidate).text
@@ -277,3 +279,47 @@ def test_each_thread_goes_from_block_to_block_by_itself(has_schedules):
                 assert not has_schedules or made.value(v.schedule[d]) == ch.BLOCKED
     assert n_around > 5
     assert n_parts > 5
+
+
+SUMS_AHEAD = {**IN_PARTS, "staged(multiply0.a)": "COPY", "prefetch(multiply0.c)": "AHEAD"}
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
+def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp_path, name):
+    """Each once, where the tile is whole; what is computed is the same. In the result and in a thread's own array."""
+    shapes = ((288, 1024, 96), (290, 1023, 50))
+    made = [
+        product(name, SUMS_AHEAD, 2, **dict(zip("mnk", shape, strict=True))) for shape in shapes
+    ]
+    sources = [checking.crowded_source_of(candidate) for candidate, _, _ in made]
+    for source in sources:
+        asked = re.findall(r"prefetch\(&(\w+)\[(.*)\], 1, 3\);", source.text)
+        # Register tiles of 4 rows by 8 columns of 4 bytes: half a line each.
+        assert len(asked) == len(set(asked)) == 4
+        first_asked = source.text.index(", 1, 3);")
+        assert first_asked < re.search(r"c_acc_\w+ \+= ", source.text).start()
+    for built, (_, recording, args) in zip(
+        checking.build_all(sources, tmp_path, "sums"), made, strict=True
+    ):
+        assert built.library is not None, built.log
+        said = checking.check(built, inputs_of(recording, args), Way())
+        assert not said, f"{said}\n{built.source.text}"
+
+
+def test_sums_are_asked_for_only_where_they_are_in_memory():
+    candidate, _, _ = product(wanted=SUMS_AHEAD, m=288, n=1024, k=96)
+    space = candidate.space
+    (var,) = space.variables.sums.values()
+    outer = {name: space.backbone.dim(0, name, OUTER).order_id for name in "ijk"}
+    root = space.root().decide(var, 1 << ch.SUMS_AHEAD)
+    mids = {d: x for d, x in space.variables.kind.items() if d.level == MID}
+    for x in mids.values():
+        root = root.decide(x, 1 << ch.ABSENT)
+    for name in "ij":
+        root = (
+            root
+            if isinstance(root, DeadEnd)
+            else root.decide(space.model.order(outer["k"], outer[name]), 1 << ch.INSIDE)
+        )
+    assert isinstance(root, DeadEnd)
