@@ -439,6 +439,21 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
         ]
         self.b.clause("streams are vectors", [(var, bits(ch.CACHED)), *vectors])
 
+    def sums_pass_by(self, t: int, never: tuple[int, int]) -> None:
+        """Sums are in memory where a loop of the result is inside one of what is summed, and go through registers where one of
+        these is inside all loops of the result. A mid dim without a loop is where its outer dim is.
+        """
+        dims = {
+            level: [d for d in self.backbone.dims_of(t) if d.level == level]
+            for level in (OUTER, MID)
+        }
+        free = [d for d in dims[MID] if not d.loop.is_reduction]
+        around = [d for d in dims[OUTER] if d.loop.is_reduction]
+        inside = [d for d in dims[MID] if d.loop.is_reduction]
+        for pairs in (product(around, free), *(product([f], inside) for f in free)):
+            orders = [self.b.order(d.order_id, e.order_id) for d, e in pairs]
+            self.b.clause("sums in memory", [never, *((x, bits(ch.OUTSIDE)) for x in orders)])
+
     def prefetches(self) -> None:
         """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times, and what is
         packed, or kept by a task before, is in a cache.
@@ -452,11 +467,7 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
             if f.is_read
         }
         for t, var in self.v.sums.items():
-            # Sums are in memory only where loops of the result run inside what is summed.
-            dims = [d for d in self.backbone.dims_of(t) if d.level != INNER]
-            pairs = product(*([d for d in dims if d.loop.is_reduction == x] for x in (True, False)))
-            inside = [(self.b.order(r.order_id, f.order_id), bits(ch.OUTSIDE)) for r, f in pairs]
-            self.b.clause("sums in memory", [(var, bits(ch.NO_SUMS_AHEAD)), *inside])
+            self.sums_pass_by(t, (var, bits(ch.NO_SUMS_AHEAD)))
         for t, var in self.v.prefetch.items():
             # What each read needs; one of them needs to have it all, so that of each some part is there.
             needs = []
