@@ -2,7 +2,7 @@
 the present block.
 
 A slice has the elements of one register tile along one loop and a chunk of them along the other. It is packed between two strips of
-the innermost loop, in which units for loads and stores have time to spare, and its lines are asked for a register tile earlier:
+the innermost loop, whose arithmetic leaves loads and stores time to spare, and its lines are asked for a register tile earlier:
 where elements are far apart each is a line of its own, and so many loads that miss would hold up everything behind them. Inside of
 a strip there is no place for it: it would ask in each iteration whether there is something to do.
 """

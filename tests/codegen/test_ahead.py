@@ -58,6 +58,7 @@ BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "TEAM_COPY"}
 BOTH_AHEAD = {**PRODUCT, "staged(multiply0.b)": "TWO_STAGES"}
 # So many iterations of the innermost loop that it runs in strips.
 IN_STRIPS = {**PRODUCT, "size(multiply0.k.mid)": "64", "size(multiply0.k.inner)": "1"}
+SUMS_AHEAD = {**IN_PARTS, "staged(multiply0.a)": "COPY", "prefetch(multiply0.c)": "AHEAD"}
 NESTS = {
     "of_all": PRODUCT,
     "in_parts": IN_PARTS,
@@ -281,13 +282,10 @@ def test_each_thread_goes_from_block_to_block_by_itself(has_schedules):
     assert n_parts > 5
 
 
-SUMS_AHEAD = {**IN_PARTS, "staged(multiply0.a)": "COPY", "prefetch(multiply0.c)": "AHEAD"}
-
-
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", ["matmul", "matmul_strided"])
 def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp_path, name):
-    """Each once, where the tile is whole; what is computed is the same. In the result and in a thread's own array."""
+    """Each once, where the tile is whole; what is computed is the same."""
     shapes = ((288, 1024, 96), (290, 1023, 50))
     made = [
         product(name, SUMS_AHEAD, 2, **dict(zip("mnk", shape, strict=True))) for shape in shapes
@@ -297,6 +295,7 @@ def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp
         asked = re.findall(r"prefetch\(&(\w+)\[(.*)\], 1, 3\);", source.text)
         # Register tiles of 4 rows by 8 columns of 4 bytes: half a line each.
         assert len(asked) == len(set(asked)) == 4
+        assert {array for array, _ in asked} == {"c"}  # which is where they are added up
         first_asked = source.text.index(", 1, 3);")
         assert first_asked < re.search(r"c_acc_\w+ \+= ", source.text).start()
     for built, (_, recording, args) in zip(
