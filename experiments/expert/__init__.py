@@ -29,7 +29,12 @@ _TILES = (
     "-DVECTORS=4 -DTILE=6 -DBLOCK_DEPTH=128 -DBLOCK_ROWS=384",
 )
 _PACKS = ("-DPACKS=0", "-DPACKS=1")
-_AHEAD = tuple(f"-DAHEAD=1 -DBLOCK_DEPTH=256 -DBLOCK_ROWS={rows}" for rows in (32, 64))
+_SUMS = ("-DSUMS=1", "-DSUMS=1 -DTILE=12", "-DSUMS=1 -DBLOCK_DEPTH=256")
+_AHEAD = tuple(
+    f"-DAHEAD=1 -DBLOCK_DEPTH=256 -DBLOCK_ROWS={rows}{sums}"
+    for rows in (32, 64)
+    for sums in ("", " -DSUMS=1")
+)
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "atax": ("-DPREFETCH=0", "-DROWS=8", "-DROWS=8 -DPREFETCH=0"),
@@ -39,7 +44,7 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "gemver": _PANELS,
     "gesummv": ("-DROWS=2", "-DROWS=8"),
     "madd": _STORES,
-    "matmul": (*_TILES, *_PACKS),
+    "matmul": (*_TILES, *_PACKS, *_SUMS),
     "matmul_strided": (*_TILES, *_AHEAD),
     "sgemv": ("-DROWS=2", "-DROWS=8"),
     "sgemvt": _PANELS,

@@ -34,6 +34,9 @@
 #ifndef AHEAD
 #define AHEAD 0 /* whether blocks of A are packed ahead */
 #endif
+#ifndef SUMS
+#define SUMS 0 /* whether what a register tile is added to is asked for before the tile */
+#endif
 
 #define WIDTH (VECTORS * LANES) /* columns of a register tile */
 #define UP(n, multiple) (((long)(n) + (multiple) - 1) / (multiple) * (multiple))
@@ -48,10 +51,17 @@ typedef struct {
   long a_row, a_step, b_step;
 } operands;
 
+/* The lines of C that a register tile is added to. */
+INLINE void ask_sums(const REAL *c, int rows) {
+  UNROLL for (int r = 0; r < TILE; r++) if (r < rows)
+      UNROLL for (int v = 0; v < VECTORS; v++) __builtin_prefetch(c + (long)r * N + v * LANES, 1, 3);
+}
+
 /* rows x columns of C, at most a tile: set, or added to. Packed operands are padded with zeros, so that whole tiles are computed;
  * of others nothing outside is read. */
 INLINE void tile(REAL *c, operands o, long depth, int rows, long columns, int is_packed, int adds) {
   const long n = is_packed ? WIDTH : columns;
+  if (SUMS && adds) ask_sums(c, rows);
   vec t[TILE][VECTORS];
   UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] = (vec){0};
   for (long k = 0; k < depth; k++) {
@@ -146,6 +156,7 @@ typedef struct {
 
 /* A whole register tile, with a line of A asked for every so many steps: `chunk` in each of TILE rows. */
 INLINE void asking_tile(REAL *c, operands o, long depth, int adds, const REAL *ask, long chunk, long every) {
+  if (SUMS && adds) ask_sums(c, TILE);
   vec t[TILE][VECTORS];
   UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] = (vec){0};
   long k = 0;
