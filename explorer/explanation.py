@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.describe import Starts, Words, count_starts, describe
+from ..codegen.lower import lower, print_source
 from ..runtime.conditions import take_conditions
 from ..runtime.device import open_device
 from ..runtime.folder import HEADER, JOURNAL
@@ -23,7 +24,7 @@ from ..runtime.records import (
     RecordError,
     TallyRecord,
 )
-from ..runtime.replay import StaleError, rebuild_problem, restore_complete
+from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_complete
 from ..search.bound import Bound, Bounder
 from ..search.explain import Use, explain_phases, rate_texts, uses
 from ..search.first import complete_style, default_style
@@ -125,6 +126,8 @@ def explain_run(path: str | Path) -> Explanation:
     if space.key != file.space_key:
         notes.append("the space has changed since, so counts and bounds are of another one")
     best = restore_complete(space, file.decisions)
+    if print_source(lower(best), dialect_of(device)).key != file.source_key:
+        notes.append("the decisions now give another source than the one that was timed")
     bounder = Bounder(space)
     launches = reported_launches(records or (), file.source_key)
     known = registers_of_tasks(launches, len(problem.tasks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,9 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
     """The implementation that the decisions name. Raises StaleError when there is none.
 
-    On a GPU it may be one of the same space with more room for registers.
+    A choice that they do not name, which a newer version may have added, gets its first possible value, the plain one. Only the key
+    of the source tells whether that is the code that was meant. On a GPU the implementation may be one of the same space with more
+    room for registers.
     """
     try:
         return _restore_here(space, decisions)
@@ -86,11 +88,24 @@ def _restore_here(space: Space, decisions: Sequence[tuple[str, str]]) -> Candida
         raise StaleError(f"the stored decisions do not fit the space: {e}") from e
     if isinstance(candidate, DeadEnd):
         raise StaleError(
-            f"the stored decisions contradict the space: {candidate.choice}, {candidate.why}"
+            f"the stored decisions contradict the space: {candidate.choice}, {candidate.why}: explore"
+            " it again"
         )
+    candidate = _with_plain_values(candidate, {name for name, _ in decisions})
     if not candidate.is_complete:
         n_open = len(candidate.open_choices())
-        raise StaleError(f"the stored decisions leave {n_open} choices of this space open")
+        raise StaleError(
+            f"the stored decisions leave {n_open} choices of this space open: explore it again"
+        )
+    return candidate
+
+
+def _with_plain_values(candidate: Candidate, named: Set[str]) -> Candidate:
+    """The candidate with the first possible value of every choice that is not in `named`; open where there is none."""
+    for var in map(int, candidate.open_choices()):
+        if candidate.is_open(var) and candidate.space.choices[var].name not in named:
+            made = (child for _, child in candidate.expand(var))
+            candidate = next((c for c in made if isinstance(c, Candidate)), candidate)
     return candidate
 
 

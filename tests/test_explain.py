@@ -88,6 +88,14 @@ def test_text_has_its_sections_and_json_is_one_object(explore, run: Path) -> Non
     assert fields["pruned"]["evaluations"] == N_EVALUATIONS
 
 
+def test_another_source_than_the_one_timed_is_said(found: Explanation, copy: Path) -> None:
+    said = "the decisions now give another source than the one that was timed"
+    assert said not in found.notes
+    best = json.loads((copy / "best.json").read_text())
+    (copy / "best.json").write_text(json.dumps(best | {"source_key": "0" * 24}))
+    assert said in explain_run(copy).notes
+
+
 def test_accounts_add_up(found: Explanation, run: Path) -> None:
     times = [r.time_ns for r in evaluations(run) if r.time_ns is not None]
     assert found.best.time_ns == pytest.approx(min(times))

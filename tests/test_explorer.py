@@ -251,7 +251,9 @@ def test_a_run_in_progress_is_not_resumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "sentence"),
     [
-        (lambda d: d["decisions"].pop(), StaleError, "open"),
+        (lambda d: d["decisions"][-1].__setitem__(1, "DEFAULT|STREAM"), StaleError, "1 choices of"),
+        (lambda d: d["decisions"][-1].__setitem__(1, "STREAM"), StaleError, "another source"),
+        (lambda d: d.update(decisions=[]), StaleError, "another source"),
         (lambda d: d["decisions"][0].__setitem__(0, "odrer(x)"), StaleError, "no choice odrer"),
         (lambda d: d["decisions"][0].__setitem__(1, "UP"), StaleError, "has no value UP"),
         (lambda d: d.update(source_key="0" * 24), StaleError, "another source"),
@@ -274,6 +276,16 @@ def test_changed_best_files_get_a_sentence(tmp_path: Path, change, kind, sentenc
         ks.replay(path)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_choice_that_is_newer_than_the_file_has_its_plain_value(tmp_path: Path) -> None:
+    fake_run(tmp_path, max_evals=2)
+    path = tmp_path / "best.json"
+    source = ks.load(path).source
+    content = json.loads(path.read_text())
+    assert content["decisions"].pop() == ["cache(subtract_scaled0.z)", "DEFAULT"]
+    path.write_text(json.dumps(content))
+    assert ks.load(path).source == source
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
