@@ -123,6 +123,9 @@ class _Wanted:
             space, merge=style.merge and not style.sweep, columns=style.columns
         )
         self.sweeps = sweeps(space, self.roles)
+        # Where sums share a loop of which one waits for another, all loops of results are around it: panels are no such nest.
+        in_turn = style.in_turn or style.columns or bool(style.tile)
+        self.in_turn = [m for m in space.backbone.merges if m.before_finish and in_turn]
         self.table: Preference = np.full((space.n_choices, 8), NO_VALUE, np.uint8)
         self.orders()
         self.launches()
@@ -138,7 +141,7 @@ class _Wanted:
         b, model = self.space.backbone, self.space.model
         outer = []
         for m in b.merges:
-            if not self.may_merge(m.a, m.b):
+            if not self.may_merge(m.a, m.b) or m in self.in_turn:
                 continue
             place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
             x, y = b.dim(m.a, m.loop_a, OUTER).order_id, b.dim(m.b, m.loop_b, OUTER).order_id
@@ -159,6 +162,11 @@ class _Wanted:
         b, model = self.space.backbone, self.space.model
         apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
         together = (ch.MERGED, *apart)
+        in_turn = {
+            (b.dim(m.a, m.loop_a, k), b.dim(m.b, m.loop_b, k))
+            for m in self.in_turn
+            for k in (OUTER, MID)
+        }
         objects: list[tuple[int, Dim | None]] = [(d.task, d) for d in b.dims if d.level != INNER]
         objects += [(t, None) for t in range(len(b.body_ids))]
         for x, (t, d) in enumerate(objects):
@@ -166,7 +174,8 @@ class _Wanted:
                 if x == y:
                     continue
                 if t != u:
-                    wanted = together if self.may_merge(t, u) else apart
+                    may_merge = self.may_merge(t, u) and not in_turn & {(d, e), (e, d)}
+                    wanted = together if may_merge else apart
                     self.want(model.order(x, y), *(wanted if t < u else _inverse(wanted)))
                 elif d is not None and e is not None:
                     inside = self.rank(d) > self.rank(e)

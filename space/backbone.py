@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 from ..kernels.accesses import flat_strides
 from ..kernels.dependence import Dependence, dependences, shared_reads, task_reads
@@ -101,12 +101,17 @@ class Shift:
 
 @dataclass(frozen=True)
 class Merge:
-    """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop."""
+    """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop.
+
+    Where it is `before_finish`, both are summed over, and the second task needs the results of the first not for its terms, only
+    to finish its sums.
+    """
 
     a: int
     b: int
     loop_a: str
     loop_b: str
+    before_finish: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,22 +297,37 @@ def _prefetches(problem: Problem, k: int) -> Iterator[Prefetch]:
 
 
 def _merges(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Merge, ...]:
-    """Loop pairs that may become one loop: mapped by every dependence between their tasks, or reading the same elements."""
-    between: dict[tuple[int, int], list[set[tuple[str, str]]]] = {}
+    """Loop pairs that may become one loop: mapped by every dependence between their tasks, or reading the same elements without one
+    between their iterations.
+    """
+    between: dict[tuple[int, int], list[Dependence]] = {}
     for d in found:
-        between.setdefault((d.source, d.sink), []).append(set(d.mapped))
+        between.setdefault((d.source, d.sink), []).append(d)
     shared: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for read in shared_reads(problem):
         shared.setdefault((read.first, read.second), set()).update(read.mapped)
     merges = []
     for a, b in combinations(range(len(problem.tasks)), 2):
-        if (a, b) in between:
-            pairs = set.intersection(*between[a, b])
-        else:
-            pairs = shared.get((a, b), set())
-        for loop_a, loop_b in sorted(pairs):
-            merges.append(Merge(a, b, loop_a, loop_b))
+        if (a, b) not in between:
+            merges += [Merge(a, b, *pair) for pair in sorted(shared.get((a, b), ()))]
+            continue
+        pairs = set.intersection(*(set(d.mapped) for d in between[a, b]))
+        merges += [Merge(a, b, *pair) for pair in sorted(pairs)]
+        if all(_waits_to_finish(problem, d) for d in between[a, b]):
+            summed = product(_summed(problem.tasks[a]), _summed(problem.tasks[b]))
+            together = sorted(shared.get((a, b), set()).intersection(summed))
+            merges += [Merge(a, b, *pair, before_finish=True) for pair in together]
     return tuple(merges)
+
+
+def _summed(task: Task) -> list[str]:
+    return [loop.name for loop in task.loops if loop.is_reduction]
+
+
+def _waits_to_finish(problem: Problem, d: Dependence) -> bool:
+    """Whether all that the sink of a dependence has to wait for is a value that it finishes its sums with."""
+    reads = task_reads(problem.tasks[d.sink])
+    return d.kind == "flow" and all(in_finish for a, in_finish in reads if a.array == d.array)
 
 
 def _shifts(

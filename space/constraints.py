@@ -63,6 +63,7 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
         self.absent_dims()
         self.launches()
         self.merged_dims()
+        self.sums_together()
         self.parallel_dims()
         self.sizes_and_kinds()
         self.whole_loops()
@@ -198,6 +199,23 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
                 b.table3(
                     "merged sizes", outer, v.size[a[level]], v.size[c[level]], same, share=same
                 )
+
+    def sums_together(self) -> None:
+        """Tasks that share what they sum over, of which one needs the other's results to finish its own, keep all sums of a tile of
+        results in registers: then those of the tile are finished one after the other, behind the loop.
+        """
+        for m in (m for m in self.backbone.merges if m.before_finish):
+            a, c = self.levels_of(m)
+            apart = (self.b.order(a[OUTER].order_id, c[OUTER].order_id), bits(*range(4)))
+            rule = f"sums of {self.problem.tasks[m.a].name} and {self.problem.tasks[m.b].name}"
+            for f in (f for f in self.backbone.flows if (f.producer, f.consumer) == (m.a, m.b)):
+                handed = [(self.v.mem_space[f], bits(ch.REGISTER))] if f.is_pointwise else []
+                self.b.clause(rule, [apart, *handed])
+            for t in (m.a, m.b):
+                for d, e in product(self.ordered_dims(t), repeat=2):
+                    if e.loop.is_reduction and not d.loop.is_reduction:
+                        around = (self.b.order(d.order_id, e.order_id), bits(ch.OUTSIDE))
+                        self.b.clause(rule, [apart, around])
 
     def merged_schedules(self, order: int, d: Dim, e: Dim) -> None:
         schedules = [self.v.schedule[x] for x in (d, e) if x in self.v.schedule]

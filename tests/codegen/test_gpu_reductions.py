@@ -22,6 +22,7 @@ from kernelscape.experiments import checking
 from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import ndarray, record_sequence
+from sums_cases import recorded, together
 
 pytestmark = NEEDS_COMPILER
 
@@ -96,6 +97,20 @@ def test_a_sum_that_is_finished_later_has_three_launches(tmp_path):
         r"sets what the blocks add to.*combines what the blocks left", source.text, re.S
     )
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "n"), [("gesummv", 33, 17), ("three_rows", 7, 29), ("two_totals", 1, 101)]
+)
+def test_sums_of_which_one_waits_for_another_in_one_loop(tmp_path, name, m, n):
+    recording, arrays, scalars = recorded(name, m, n)
+    problem = normalise(recording)
+    inputs = checking.make_inputs(recording, problem, arrays, scalars)
+    for candidate in drawn(together(root_of(problem)), m, 4):
+        source = gpu.source_of(candidate)
+        assert gpu.check(source, inputs, tmp_path) == "", source.text
+        if nvrtc_is_there():
+            assert gpu.compiler_says(source, tmp_path) == "", source.text
 
 
 @kernel

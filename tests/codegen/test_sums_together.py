@@ -1,0 +1,93 @@
+"""Sums of several tasks in one loop, of which some need the results of others to be finished: gesummv as one would write it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from kernelscape.experiments import checking
+from kernelscape.experiments.checking import Way
+from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.sequence import record_sequence
+from kernelscape.search.first import complete_style
+from kernelscape.search.styles import Style
+from kernelscape.space.backbone import build_backbone
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+from legality import illegal
+from sums_cases import F32, gemv, gemv_more, recorded, together
+
+
+def waiting(problem):
+    """The pairs of loops of sums that may be one, though one task waits for the other."""
+    return [
+        (problem.tasks[m.a].name, m.loop_a, problem.tasks[m.b].name, m.loop_b)
+        for m in build_backbone(problem).merges
+        if m.before_finish
+    ]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("name", "m", "n", "cores"),
+    [
+        ("gesummv", 33, 17, 2),
+        ("gesummv", 5, 130, 3),
+        ("three_rows", 37, 29, 2),
+        ("two_products", 19, 23, 2),
+        ("two_totals", 1, 101, 2),
+    ],
+)
+def test_sums_in_one_loop_are_finished_in_order(tmp_path, name, m, n, cores):
+    """At any tile sizes, with register tiles that the end of a loop cuts, and teams that are smaller than planned."""
+    recording, arrays, scalars = recorded(name, m, n)
+    problem = normalise(recording)
+    inputs = checking.make_inputs(recording, problem, arrays, scalars)
+    root = together(build_space(problem, checking.target(cores, 32)).root())
+    rng = np.random.default_rng(n)
+    drawn = [checking.random_candidate(root, rng) for _ in range(8)]
+    candidates = [c for c in drawn if isinstance(c, Candidate)]
+    assert len(candidates) >= 6
+    sources = [checking.crowded_source_of(c) for c in candidates]
+    for candidate, built in zip(
+        candidates, checking.build_all(sources, tmp_path, "together"), strict=True
+    ):
+        assert illegal(candidate, max(cores, 2)) == ""
+        assert built.library is not None, built.log
+        for way in (Way(), Way(repeats=2, thread_limit=1)):
+            said = checking.check(built, inputs, way)
+            assert not said, f"{said}\n{built.source.text}"
+
+
+def test_which_sums_may_be_in_one_loop():
+    def pairs(name):
+        return waiting(normalise(recorded(name, 6, 8)[0]))
+
+    assert pairs("gesummv") == [("scaled_gemv0", "j", "add_scaled_gemv0", "j")]
+    assert len(pairs("three_rows")) == 3
+    assert pairs("two_products") == [("product_more0", "k", "product_more1", "k")]
+    # Each term of the second needs the whole sum of the first; without a dependence there is nothing to wait for.
+    assert pairs("atax") == pairs("bicgk") == []
+
+
+def test_not_where_another_value_is_waited_for_as_well():
+    """The second overwrites what the first reads: its iterations are not all behind those of the first."""
+
+    def in_place(a, b, x, s, y):
+        gemv(a, x, s)
+        gemv_more(b, x, s, y, x)
+
+    rng = np.random.default_rng(0)
+    args = [rng.uniform(-1, 1, shape).astype(F32) for shape in ((6, 6), (6, 6), 6, 6, 6)]
+    assert waiting(normalise(record_sequence(in_place, args, "in_place"))) == []
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_a_style_has_one_loop_or_two(in_turn):
+    problem = normalise(recorded("gesummv", 64, 64)[0])
+    space = build_space(problem, checking.target(2, 32))
+    candidate = complete_style(space.root(), Style(rows=2, in_turn=in_turn))
+    text = checking.source_of(candidate).text
+    assert len(re.findall(r"for \(long j", text)) == 1 + in_turn
+    assert "t = " not in text  # the first sums stay in registers either way
