@@ -24,7 +24,7 @@ from ..runtime.records import (
     RecordError,
     TallyRecord,
 )
-from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_complete
+from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_older
 from ..search.bound import Bound, Bounder
 from ..search.explain import Use, explain_phases, rate_texts, uses
 from ..search.first import complete_style, default_style
@@ -125,9 +125,11 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(f"rates are guessed from a data sheet{advice}")
     if space.key != file.space_key:
         notes.append("the space has changed since, so counts and bounds are of another one")
-    best = restore_complete(space, file.decisions)
+    best = restore_older(space, file.decisions)
     if print_source(lower(best), dialect_of(device)).key != file.source_key:
-        notes.append("the decisions now give another source than the one that was timed")
+        notes.append(
+            "the decisions now give another source than the one that was timed, and all but its time is of the other"
+        )
     bounder = Bounder(space)
     launches = reported_launches(records or (), file.source_key)
     known = registers_of_tasks(launches, len(problem.tasks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -68,9 +68,7 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
     """The implementation that the decisions name. Raises StaleError when there is none.
 
-    A choice that they do not name, which a newer version may have added, gets its first possible value, the plain one. Only the key
-    of the source tells whether that is the code that was meant. On a GPU the implementation may be one of the same space with more
-    room for registers.
+    On a GPU it may be one of the same space with more room for registers.
     """
     try:
         return _restore_here(space, decisions)
@@ -82,6 +80,16 @@ def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Cand
 
 
 def _restore_here(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
+    candidate = _restored(space, decisions)
+    if not candidate.is_complete:
+        n_open = len(candidate.open_choices())
+        raise StaleError(
+            f"of the choices of this space the stored decisions leave {n_open} open: explore it again"
+        )
+    return candidate
+
+
+def _restored(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
     try:
         candidate = restore(space, decisions)
     except DecisionError as e:
@@ -91,29 +99,31 @@ def _restore_here(space: Space, decisions: Sequence[tuple[str, str]]) -> Candida
             f"the stored decisions contradict the space: {candidate.choice}, {candidate.why}: explore"
             " it again"
         )
-    candidate = _with_plain_values(candidate, {name for name, _ in decisions})
-    if not candidate.is_complete:
-        n_open = len(candidate.open_choices())
-        raise StaleError(
-            f"the stored decisions leave {n_open} choices of this space open: explore it again"
-        )
     return candidate
 
 
-def _with_plain_values(candidate: Candidate, named: Set[str]) -> Candidate:
-    """The candidate with the first possible value of every choice that is not in `named`; open where there is none."""
-    for var in map(int, candidate.open_choices()):
-        if candidate.is_open(var) and candidate.space.choices[var].name not in named:
-            made = (child for _, child in candidate.expand(var))
-            candidate = next((c for c in made if isinstance(c, Candidate)), candidate)
-    return candidate
+def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
+    """As `restore_complete`, of a file that may be older than some kinds of choices: what it does not name has the first value that
+    is possible (space/choices.py). Only the key of the source tells whether that is the code that was meant.
+    """
+    try:
+        return restore_complete(space, decisions)
+    except StaleError:
+        candidate, named = _restored(space, decisions), {name for name, _ in decisions}
+        for var in map(int, candidate.open_choices()):
+            if candidate.is_open(var) and space.choices[var].name not in named:
+                made = (child for _, child in candidate.expand(var))
+                candidate = next((c for c in made if isinstance(c, Candidate)), candidate)
+        if not candidate.is_complete:
+            raise
+        return candidate
 
 
 def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
     """The source of a stored implementation. Raises StaleError unless it is the same text."""
     recording, problem = rebuild_problem(best.stored, best.problem_key)
     space = build_space(problem, target)
-    candidate = restore_complete(space, best.decisions)
+    candidate = restore_older(space, best.decisions)
     source = print_source(lower(candidate), dialect)
     if source.key != best.source_key:
         raise StaleError(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..kernels.accesses import task_reads
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Dim, Operand, index_loops
+from ..space.backbone import INNER, MID, OUTER, Dim, Merge, Operand, index_loops
 from ..space.candidate import Candidate, Space
 from .loop_roles import Roles, find_roles, sweeps
 from .ordering import open_in_order
@@ -123,9 +123,9 @@ class _Wanted:
             space, merge=style.merge and not style.sweep, columns=style.columns
         )
         self.sweeps = sweeps(space, self.roles)
-        # Where sums share a loop of which one waits for another, all loops of results are around it: panels are no such nest.
-        in_turn = style.in_turn or style.columns or bool(style.tile)
-        self.in_turn = [m for m in space.backbone.merges if m.before_finish and in_turn]
+        self.apart = [
+            m for m in space.backbone.merges if m.before_finish and not self.are_together(m)
+        ]
         self.table: Preference = np.full((space.n_choices, 8), NO_VALUE, np.uint8)
         self.orders()
         self.launches()
@@ -141,7 +141,7 @@ class _Wanted:
         b, model = self.space.backbone, self.space.model
         outer = []
         for m in b.merges:
-            if not self.may_merge(m.a, m.b) or m in self.in_turn:
+            if not self.may_merge(m.a, m.b) or m in self.apart:
                 continue
             place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
             x, y = b.dim(m.a, m.loop_a, OUTER).order_id, b.dim(m.b, m.loop_b, OUTER).order_id
@@ -164,7 +164,7 @@ class _Wanted:
         together = (ch.MERGED, *apart)
         in_turn = {
             (b.dim(m.a, m.loop_a, k), b.dim(m.b, m.loop_b, k))
-            for m in self.in_turn
+            for m in self.apart
             for k in (OUTER, MID)
         }
         objects: list[tuple[int, Dim | None]] = [(d.task, d) for d in b.dims if d.level != INNER]
@@ -181,6 +181,15 @@ class _Wanted:
                     inside = self.rank(d) > self.rank(e)
                     around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
                     self.want(model.order(x, y), *around)
+
+    def are_together(self, m: Merge) -> bool:
+        """Whether sums of which one waits for another share a loop: all loops of results are around it then, which blocks of an
+        operand and panels are not for, and no threads share it.
+        """
+        style, tasks = self.style, self.space.problem.tasks
+        is_in_rows = not (style.columns or style.tile or style.block > 1)
+        has_rows = all(not all(x.is_reduction for x in tasks[t].loops) for t in (m.a, m.b))
+        return style.sums_together and is_in_rows and has_rows
 
     def may_merge(self, t: int, u: int) -> bool:
         """Whether two tasks are to have loops in common."""

@@ -33,13 +33,13 @@ class Style:
     those that they wait for; tiles go to the threads in turn if `cyclic`. Of a GPU, `threads` run
     along the contiguous loop and `row_threads` along a second one; `split` shares out reductions to
     blocks, which add up `atomic`ally or leave partial results. Copies have `stages`: of a CPU those whose elements are far apart.
-    Sums that others need only to be finished do not share their loops with them where they are taken `in_turn`.
+    Tasks of which one needs the sums of another only to finish its own sum up in one loop where `sums_together`.
     Where `sums_ahead`, sums in memory are asked for before what is added to them is computed.
     """
 
     fuse: bool = True  # one launch
     merge: bool = True  # one loop for tasks that walk the same elements
-    in_turn: bool = False
+    sums_together: bool = False
     sweep: bool = False  # of them only for those that need no other nest than each has by itself
     parallel: bool = True
     vectors: int = 1
@@ -84,6 +84,7 @@ def greedy_style(space: Space) -> Style:
         rows=4,
         parallel=total >= SMALL_BYTES,
         stream=total > space.target.last_cache_bytes,
+        sums_together=True,
     )
 
 
@@ -127,10 +128,10 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     ):
         yield f"rows{rows}_vectors{vectors}", replace(greedy, rows=rows, vectors=vectors)
     if any(m.before_finish for m in space.backbone.merges):
-        in_turn = replace(greedy, in_turn=True)
-        for rows, vectors in ((4, 1), (8, 1), (4, 2), (2, 4)):
-            name = f"rows{rows}_vectors{vectors}_in_turn"
-            yield name, replace(in_turn, rows=rows, vectors=vectors)
+        one_by_one = replace(greedy, sums_together=False)
+        for rows, vectors in ((4, 1), (4, 2)):
+            name = f"rows{rows}_vectors{vectors}_sums_apart"
+            yield name, replace(one_by_one, rows=rows, vectors=vectors)
     if any(len(task.loops) >= 2 for task in space.problem.tasks):
         # The rows after these are on their way into the first cache while these are worked on.
         next_rows = replace(greedy, prefetch=ch.NEXT, stream=False)
@@ -264,7 +265,5 @@ def _gpu_styles(space: Space, greedy: Style) -> Iterator[tuple[str, Style]]:
         yield "split", replace(greedy, split=True)
         yield "split_atomic", replace(greedy, split=True, atomic=True)
         yield "split_warps", replace(greedy, threads=32, row_threads=8, split=True)
-    if any(m.before_finish for m in space.backbone.merges):
-        yield "in_turn", replace(greedy, in_turn=True)
     yield "streamed", replace(greedy, stream=True)
     yield "apart", replace(greedy, fuse=False, merge=False)

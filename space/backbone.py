@@ -144,12 +144,13 @@ def build_backbone(problem: Problem) -> Backbone:
     dims, order_names = _dims(problem)
     body_ids = tuple(len(order_names) + k for k in range(len(problem.tasks)))
     found = dependences(problem)
-    merges = _merges(problem, found)
+    flows = _flows(problem, found)
+    merges = _merges(problem, found, flows)
     return Backbone(
         problem=problem,
         dependences=found,
         dims=dims,
-        flows=_flows(problem, found),
+        flows=flows,
         rereads=tuple(_rereads(problem)),
         operands=tuple(o for k, t in enumerate(problem.tasks) for o in _operands(k, t)),
         prefetches=tuple(p for k in range(len(problem.tasks)) for p in _prefetches(problem, k)),
@@ -296,10 +297,13 @@ def _prefetches(problem: Problem, k: int) -> Iterator[Prefetch]:
             yield Prefetch(k, access, along[0], ahead, others[ahead])
 
 
-def _merges(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Merge, ...]:
-    """Loop pairs that may become one loop: mapped by every dependence between their tasks, or reading the same elements without one
-    between their iterations.
+def _merges(
+    problem: Problem, found: tuple[Dependence, ...], flows: tuple[Flow, ...]
+) -> tuple[Merge, ...]:
+    """Loop pairs that may become one loop: mapped by every dependence between their tasks, or reading the same elements where there
+    is no dependence, or none before the second task finishes its sums.
     """
+    pointwise = {(f.producer, f.consumer, f.array) for f in flows if f.is_pointwise}
     between: dict[tuple[int, int], list[Dependence]] = {}
     for d in found:
         between.setdefault((d.source, d.sink), []).append(d)
@@ -313,7 +317,9 @@ def _merges(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Merge, ...
             continue
         pairs = set.intersection(*(set(d.mapped) for d in between[a, b]))
         merges += [Merge(a, b, *pair) for pair in sorted(pairs)]
-        if all(_waits_to_finish(problem, d) for d in between[a, b]):
+        if all(
+            (a, b, d.array) in pointwise and _waits_to_finish(problem, d) for d in between[a, b]
+        ):
             summed = product(_summed(problem.tasks[a]), _summed(problem.tasks[b]))
             together = sorted(shared.get((a, b), set()).intersection(summed))
             merges += [Merge(a, b, *pair, before_finish=True) for pair in together]

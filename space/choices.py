@@ -1,7 +1,7 @@
 """Every choice kind and every value, in one place: the readable declaration of what may be decided.
 
 A value's position in its tuple is its bit in a domain. Integer choices carry their universe in the space itself. A kind that is
-added later has the plain value, what code did without it, first: stored decisions that do not name it mean that one.
+added later has the plain value, what code did without it, first: decisions stored before do not name it, and mean that one.
 """
 
 from __future__ import annotations

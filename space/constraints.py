@@ -207,10 +207,9 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
         for m in (m for m in self.backbone.merges if m.before_finish):
             a, c = self.levels_of(m)
             apart = (self.b.order(a[OUTER].order_id, c[OUTER].order_id), bits(*range(4)))
-            rule = f"sums of {self.problem.tasks[m.a].name} and {self.problem.tasks[m.b].name}"
+            rule = "sums in one loop are in registers"
             for f in (f for f in self.backbone.flows if (f.producer, f.consumer) == (m.a, m.b)):
-                handed = [(self.v.mem_space[f], bits(ch.REGISTER))] if f.is_pointwise else []
-                self.b.clause(rule, [apart, *handed])
+                self.b.clause(rule, [apart, (self.v.mem_space[f], bits(ch.REGISTER))])
             for t in (m.a, m.b):
                 for d, e in product(self.ordered_dims(t), repeat=2):
                     if e.loop.is_reduction and not d.loop.is_reduction:

@@ -89,11 +89,11 @@ def test_text_has_its_sections_and_json_is_one_object(explore, run: Path) -> Non
 
 
 def test_another_source_than_the_one_timed_is_said(found: Explanation, copy: Path) -> None:
-    said = "the decisions now give another source than the one that was timed"
-    assert said not in found.notes
+    said = "the decisions now give another source"
+    assert not any(said in note for note in found.notes)
     best = json.loads((copy / "best.json").read_text())
     (copy / "best.json").write_text(json.dumps(best | {"source_key": "0" * 24}))
-    assert said in explain_run(copy).notes
+    assert any(said in note for note in explain_run(copy).notes)
 
 
 def test_accounts_add_up(found: Explanation, run: Path) -> None:

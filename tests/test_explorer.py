@@ -251,7 +251,7 @@ def test_a_run_in_progress_is_not_resumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "sentence"),
     [
-        (lambda d: d["decisions"][-1].__setitem__(1, "DEFAULT|STREAM"), StaleError, "1 choices of"),
+        (lambda d: d["decisions"][-1].__setitem__(1, "DEFAULT|STREAM"), StaleError, "leave 1 open"),
         (lambda d: d["decisions"][-1].__setitem__(1, "STREAM"), StaleError, "another source"),
         (lambda d: d.update(decisions=[]), StaleError, "another source"),
         (lambda d: d["decisions"][0].__setitem__(0, "odrer(x)"), StaleError, "no choice odrer"),

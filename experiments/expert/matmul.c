@@ -51,17 +51,17 @@ typedef struct {
   long a_row, a_step, b_step;
 } operands;
 
-/* The lines of C that a register tile is added to. */
-INLINE void ask_sums(const REAL *c, int rows) {
-  UNROLL for (int r = 0; r < TILE; r++) if (r < rows)
-      UNROLL for (int v = 0; v < VECTORS; v++) __builtin_prefetch(c + (long)r * N + v * LANES, 1, 3);
+/* The lines of C that a whole register tile is added to. */
+INLINE void ask_sums(const REAL *c) {
+  UNROLL for (int r = 0; r < TILE; r++) UNROLL
+    for (int at = 0; at < WIDTH; at += LINE_BYTES / (int)sizeof(REAL)) __builtin_prefetch(c + (long)r * N + at, 1, 3);
 }
 
 /* rows x columns of C, at most a tile: set, or added to. Packed operands are padded with zeros, so that whole tiles are computed;
  * of others nothing outside is read. */
 INLINE void tile(REAL *c, operands o, long depth, int rows, long columns, int is_packed, int adds) {
   const long n = is_packed ? WIDTH : columns;
-  if (SUMS && adds) ask_sums(c, rows);
+  if (SUMS && adds && rows == TILE && columns == WIDTH) ask_sums(c);
   vec t[TILE][VECTORS];
   UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] = (vec){0};
   for (long k = 0; k < depth; k++) {
@@ -156,7 +156,7 @@ typedef struct {
 
 /* A whole register tile, with a line of A asked for every so many steps: `chunk` in each of TILE rows. */
 INLINE void asking_tile(REAL *c, operands o, long depth, int adds, const REAL *ask, long chunk, long every) {
-  if (SUMS && adds) ask_sums(c, TILE);
+  if (SUMS && adds) ask_sums(c);
   vec t[TILE][VECTORS];
   UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int v = 0; v < VECTORS; v++) t[r][v] = (vec){0};
   long k = 0;

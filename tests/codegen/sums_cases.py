@@ -33,6 +33,15 @@ def gemv_more(a: nd, x: nd, s: nd, t: nd, out: nd):
 
 
 @kernel
+def gemv_over_first(a: nd, x: nd, s: nd, out: nd):
+    for i in range(a.shape[0]):
+        acc = 0.0
+        for j in range(a.shape[1]):
+            acc += a[i, j] * x[j]
+        out[i] = acc * s[0]
+
+
+@kernel
 def product_more(a: nd, b: nd, t: nd, out: nd):
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):

@@ -9,14 +9,14 @@ import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
 from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.search.first import complete_style
 from kernelscape.search.styles import Style
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 from legality import illegal
-from sums_cases import F32, gemv, gemv_more, recorded, together
+from sums_cases import F32, gemv, gemv_more, gemv_over_first, recorded, together
 
 
 def waiting(problem):
@@ -71,23 +71,43 @@ def test_which_sums_may_be_in_one_loop():
     assert pairs("atax") == pairs("bicgk") == []
 
 
-def test_not_where_another_value_is_waited_for_as_well():
-    """The second overwrites what the first reads: its iterations are not all behind those of the first."""
+def test_not_where_the_second_overwrites_what_the_first_reads():
+    """It would finish a row, and the first has yet to read its element for the next."""
 
-    def in_place(a, b, x, s, y):
+    def in_place(a, x, y, s):
         gemv(a, x, s)
-        gemv_more(b, x, s, y, x)
+        gemv_more(a, y, s, s, x)
 
     rng = np.random.default_rng(0)
-    args = [rng.uniform(-1, 1, shape).astype(F32) for shape in ((6, 6), (6, 6), 6, 6, 6)]
+    args = [rng.uniform(-1, 1, shape).astype(F32) for shape in ((6, 6), 6, 6, 6)]
     assert waiting(normalise(record_sequence(in_place, args, "in_place"))) == []
 
 
-@pytest.mark.parametrize("in_turn", [False, True])
-def test_a_style_has_one_loop_or_two(in_turn):
+def test_not_where_one_result_waits_for_another_one():
+    """Every result of the second needs the first's of row 0."""
+
+    def scaled(a, x, y):
+        s = ndarray(F32, y.shape, name="s")
+        gemv(a, x, s)
+        gemv_over_first(a, x, s, y)
+
+    rng = np.random.default_rng(0)
+    args = [rng.uniform(-1, 1, shape).astype(F32) for shape in ((6, 6), 6, 6)]
+    assert waiting(normalise(record_sequence(scaled, args, "scaled"))) == []
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_style_has_one_loop_or_two(together):
     problem = normalise(recorded("gesummv", 64, 64)[0])
     space = build_space(problem, checking.target(2, 32))
-    candidate = complete_style(space.root(), Style(rows=2, in_turn=in_turn))
+    candidate = complete_style(space.root(), Style(rows=2, sums_together=together))
     text = checking.source_of(candidate).text
-    assert len(re.findall(r"for \(long j", text)) == 1 + in_turn
+    assert len(re.findall(r"for \(long j", text)) == 2 - together
     assert "t = " not in text  # the first sums stay in registers either way
+
+
+def test_where_no_loop_would_be_left_to_threads_sums_stay_apart():
+    problem = normalise(recorded("two_totals", 1, 1000)[0])
+    space = build_space(problem, checking.target(2, 32))
+    candidate = complete_style(space.root(), Style(rows=2, sums_together=True))
+    assert dict(candidate.decisions())["dim_kind(dot0.i.outer)"] == "PARALLEL"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from kernelscape.codegen.plan import read_plan
 from kernelscape.search.bound import Bounder
 from kernelscape.search.explain import explain, uses
-from kernelscape.search.first import first_candidates
+from kernelscape.search.first import complete_style, first_candidates
+from kernelscape.search.styles import greedy_style
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import restore
 from kernelscape.space.target import CacheLevel, Target
@@ -372,3 +373,11 @@ def test_first_candidates_use_blocks_and_threads(name):
             continue
         tasks = read_plan(candidate).tasks
         assert all(t.is_parallel and t.n_threads >= 32 for t in tasks), tag
+
+
+def test_sums_of_which_one_waits_for_another_keep_their_threads():
+    """In one loop they would be a thread's own."""
+    space = gpu_space("gesummv", m=1024, n=1024)
+    greedy = complete_style(root_of(space), greedy_style(space))
+    assert greedy is not None
+    assert dict(greedy.decisions())["dim_kind(scaled_gemv0.j.mid)"] == "THREAD"
