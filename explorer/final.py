@@ -19,11 +19,15 @@ _DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 
 @dataclass(frozen=True, slots=True)
 class TimedAgain:
-    """A candidate with its new time; `searched_ns` is the one that the search measured."""
+    """A candidate with its new time; `searched_ns` is the one that the search measured, `paired_ns` and `paired_spread` what it
+    takes without what the machine did to all (runtime/measure.py).
+    """
 
     outcome: ev.Outcome
     candidate: Candidate
     searched_ns: float
+    paired_ns: float
+    paired_spread: float
 
 
 def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
@@ -54,8 +58,13 @@ def time_again(
     for (outcome, candidate, _), again in zip(ready, found, strict=True):
         if isinstance(again, Measurement):
             new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
-            timed.append(TimedAgain(new, candidate, outcome.time_ns or 0.0))
-    return sorted(timed, key=lambda t: t.outcome.time_ns or 0.0)
+            is_paired = again.paired_ns is not None
+            paired_ns = again.paired_ns or again.time_ns
+            paired_spread = again.paired_spread if is_paired else again.spread
+            timed.append(
+                TimedAgain(new, candidate, outcome.time_ns or 0.0, paired_ns, paired_spread)
+            )
+    return sorted(timed, key=lambda t: t.paired_ns)
 
 
 def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
@@ -64,6 +73,7 @@ def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
         st.Again(t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns)
         for t in timed
     )
-    high_ns = entries[0].time_ns * (1 + entries[0].spread)
-    n_ties = sum(e.time_ns * (1 - e.spread) <= high_ns for e in entries)
-    return st.Remeasured(entries, n_ties, entries[0].spread > _DISTURBED)
+    best = timed[0]
+    high_ns = best.paired_ns * (1 + best.paired_spread)
+    n_ties = sum(t.paired_ns * (1 - t.paired_spread) <= high_ns for t in timed)
+    return st.Remeasured(entries, n_ties, best.paired_spread > _DISTURBED)

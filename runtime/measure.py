@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 from .outcome import Measurement, Protocol
@@ -79,9 +79,11 @@ class Series:
         if self._sampler.restore is None:
             self._spent_ns += self._sampler.run(1)
 
-    def step(self) -> None:
-        """Take one sample; a disturbed one is set aside."""
+    def step(self) -> float | None:
+        """Take one sample: nanoseconds a call; None where it was disturbed, and is set aside."""
+        n_times = len(self._times)
         self._take(*self._sample(self._n_calls))
+        return self._times[-1] if len(self._times) > n_times else None
 
     def _take(self, elapsed_ns: float, waited_ns: float) -> None:
         self._spent_ns += elapsed_ns
@@ -185,19 +187,49 @@ def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurem
     meets all of them.
 
     The order rotates from round to round; all take part until every one is finished or has the
-    most samples. Before each sample its candidate is called once.
+    most samples. Before each sample its candidate is called once. What the machine does for longer
+    than a turn is taken off by `in_pairs`.
     """
     is_alone = len(samplers) == 1
     series = [Series(s, protocol, is_alone=is_alone) for s in samplers]
+    turns: list[list[float | None]] = []
     for turn in range(protocol.max_samples + protocol.max_disturbed):
         if all(s.is_finished for s in series):
             break
-        k = turn % max(1, len(series))
-        for s in series[k:] + series[:k]:
+        taken: list[float | None] = [None] * len(series)
+        for k in range(len(series)):
+            which = (turn + k) % len(series)
             if not is_alone:
-                s.warm()
-            s.step()
-    return [s.result() for s in series]
+                series[which].warm()
+            taken[which] = series[which].step()
+        turns.append(taken)
+    measured = [s.result() for s in series]
+    return measured if is_alone else list(map(_with_paired, measured, in_pairs(turns)))
+
+
+def in_pairs(turns: Sequence[Sequence[float | None]]) -> list[list[float]]:
+    """Of each candidate the samples, nanoseconds a call, as they would have been on a machine that is always as usual.
+
+    `turns` are samples taken one after another, one of each candidate or None. How slow the machine is in a turn is the median over
+    its samples, each divided by the median of its candidate. Turns with less than half of the candidates tell nothing.
+    """
+    columns = [[x for x in column if x is not None] for column in zip(*turns, strict=True)]
+    usual = [median(column) if column else 0.0 for column in columns]
+    found: list[list[float]] = [[] for _ in columns]
+    for taken in turns:
+        present = [(k, x) for k, x in enumerate(taken) if x is not None]
+        if 2 * len(present) < len(columns) or len(present) < 2:
+            continue
+        slowness = median(x / usual[k] for k, x in present)
+        for k, x in present:
+            found[k].append(x / slowness)
+    return found
+
+
+def _with_paired(measured: Measurement, samples: Sequence[float]) -> Measurement:
+    if len(samples) < _LEAST_SAMPLES:
+        return measured
+    return replace(measured, paired_ns=median(samples), paired_spread=spread(samples))
 
 
 def waited_ns() -> int:

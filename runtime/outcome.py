@@ -41,6 +41,10 @@ class Measurement:
     n_calls: int  # calls a sample
     disturbed: int  # samples thrown away because other work held the cores
     stopped_early: bool = False  # clearly slower than the cut: fewer samples were taken
+    paired_ns: float | None = (
+        None  # timed in turn with others: the median, had the machine been as usual in every turn
+    )
+    paired_spread: float = 0.0  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)

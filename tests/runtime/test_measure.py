@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 
 import pytest
-from kernelscape.runtime.measure import Sampler, interleave, measure, waited_ns
+from kernelscape.runtime.measure import Sampler, in_pairs, interleave, measure, waited_ns
 from kernelscape.runtime.outcome import Protocol
 
 
@@ -109,6 +109,30 @@ def test_interleaved_candidates_meet_the_same_disturbance():
     measured = interleave([recorder("a"), recorder("b")], Protocol(min_samples=4))
     assert [m.time_ns for m in measured] == [1e6, 1e6]
     assert "".join(order[2:18]) == "aabbbbaaaabbbbaa"  # each sample is the second of two calls
+
+
+def test_of_candidates_in_turn_the_state_of_the_machine_is_taken_off():
+    """One is disturbed when memory is fast: by plain medians it would be the slowest of three, and it is the fastest."""
+    slowness = [1.0, 2.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 1.0]
+    turns = [[100.0 * s, 98.0 * s, 99.0 * s] for s in slowness]
+    for turn in (0, 3, 5):
+        turns[turn][1] = None
+    plain = [sorted(x for x in column if x is not None) for column in zip(*turns, strict=True)]
+    assert [x[len(x) // 2] for x in plain] == [100.0, 196.0, 99.0]
+    paired = in_pairs(turns)
+    assert [len(x) for x in paired] == [9, 6, 9]
+    assert [max(x) / min(x) for x in paired] == pytest.approx([1, 1, 1])
+    first, second, third = (x[0] for x in paired)
+    assert second / first == pytest.approx(0.98)
+    assert third / first == pytest.approx(0.99)
+
+
+def test_of_candidates_in_turn_what_differs_between_them_stays():
+    slow_now_and_then = [[10.0 + (turn % 4 == 0), 20.0 + turn % 2, 30.0] for turn in range(12)]
+    first, second, third = in_pairs(slow_now_and_then)
+    assert sorted(first)[6] == 10.0 and sorted(third)[6] == 30.0
+    assert 20.0 <= sorted(second)[6] <= 21.0
+    assert in_pairs([[1.0, None, None], [None, 2.0, None]]) == [[], [], []]
 
 
 def test_what_another_candidate_left_in_the_caches_is_not_measured():
