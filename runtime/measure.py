@@ -204,7 +204,9 @@ def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurem
             taken[which] = series[which].step()
         turns.append(taken)
     measured = [s.result() for s in series]
-    return measured if is_alone else list(map(_with_paired, measured, in_pairs(turns)))
+    if is_alone or not turns:
+        return measured
+    return [_with_paired(m, samples) for m, samples in zip(measured, in_pairs(turns), strict=True)]
 
 
 def in_pairs(turns: Sequence[Sequence[float | None]]) -> list[list[float]]:
