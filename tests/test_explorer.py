@@ -11,11 +11,12 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.final import comparison, time_again
 from kernelscape.explorer.saved import replay_again, write_source
 from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.journal import FileJournal, read_journal
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.outcome import Failure, Measurement
 from kernelscape.runtime.records import EvaluationRecord, RecordError
 from kernelscape.runtime.replay import StaleError
 from kernelscape.search import events as ev
@@ -276,6 +277,30 @@ def test_changed_best_files_get_a_sentence(tmp_path: Path, change, kind, sentenc
         ks.replay(path)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_finalists_are_ranked_by_what_they_take_without_the_machine() -> None:
+    """The median of the better one is the larger: it was disturbed while memory was fast."""
+
+    class Restless:
+        def interleave(self, artifacts, protocol):
+            times = [(100.0, 120.0), (150.0, 98.0), (130.0, None)]
+            return [
+                Measurement(ns, 0.3, ns, 20, 1, 0, paired_ns=paired, paired_spread=0.01)
+                for (ns, paired), _ in zip(times, artifacts, strict=True)
+            ]
+
+    class Built:
+        def artifacts(self, candidates):
+            return list(candidates)
+
+    entries = [(ev.Outcome("ok", 100.0, key=bytes([k])), k) for k in range(3)]
+    timed = time_again(entries, Built(), Restless(), 1.0)
+    assert [t.outcome.key[0] for t in timed] == [1, 0, 2]
+    assert [t.outcome.time_ns for t in timed] == [150.0, 100.0, 130.0]
+    told = comparison(timed)
+    # Of the last nothing but a wide spread is known, so it may be as fast as the first; the second is surely slower.
+    assert (told.n_ties, told.is_disturbed) == (2, False)
 
 
 def test_a_choice_that_is_newer_than_the_file_has_its_plain_value(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.library import load
+from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER
@@ -12,15 +13,6 @@ from kernelscape.space.candidate import Candidate
 
 nd = types.ndarray()
 F32 = np.float32
-
-
-@kernel
-def gemv(a: nd, x: nd, out: nd):
-    for i in range(a.shape[0]):
-        acc = 0.0
-        for j in range(a.shape[1]):
-            acc += a[i, j] * x[j]
-        out[i] = acc
 
 
 @kernel

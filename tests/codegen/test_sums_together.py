@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.search.first import complete_style
@@ -16,7 +17,7 @@ from kernelscape.space.backbone import build_backbone
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 from legality import illegal
-from sums_cases import F32, gemv, gemv_more, gemv_over_first, recorded, together
+from sums_cases import F32, gemv_more, gemv_over_first, recorded, together
 
 
 def waiting(problem):

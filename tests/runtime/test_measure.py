@@ -127,6 +127,17 @@ def test_of_candidates_in_turn_the_state_of_the_machine_is_taken_off():
     assert third / first == pytest.approx(0.99)
 
 
+def test_several_are_measured_as_pairs_and_one_is_not():
+    """The machine is half as fast in every second turn: what each takes is sure all the same."""
+    clocks = [Clock(ns * 1e6, (1.0, 1.0, 2.0, 2.0)) for ns in (3.0, 4.0)]
+    made = [Sampler(clock.run, restore=lambda: None) for clock in clocks]
+    first, second = interleave(made, Protocol(min_samples=12, target_spread=0.0))
+    assert first.spread > 0.2 and first.paired_spread == second.paired_spread == 0.0
+    assert second.paired_ns / first.paired_ns == pytest.approx(4 / 3)
+    (alone,) = interleave([Clock(3e6).sampler()], Protocol())
+    assert alone.paired_ns is None
+
+
 def test_of_candidates_in_turn_what_differs_between_them_stays():
     slow_now_and_then = [[10.0 + (turn % 4 == 0), 20.0 + turn % 2, 30.0] for turn in range(12)]
     first, second, third = in_pairs(slow_now_and_then)
