@@ -163,7 +163,7 @@ def _rounds(
     times: dict[str, list[float]] = {tag: [] for tag in left}
     copies = []
     for _ in range(options.rounds):
-        copies.append(median(worker.probe_mixes()[_COPY]))
+        copies.append(median(worker.probe_state()[_COPY]))
         outcomes = worker.interleave(list(left.values()), protocol)
         for tag, outcome in zip(list(left), outcomes, strict=True):
             if isinstance(outcome, Failure):

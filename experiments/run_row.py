@@ -191,7 +191,7 @@ def _compare(
         del workload
         assert subject.reference is not None
         for _ in range(options.rounds):
-            for key, samples in ours.probe_mixes().items():
+            for key, samples in ours.probe_state().items():
                 memory.setdefault(key, []).append(median(samples))
             outcomes = ours.interleave([best] if default_fails else [best, default], protocol)
             if not default_fails and isinstance(outcomes[1], Failure):

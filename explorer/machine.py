@@ -1,11 +1,13 @@
-"""What a session asks of the machine: a worker, its conditions, a time of NumPy, and how fast memory is right now."""
+"""What a session asks of the machine: a worker, its conditions, a time of NumPy, and how fast it is right now."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ..runtime.calibration import LATENCIES
 from ..runtime.conditions import Conditions, take_conditions
 from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.probe import learn_latencies
 from ..runtime.device import AbstractDevice
 from ..runtime.outcome import Measurement
 from ..runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
@@ -44,21 +46,38 @@ def time_reference(
     return outcome.time_ns if isinstance(outcome, Measurement) else None
 
 
-def lower_to_memory(scale: BoundScale, target: Target, worker: AbstractWorker) -> None:
-    """Lowers the scale of bounds when memory is faster now than in any calibration.
+def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
+    """The best that each way of using memory, a launch and a barrier show right now, by name ({} where that is not known). What is
+    faster than any calibration saw, and is not memory, is kept with it.
+
+    A look at memory after a pass through the caches is a little too fast to be kept.
+    """
+    samples = worker.probe_state()
+    if samples and isinstance(device, CpuDevice):
+        learn_latencies(samples)
+    return {name: (min if name in LATENCIES else max)(s) for name, s in samples.items()}
+
+
+def lower_to(scale: BoundScale, target: Target, now: dict[str, float], share: float = 0.0) -> None:
+    """Lowers the scale of bounds when memory is faster `now` than the target says; where that leaves it above `share`, also when
+    launches and barriers are.
 
     A virtual machine's cores move between sockets and caches while it runs, so the rates of memory
-    change by a factor of two within minutes; a bound has to hold in the fastest state.
+    change by a factor of two within minutes, and what a barrier costs by more; a bound has to hold in the fastest state. No part of
+    a bound falls by more than what it is made of does.
     """
-    rates = {name: max(samples) for name, samples in worker.probe_mixes().items()}
-    if not rates:
-        return
-    writes = [rate for name, rate in rates.items() if name.startswith("memory_write")]
-    known_now = (
-        (target.memory_read_bytes_per_ns, rates.get("memory_read", 0.0)),
+    memory = {name: rate for name, rate in now.items() if name.startswith("memory_")}
+    writes = [rate for name, rate in memory.items() if name.startswith("memory_write")]
+    rates = (
+        (target.memory_read_bytes_per_ns, memory.get("memory_read", 0.0)),
         (target.memory_write_bytes_per_ns, max(writes, default=0.0)),
-        (target.memory_mixed_bytes_per_ns, max(rates.values())),
+        (target.memory_mixed_bytes_per_ns, max(memory.values(), default=0.0)),
     )
-    factor = min((known / now for known, now in known_now if now > known), default=1.0)
-    if factor < scale.factor:
-        scale.lower(factor)
+    _lower(scale, [known / rate for known, rate in rates if rate > 0])
+    if scale.factor > share:
+        taken = [(ns, getattr(target, name)) for name, ns in now.items() if name in LATENCIES]
+        _lower(scale, [ns / known for ns, known in taken if known > 0])
+
+
+def _lower(scale: BoundScale, ratios: list[float]) -> None:
+    scale.lower(min([scale.factor, *ratios]))

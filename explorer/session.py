@@ -32,7 +32,7 @@ from . import stages as st
 from .evaluation import Entry, Evaluator
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
-from .machine import conditions_of, lower_to_memory, open_worker, time_reference
+from .machine import conditions_of, look_at, lower_to, open_worker, time_reference
 from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
@@ -71,6 +71,7 @@ class Session:
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
         self._compiler = ""
+        self._scale = BoundScale()
 
     @property
     def _elapsed_s(self) -> float:
@@ -82,9 +83,10 @@ class Session:
         device = open_device(
             o.target, DeviceOptions(compiler=o.compiler, compile_timeout_s=o.compile_timeout_s)
         )
-        target = device.facts()
-        space = build_space(self._subject.problem, target)
         with FileJournal(self._folder / JOURNAL) as journal, open_worker(device) as worker:
+            now = look_at(device, worker)
+            target = device.facts()
+            space = build_space(self._subject.problem, target)
             conditions = conditions_of(device, worker)
             keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
             keeper.begin()
@@ -93,11 +95,10 @@ class Session:
             if isinstance(root, DeadEnd):
                 return self._tell_end("infeasible", None, None, keeper, 0)
             self._keeper, self._journal = keeper, journal
-            self._device, self._worker = device, worker
+            self._device, self._worker, self._target = device, worker, target
             self._compiler = device.compiler_version()
-            scale = BoundScale()
-            lower_to_memory(scale, target, worker)
-            return self._explore(space, root, scale)
+            lower_to(self._scale, target, now)
+            return self._explore(space, root)
 
     def _tell_opened(
         self, keeper: Keeper, space: Space, target: Target, calibrated_by: str
@@ -121,10 +122,10 @@ class Session:
 
     # ------------------------------------------------------------------ searching
 
-    def _explore(self, space: Space, root: Candidate, scale: BoundScale) -> st.Ended:
+    def _explore(self, space: Space, root: Candidate) -> st.Ended:
         bounder = Bounder(space)
         whole = bounder.bound(root)
-        self._bound_ns = whole.ns * scale.factor
+        self._bound_ns = whole.ns * self._scale.factor
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
         self._prepare()
         registers = Registers(self._device, space, bounder)
@@ -137,8 +138,8 @@ class Session:
             bound=bounder.ns,
             interrupt=self._interrupt,
             failed_folder=self._folder / "failed",
-            doubt=lambda: lower_to_memory(scale, space.target, self._worker),
-            scale=lambda: scale.factor,
+            doubt=self._doubt,
+            scale=lambda: self._scale.factor,
             on_change=lambda ratio: self._tell(st.MachineChanged(ratio)),
             reports=registers.reports,
         )
@@ -166,7 +167,7 @@ class Session:
             warm_starts=[*firsts[1:], *warm],
             known=known,
             alarmed=[text.encode() for text in self._keeper.notes("alarm")],
-            scale=scale,
+            scale=self._scale,
             names=_names_of(space),
             options=SearchOptions(batch=_BATCH, n_top=self._options.final_top),
         ):
@@ -176,6 +177,10 @@ class Session:
                 self._hear(event)
         assert finished is not None
         return self._end(finished)
+
+    def _doubt(self, share: float) -> None:
+        """Look at the machine again: something took only this share of its bound."""
+        lower_to(self._scale, self._target, look_at(self._device, self._worker), share)
 
     def _prepare(self) -> None:
         """Hand the inputs to the worker, and time NumPy on them once a run."""
@@ -252,7 +257,9 @@ class Session:
                 self._keeper.bound(bound_ns)
             case ev.Row(tally=tally):
                 self._keeper.tally(tally)
-            case ev.AdmissibilityAlarm(key=key):
+            case ev.AdmissibilityAlarm(time_ns=time_ns, bound_ns=bound_ns, key=key):
+                # Nothing is claimed any more, but bounds still say what to try: all are as wrong as this one, for all we know.
+                self._scale.lower(self._scale.factor * time_ns / bound_ns)
                 self._bound_ns = None
                 self._keeper.note("alarm", key.decode(errors="replace"))
         self._tell(event)
@@ -278,8 +285,12 @@ class Session:
         if self._bound_ns is not None and finished.status == "optimal":
             self._bound_ns = best.time_ns
         elif self._bound_ns is not None and best.time_ns < self._bound_ns * (1 - _SLACK):
-            self._keeper.note("alarm", best.key)
-            self._bound_ns, alarms = None, alarms + 1
+            unscaled_ns = self._bound_ns / self._scale.factor
+            self._doubt(best.time_ns / unscaled_ns)
+            self._bound_ns = unscaled_ns * self._scale.factor
+            if best.time_ns < self._bound_ns * (1 - _SLACK):
+                self._keeper.note("alarm", best.key)
+                self._bound_ns, alarms = None, alarms + 1
         self._keep(best, candidate, finished.status, is_final=True, conditions=conditions)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 

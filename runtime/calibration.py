@@ -52,6 +52,17 @@ def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
     return merged
 
 
+def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = None) -> None:
+    """Lower the latencies of the stored calibration to those of `now` that are less; nothing where none is stored."""
+    stored = load_calibration(machine, folder)
+    if stored is None:
+        return
+    lower = {name: ns for name, ns in now.items() if ns < getattr(stored.target, name)}
+    if lower:
+        target = replace(stored.target, **lower)  # type: ignore[arg-type]
+        store_calibration(msgspec.structs.replace(stored, target=target), folder)
+
+
 def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
     """What is stored for the machine of that key; None when there is nothing or it cannot be read."""
     try:

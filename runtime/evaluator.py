@@ -116,10 +116,10 @@ class Evaluator:
         try:
             if isinstance(request, Calibrate):
                 return self._device.take_samples(library, self._n_threads)
-            from .cpu.probe import run_memory_probe
+            from .cpu.probe import run_state_probe
 
             assert library is not None
-            return run_memory_probe(library, self._n_threads, request.mixes)
+            return run_state_probe(library, self._n_threads, request.whole)
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 

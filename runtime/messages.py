@@ -50,7 +50,7 @@ class Interleave(msgspec.Struct, tag=True, frozen=True):
 
 class Probe(msgspec.Struct, tag=True, frozen=True):
     library: str
-    mixes: bool = False
+    whole: bool = False
 
 
 class Calibrate(msgspec.Struct, tag=True, frozen=True):

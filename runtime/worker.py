@@ -128,9 +128,9 @@ class AbstractWorker(ABC):
         """Bytes that memory delivers to all cores a nanosecond, right now."""
 
     @abstractmethod
-    def probe_mixes(self) -> dict[str, list[float]]:
-        """Samples of the bytes a nanosecond of each way of reading and writing memory right now; {}
-        where that is not known.
+    def probe_state(self) -> dict[str, list[float]]:
+        """Samples of what changes while a machine runs, right now: the bytes a nanosecond of each way of reading and writing
+        memory, and the nanoseconds of a launch and of a barrier; {} where that is not known.
         """
 
     @abstractmethod
@@ -210,8 +210,8 @@ class Worker(AbstractWorker):
             return self._device.facts().memory_read_bytes_per_ns
         return max(self._rates(Probe(str(library)), 30.0)["memory_read"])
 
-    def probe_mixes(self) -> dict[str, list[float]]:
-        """As promised, by name (memory_read, memory_copy_nt, ...); bytes as a program counts them."""
+    def probe_state(self) -> dict[str, list[float]]:
+        """As promised, by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
         library = self._device.probe_library()
         return {} if library is None else self._rates(Probe(str(library), True), 30.0)
 

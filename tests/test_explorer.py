@@ -149,9 +149,9 @@ def subtract(x: ks.types.ndarray(), y: ks.types.ndarray()):
 # --- searches on the fake device: no compiler, no clock -------------------------------------------
 
 
-def fake_run(folder: Path, **changes):
+def fake_run(folder: Path, name: str = "axpydot", n: int = 64, **changes):
     told = []
-    subject = library_subject(load_library("axpydot"), {"n": 64}, "f32", 1)
+    subject = library_subject(load_library(name), {"n": n}, "f32", 1)
     options = Options(**({"target": "fake", "max_evals": 30, "store": False} | changes))
     run = explore_subject(subject, options, directory=folder, on_event=told.append)
     return run, told
@@ -176,6 +176,14 @@ def test_every_strategy_runs(tmp_path: Path, strategy: str) -> None:
     assert any(isinstance(e, ev.Evaluated) for e in told)
     best = min(r.time_ns for r in measured(tmp_path) if r.time_ns is not None)
     assert run.best.time_ns == best
+
+
+def test_a_bound_that_was_wrong_does_not_end_the_search(tmp_path: Path) -> None:
+    # The fake device takes less time than any machine could, which would close the whole tree.
+    run, told = fake_run(tmp_path, "gemver", 1024)
+    assert any(isinstance(e, ev.AdmissibilityAlarm) for e in told)
+    assert (run.bound_ns, run.gap) == (None, None)
+    assert (run.status, run.ended.evaluations) == ("eval_limit", 30)
 
 
 def test_resume_counts_what_was_done_and_repeats_nothing(tmp_path: Path) -> None:

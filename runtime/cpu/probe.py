@@ -1,8 +1,9 @@
 """Calibration: what this machine's cores, caches and memory reach at best.
 
 The bound needs the optimistic end of every rate. Memory behind a hypervisor changes its rate within
-minutes (by a factor of two between two placements of the same cores), so one calibration is not
-enough to know it: results are merged over calibrations, a rate keeps the largest value ever seen.
+minutes (by a factor of two between two placements of the same cores), and so do launches and barriers (by
+2.7). One calibration is not enough to know them: results are merged over calibrations, a rate keeps the
+largest value ever seen, a latency the least, also of those that an exploration met.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...space.target import CacheLevel, Target
-from ..calibration import LATENCIES, Calibration, fresh_calibration, keep, load_calibration
+from ..calibration import (
+    LATENCIES,
+    Calibration,
+    fresh_calibration,
+    keep,
+    keep_latencies,
+    load_calibration,
+)
 from .machine import Machine, read_machine
 
 if TYPE_CHECKING:
@@ -131,39 +139,46 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
     )
 
 
+def learn_latencies(samples: dict[str, list[float]]) -> None:
+    """Keep the least of what launches and barriers take now, where that is less than this machine's calibration says."""
+    now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
+    keep_latencies(read_machine().key, now)
+
+
 # --- in the child --------------------------------------------------------------------------------
 
 
-def run_memory_probe(library: Path, n_threads: int, mixes: bool) -> dict[str, list[float]]:
-    """Rates of memory right now by name, bytes a nanosecond: reading, in 20 to 60 ms; with `mixes` every
-    way of reading and writing, in about half a second. Beyond last caches of 64 MiB either takes longer.
+def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
+    """What changes while a machine runs, by name: how fast memory is read, bytes a nanosecond, in 20 to 60 ms; where it is to be
+    the `whole` state, every way of reading and writing and the nanoseconds of launches and barriers, in about half a second. Beyond
+    last caches of 64 MiB either takes longer.
     """
     probe = _open(library)
-    total = probed_bytes(_last_cache_bytes(read_machine()), mixes)
+    total = probed_bytes(_last_cache_bytes(read_machine()), whole)
     n_bytes = max(16 << 20, total // n_threads)
     _reserve(probe, n_threads, n_bytes + (1 << 16))
     try:
         samples: dict[str, list[float]] = {}
         for _ in range(
-            5 if mixes else 3
+            5 if whole else 3
         ):  # a mix is met once a round: a disturbed one must not count
             for kind, name in _KINDS.items():
-                if kind == _READ or mixes:
+                if kind == _READ or whole:
                     share = n_bytes // _N_ARRAYS[kind] // 4096 * 4096
                     rate = _rate(probe, kind, share, n_threads, 1)
                     samples.setdefault(f"memory_{name}", []).append(rate)
-        return samples
     finally:
         probe.ks_release()
+    return samples | (_teams(probe, n_threads) if whole else {})
 
 
-def probed_bytes(last_cache_bytes: int, mixes: bool) -> int:
+def probed_bytes(last_cache_bytes: int, whole: bool) -> int:
     """How much memory a look at it goes through.
 
     What still hits in the last cache raises the rate: by a third in the quick look, an eighth in the other. Twice as much as a
     cache has to do where that is hundreds of MiB: touching fresh memory would take seconds of every search.
     """
-    wanted = (8 if mixes else 3) * last_cache_bytes
+    wanted = (8 if whole else 3) * last_cache_bytes
     return max(2 * last_cache_bytes, min(wanted, _PROBED_BYTES))
 
 
@@ -215,10 +230,16 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
             rounds * _LOADS_A_ROUND * n_threads / probe.ks_peak_loads(n_threads, rounds)
             for _ in range(30)
         ],
-        "launch_ns": [probe.ks_launch(n_threads, 500) / 500 for _ in range(40)],
-        "barrier_ns": [probe.ks_barrier(n_threads, 500) / 500 for _ in range(40)],
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
         "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
+        **_teams(probe, n_threads),
+    }
+
+
+def _teams(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
+    return {
+        "launch_ns": [probe.ks_launch(n_threads, 500) / 500 for _ in range(40)],
+        "barrier_ns": [probe.ks_barrier(n_threads, 500) / 500 for _ in range(40)],
     }
 
 

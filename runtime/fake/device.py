@@ -178,7 +178,7 @@ class FakeWorker(AbstractWorker):
     def probe(self) -> float:
         return self._device.facts().memory_read_bytes_per_ns
 
-    def probe_mixes(self) -> dict[str, list[float]]:
+    def probe_state(self) -> dict[str, list[float]]:
         return {}
 
     def close(self) -> None:

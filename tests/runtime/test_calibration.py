@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kernelscape.runtime.calibration import SCHEMA, Calibration, merge, store_calibration
+from kernelscape.runtime.calibration import (
+    SCHEMA,
+    Calibration,
+    keep_latencies,
+    merge,
+    store_calibration,
+)
 from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import (
     guess_target,
@@ -29,6 +35,16 @@ def test_merge_keeps_the_optimistic_end():
     t = merged.target
     assert (t.memory_read_bytes_per_ns, t.f32_flops_per_ns, t.launch_ns) == (100.0, 6.0, 300.0)
     assert merged.n_calibrations == 2
+
+
+def test_only_latencies_that_are_less_are_kept(tmp_path):
+    key = read_machine().key
+    keep_latencies(key, {"launch_ns": 1.0}, tmp_path)
+    assert not list(tmp_path.iterdir())
+    store_calibration(calibration(launch_ns=123.0, barrier_ns=40.0), tmp_path)
+    keep_latencies(key, {"launch_ns": 100.0, "barrier_ns": 50.0}, tmp_path)
+    found = load_target(tmp_path)
+    assert (found.launch_ns, found.barrier_ns) == (100.0, 40.0)
 
 
 def test_levels_merge_by_name():
@@ -77,3 +93,9 @@ def test_guess_is_faster_than_what_is_measured(cpu):
     assert guess.call_ns < measured.call_ns
     pairs = zip(guess.levels, measured.levels, strict=True)
     assert all(g.read_bytes_per_ns > m.read_bytes_per_ns for g, m in pairs)
+
+
+def test_a_look_shows_memory_launches_and_barriers(worker: Worker) -> None:
+    found = worker.probe_state()
+    assert {"memory_read", "memory_copy_nt", "launch_ns", "barrier_ns"} <= set(found)
+    assert all(value > 0 for samples in found.values() for value in samples)

@@ -1,0 +1,84 @@
+"""The machine is not always as it was calibrated: bounds give way, and what was learned is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernelscape.explorer.machine import look_at, lower_to
+from kernelscape.runtime.calibration import SCHEMA, Calibration, store_calibration
+from kernelscape.runtime.cpu.device import CpuDevice
+from kernelscape.runtime.cpu.machine import read_machine
+from kernelscape.runtime.cpu.probe import guess_target, load_target
+from kernelscape.runtime.device import DeviceOptions
+from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
+from kernelscape.search.incumbent import BoundScale
+
+TARGET = replace(
+    guess_target(),
+    memory_read_bytes_per_ns=40.0,
+    memory_write_bytes_per_ns=30.0,
+    memory_mixed_bytes_per_ns=60.0,
+    launch_ns=1200.0,
+    barrier_ns=400.0,
+)
+USUAL = {"memory_read": 35.0, "memory_write": 20.0, "launch_ns": 1300.0, "barrier_ns": 420.0}
+
+
+class Probed(FakeWorker):
+    """A worker on a machine in a state of ours."""
+
+    def __init__(self, samples: dict[str, list[float]]) -> None:
+        super().__init__(FakeDevice())
+        self._samples = samples
+
+    def probe_state(self) -> dict[str, list[float]]:
+        return self._samples
+
+
+@pytest.mark.parametrize(
+    ("now", "share", "factor"),
+    [
+        (USUAL, 0.0, 1.0),
+        (USUAL | {"memory_read": 50.0}, 0.0, 0.8),
+        (USUAL | {"memory_write_nt": 40.0}, 0.0, 0.75),
+        (USUAL | {"memory_copy": 75.0}, 0.0, 0.8),
+        (USUAL | {"launch_ns": 480.0}, 0.0, 0.4),
+        (USUAL | {"barrier_ns": 200.0}, 0.0, 0.5),
+        # What memory explains is not laid upon launches, and the other way round.
+        (USUAL | {"memory_read": 50.0, "launch_ns": 480.0}, 0.85, 0.8),
+        (USUAL | {"memory_read": 50.0, "launch_ns": 480.0}, 0.7, 0.4),
+        ({}, 0.0, 1.0),
+    ],
+)
+def test_bounds_give_way_to_the_state_of_the_machine(now, share, factor) -> None:
+    scale = BoundScale()
+    lower_to(scale, TARGET, now, share)
+    assert scale.factor == pytest.approx(factor)
+    lower_to(scale, TARGET, USUAL, share)
+    assert scale.factor == pytest.approx(factor)
+
+
+def test_latencies_that_a_session_meets_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    store_calibration(Calibration(SCHEMA, read_machine().key, TARGET, {}, 2))
+    samples = {name: [0.9 * value, value] for name, value in USUAL.items()}
+    samples |= {"launch_ns": [500.0, 480.0, 510.0], "memory_read": [45.0, 50.0]}
+    now = look_at(CpuDevice(DeviceOptions()), Probed(samples))
+    assert now == {"memory_read": 50, "memory_write": 20, "launch_ns": 480, "barrier_ns": 378}
+    # Memory is not: a look at it is a little too fast.
+    assert load_target() == replace(TARGET, launch_ns=480.0, barrier_ns=378.0)
+    look_at(CpuDevice(DeviceOptions()), Probed({"launch_ns": [700.0], "barrier_ns": [700.0]}))
+    assert load_target() == replace(TARGET, launch_ns=480.0, barrier_ns=378.0)
+
+
+def test_a_machine_without_calibration_gets_none_from_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    look_at(CpuDevice(DeviceOptions()), Probed({"launch_ns": [1.0], "barrier_ns": [1.0]}))
+    assert load_target() is None
+    assert look_at(FakeDevice(), Probed({})) == {}
