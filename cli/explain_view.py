@@ -232,6 +232,7 @@ def _tally_lines(p: Pruned, verbosity: int) -> Iterator[str]:
                 ("replayed", "answered from the journal"),
             ),
         ),
+        ("passed over", (("near_worse", "neighbours that others were expected to beat"),)),
     )
     for reason, parts in rows:
         yield f"{reason:<14} " + ", ".join(f"{n.get(key, 0)} {what}" for key, what in parts)

@@ -25,6 +25,7 @@ from ..search.incumbent import BoundScale
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
 from ..search.run import search
+from ..search.surrogate import Surrogate
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from ..space.target import Target
@@ -144,6 +145,9 @@ class Session:
             reports=registers.reports,
         )
         firsts = [candidate for _, candidate in first_candidates(space)]
+        surrogate = Surrogate(space)
+        for r in self._keeper.evaluations:
+            surrogate.recall(root, r.decisions, r.time_ns)
         known, warm = self._keeper.known(), self._warm(space)
         self._recall_default(firsts, known)
         finished: ev.Finished | None = None
@@ -155,6 +159,7 @@ class Session:
             "implementation_key": evaluator.implementation_key,
             "neighbour": registers.neighbour,
             "expected": registers.expected_ns if self._device.reports else None,
+            "surrogate": surrogate,
             "widened": registers.widened,
         }
         for event in search(

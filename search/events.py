@@ -201,6 +201,9 @@ class Tally:
     near_bound: int = 0  # neighbours of the best that could not beat the cut
     near_dead: int = 0  # changes of the best that no neighbour could take up
     near_known: int = 0  # neighbours of the best that had been measured before
+    near_worse: int = (
+        0  # neighbours of the best of which less was expected than of one drawn with them
+    )
     duplicates: int = 0  # equal implementations that were not measured again
     replayed: int = 0  # answered from the outcomes handed in
     alarms: int = 0

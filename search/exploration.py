@@ -7,8 +7,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ..space.candidate import DeadEnd
 from . import events as ev
@@ -44,6 +46,18 @@ class AbstractStrategy(ABC):
         """Work a little; False when there is nothing left to do but wait for what is in flight."""
 
 
+class AbstractSurrogate(Protocol):
+    """Guesses from what was measured; search/surrogate.py has the one for spaces of implementations."""
+
+    def learn(self, candidate: Any, time_ns: float | None, /) -> None:
+        """Take in the time of a complete candidate, None where it failed."""
+        ...
+
+    def expected(self, candidates: Any, /) -> npt.NDArray[np.float64] | None:
+        """Logarithms of the times expected, up to a constant; None while too little is known."""
+        ...
+
+
 class Exploration:
     """One running search. Operations append to `told`, which the caller drains."""
 
@@ -61,7 +75,9 @@ class Exploration:
         names: Callable[[int, int], tuple[str, str]],
         neighbour: Neighbour | None = None,
         expected: Expected | None = None,
+        surrogate: AbstractSurrogate | None = None,
     ) -> None:
+        self.surrogate = surrogate
         self.neighbour = neighbour
         self.expected = expected
         self.bound = bound
@@ -214,6 +230,8 @@ class Exploration:
             self.tally.count(outcome.status)
             self.tally.spend(request.tag, outcome.spent_s)
             self._since_best += 1
+            if self.surrogate is not None:
+                self.surrogate.learn(request.candidate, outcome.time_ns)
         elif answer.origin == "duplicate":
             self.tally.duplicates += 1
         else:

@@ -52,6 +52,7 @@ class Ledger:
         self._known = dict(known)
         self._measured: dict[bytes, Outcome] = {}
         self._waiting: dict[bytes, list[Request]] = {}
+        self._asked: set[bytes] = set()
 
     @property
     def n_waiting(self) -> int:
@@ -67,8 +68,13 @@ class Ledger:
         """Whether `key` has an outcome or waits for one."""
         return key in self._measured or key in self._known or key in self._waiting
 
+    def was_asked(self, candidate: SearchCandidate) -> bool:
+        """Whether this very candidate was asked about before; one of equal text may have been."""
+        return candidate.key in self._asked
+
     def ask(self, request: Request) -> Answer | None:
         """The answer if there is one already; None once the request is queued."""
+        self._asked.add(request.candidate.key)
         if (outcome := self._measured.get(request.key)) is not None:
             return Answer(request, outcome, "duplicate")
         if (outcome := self._known.pop(request.key, None)) is not None:
@@ -84,7 +90,9 @@ class Ledger:
             for key, requests in self._waiting.items()
             if all(r.bound_ns >= unless_below_ns for r in requests)
         ]
-        return [request for key in taken for request in self._waiting.pop(key)]
+        withdrawn = [request for key in taken for request in self._waiting.pop(key)]
+        self._asked.difference_update(r.candidate.key for r in withdrawn)
+        return withdrawn
 
     def measure(self) -> list[Answer]:
         """Evaluate all that waits, in order of asking. Raises ValueError unless there is one

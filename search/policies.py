@@ -48,9 +48,14 @@ class AbstractPolicy(ABC):
         """
 
 
-def pick_by_bound(bounds_ns: Sequence[float], cut_ns: float, rng: np.random.Generator) -> int:
+def pick_by_bound(
+    bounds_ns: Sequence[float],
+    cut_ns: float,
+    rng: np.random.Generator,
+    odds: Sequence[float] | None = None,
+) -> int:
     """Index drawn with probability ~ max(cut - bound, 0), or ~ 1 / bound before there is a cut
-    (Telamon, section 5.1).
+    (Telamon, section 5.1), times `odds`.
 
     Uniform where all weights vanish, so that something is always drawn.
     """
@@ -62,6 +67,8 @@ def pick_by_bound(bounds_ns: Sequence[float], cut_ns: float, rng: np.random.Gene
     else:
         floor_ns = max(bounds_ns) * 1e-3  # a bound of zero shall win, not take all
         weights = [1.0 / (b if b > floor_ns else floor_ns) if floor_ns else 1.0 for b in bounds_ns]
+    if odds is not None:
+        weights = [w * o for w, o in zip(weights, odds, strict=True)]
     total = sum(weights)
     if not total > 0.0:
         return int(rng.random() * n)

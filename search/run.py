@@ -13,7 +13,14 @@ from ..space.candidate import DeadEnd
 from . import events as ev
 from .baselines import Beam, BoundFirst, Exhaustive, RandomSampling
 from .budget import Budget
-from .exploration import RELATIVE_SLACK, AbstractStrategy, Expected, Exploration, Neighbour
+from .exploration import (
+    RELATIVE_SLACK,
+    AbstractStrategy,
+    AbstractSurrogate,
+    Expected,
+    Exploration,
+    Neighbour,
+)
 from .incumbent import BoundScale
 from .ledger import Ledger
 from .mcts import Mcts
@@ -52,6 +59,7 @@ def search(
     scale: BoundScale | None = None,
     neighbour: Neighbour | None = None,
     expected: Expected | None = None,
+    surrogate: AbstractSurrogate | None = None,
     widened: Widened = lambda: None,
     names: Callable[[int, int], tuple[str, str]] = _plain_names,
     options: SearchOptions | None = None,
@@ -67,7 +75,8 @@ def search(
     the caller may lower at any time, multiplies every bound. `alarmed` are keys of implementations
     once found faster than their bound: the gap stays withdrawn. `neighbour(centre, rng)` draws a
     complete candidate near a good one; `mcts` alternates between the tree and such draws. `expected(candidate)` is a guess in
-    ns that rollouts weigh values by where it is above the bound. `widened()` gives the root of a wider space, with the same
+    ns that rollouts weigh values by where it is above the bound. `surrogate` learns from all that is measured; of several draws
+    `mcts` measures the one that it expects most of. `widened()` gives the root of a wider space, with the same
     choices, once what was measured shows that this one leaves too much out. `names(choice, value)` gives the
     names that events use. Equal seeds and outcomes give equal events.
 
@@ -101,6 +110,7 @@ def search(
         names=names,
         neighbour=neighbour,
         expected=expected,
+        surrogate=surrogate,
     )
     for key in alarmed:
         world.incumbent.alarm(key)

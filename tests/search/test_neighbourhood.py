@@ -88,6 +88,6 @@ def test_where_runs_are_long_most_time_stays_near_the_best():
         spent = seconds_by_tag(far_s)
         of_all = {tag: s / sum(spent.values()) for tag, s in spent.items()}
         assert of_all["N"] > 0.4, of_all
-        # Others have their turn, too.
-        assert of_all["D"] > 0.15, of_all
-        assert of_all["R"] + of_all.get("M", 0.0) > 0.15, of_all
+        # Others have their turn, too, a smaller one while they find nothing.
+        assert of_all["D"] > 0.08, of_all
+        assert of_all["R"] + of_all.get("M", 0.0) > 0.08, of_all

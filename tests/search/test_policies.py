@@ -113,6 +113,13 @@ class TestPickByBound:
         shares = np.bincount(picks, minlength=4) / len(picks)
         assert shares == pytest.approx([0.8, 0.2, 0.0, 0.0], abs=0.02)
 
+    def test_odds_weigh_beside_the_bound(self) -> None:
+        rng = np.random.default_rng(0)
+        odds = [1.0, 2.0, 5.0]
+        picks = [pick_by_bound([10.0, 40.0, 50.0], 50.0, rng, odds) for _ in range(20_000)]
+        assert picks.count(0) / len(picks) == pytest.approx(40 / 60, abs=0.02)
+        assert picks.count(2) == 0
+
     def test_before_a_cut_it_is_one_over_the_bound(self) -> None:
         rng = np.random.default_rng(1)
         picks = [pick_by_bound([1.0, 3.0], math.inf, rng) for _ in range(20_000)]

@@ -1,0 +1,206 @@
+"""The surrogate: what it learns from measurements, and what a search gains by it."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from kernelscape.search import surrogate as sg
+from kernelscape.search.budget import Budget, Evaluations
+from kernelscape.search.events import Evaluated, Outcome
+from kernelscape.search.first import first_candidates
+from kernelscape.search.ledger import Ledger, Request
+from kernelscape.search.mcts import Pace
+from kernelscape.search.neighbourhood import Neighbourhood
+from kernelscape.search.options import SearchOptions
+from kernelscape.search.ordering import NextChoice
+from kernelscape.search.run import search
+from kernelscape.search.surrogate import KEPT, LEAST, Surrogate
+from kernelscape.space.candidate import Candidate
+from kernelscape.tests.search.machines import library_space, root_of
+
+SPACE = library_space("bicgk", n=256)
+
+
+@cache
+def drawn(n: int) -> tuple[Candidate, ...]:
+    """Distinct random implementations."""
+    rng, found = np.random.default_rng(1), {}
+    while len(found) < n:
+        made = root_of(SPACE).random_completion(rng)
+        if isinstance(made, Candidate):
+            found[made.key] = made
+    return tuple(found.values())
+
+
+def machine(seed: int = 2):
+    """ns of an implementation on a machine where decisions cost what they cost, alone and in pairs."""
+    rng = np.random.default_rng(seed)
+    n = len(SPACE.searchable)
+    alone = rng.normal(0, 0.15, (n, 32))
+    pairs = [(*rng.choice(n, 2, replace=False), rng.normal(0, 0.3, (32, 32))) for _ in range(20)]
+
+    def time_ns(c: Candidate) -> float:
+        values = np.log2(c.domains[SPACE.searchable]).astype(int)
+        log = alone[np.arange(n), values].sum()
+        return 1e6 * math.exp(log + sum(costs[values[a], values[b]] for a, b, costs in pairs))
+
+    return time_ns
+
+
+def rank_correlation(x, y) -> float:
+    ranks = [np.argsort(np.argsort(values)) for values in (x, y)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def taught(candidates, time_ns) -> Surrogate:
+    s = Surrogate(SPACE)
+    for c in candidates:
+        s.learn(c, time_ns(c))
+    return s
+
+
+def test_it_ranks_what_it_has_not_seen() -> None:
+    known, unseen, time_ns = drawn(400)[:200], drawn(400)[200:], machine()
+    s = taught(known, time_ns)
+    times = [time_ns(c) for c in unseen]
+    expected = s.expected(unseen)
+    assert rank_correlation(expected, times) > 0.6
+    fastest = np.argsort(times)[:20]
+    assert np.isin(fastest, np.argsort(expected)[:100]).mean() > 0.8
+    # Other batches of the same measurements come to the same.
+    batched = taught(known[:50], time_ns)
+    batched.expected(unseen)
+    for c in known[50:]:
+        batched.learn(c, time_ns(c))
+    np.testing.assert_allclose(batched.expected(unseen), expected, rtol=1e-9)
+
+
+def test_it_says_nothing_of_little() -> None:
+    s = taught(drawn(400)[: LEAST - 1], machine())
+    assert s.expected(drawn(400)[-3:]) is None
+    s.learn(drawn(400)[LEAST], 5.0)
+    assert len(s.expected(drawn(400)[-3:])) == 3
+
+
+def test_failures_are_slow_and_nothing_is_known_of_failures_alone() -> None:
+    half = [k % 2 == 0 for k in range(100)]
+    some = drawn(400)[:100]
+    s = Surrogate(SPACE)
+    for c in some[:LEAST]:
+        s.learn(c, None)
+    assert s.expected(some) is None
+    s = Surrogate(SPACE)
+    for c, fails in zip(some, half, strict=True):
+        s.learn(c, None if fails else 100.0)
+    expected = s.expected(some)
+    assert expected[half].mean() > expected[~np.array(half)].mean() + 0.5
+
+
+def test_what_is_open_is_expected_of_its_values_together() -> None:
+    time_ns = machine()
+    s = taught(drawn(400)[:200], time_ns)
+    root = root_of(SPACE)
+    at = root.random_completion(np.random.default_rng(5))
+    for choice in map(int, root.open_choices()[:10]):
+        children = [c for _, c in root.expand(choice) if isinstance(c, Candidate)]
+        if len(children) > 1:
+            expected = s.expected([*children, root])
+            assert expected[:-1].min() - 0.2 < expected[-1] < expected[:-1].max() + 0.2
+    assert np.isfinite(s.expected([root, at])).all()
+
+
+def test_the_fastest_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sg, "KEPT", 60)
+    time_ns = machine()
+    s = taught(drawn(400)[:300], time_ns)
+    s.expected(drawn(400)[-1:])
+    times = np.array([time_ns(c) for c in drawn(400)[:300]])
+    kept = set(s._times.tolist())
+    assert len(kept) == 60
+    assert set(np.sort(times)[:30].tolist()) <= kept
+    assert set(times[-30:].tolist()) <= kept
+    # What it says now is what one that saw only those would say.
+    again = taught([c for c in drawn(400)[:300] if time_ns(c) in kept], time_ns)
+    np.testing.assert_allclose(again.expected(drawn(400)[300:]), s.expected(drawn(400)[300:]))
+    assert KEPT >= LEAST
+
+
+def test_it_recalls_by_name() -> None:
+    time_ns, s = machine(), Surrogate(SPACE)
+    for c in drawn(400)[:40]:
+        s.recall(root_of(SPACE), c.decisions(), time_ns(c))
+    same = taught(drawn(400)[:40], time_ns)
+    np.testing.assert_allclose(s.expected(drawn(400)), same.expected(drawn(400)))
+    before = s.expected(drawn(400))
+    c = drawn(400)[50]
+    s.recall(root_of(SPACE), [("size(of nothing)", "1"), *c.decisions()], 1.0)
+    s.recall(root_of(SPACE), [(n, "no such value") for n, _ in c.decisions()], 1.0)
+    s.recall(root_of(SPACE), [], 1.0)
+    np.testing.assert_array_equal(s.expected(drawn(400)), before)
+
+
+def best_after(n: int, seed: int, with_it: bool) -> tuple[float, list[Evaluated]]:
+    time_ns = machine()
+
+    def evaluate(candidates):
+        return [Outcome("ok", time_ns(c)) for c in candidates]
+
+    events = search(
+        root_of(SPACE),
+        bound=lambda c: 1.0,
+        evaluate=evaluate,
+        next_choice=NextChoice(SPACE),
+        budget=Budget(Evaluations(n), clock=lambda: 0.0),
+        rng=np.random.default_rng(seed),
+        incumbents=[c for _, c in first_candidates(SPACE, cpsat_seconds=0)[:1]],
+        neighbour=Neighbourhood(SPACE),
+        surrogate=Surrogate(SPACE) if with_it else None,
+        options=SearchOptions(batch=4),
+    )
+    found = [e for e in events if isinstance(e, Evaluated)]
+    return min(e.outcome.time_ns for e in found), found
+
+
+def test_a_search_with_it_is_ahead_of_one_without() -> None:
+    ahead = [best_after(120, seed, True)[0] / best_after(120, seed, False)[0] for seed in range(6)]
+    assert np.median(ahead) < 0.9
+    assert sum(share < 1 for share in ahead) >= 5
+
+
+def test_equal_seeds_make_equal_searches() -> None:
+    first, again = ([e.key for e in best_after(60, 3, True)[1]] for _ in range(2))
+    assert first == again
+
+
+def test_a_candidate_is_known_without_its_text_until_it_is_withdrawn() -> None:
+    a, b = drawn(400)[:2]
+    ledger = Ledger(lambda cs: [Outcome("ok", 1.0) for _ in cs], None, {})
+    for c, bound_ns in ((a, 1.0), (b, 9.0)):
+        ledger.ask(Request(c, c.key, bound_ns, "N", None, False))
+    assert ledger.was_asked(a)
+    assert ledger.was_asked(b)
+    ledger.withdraw(5.0)
+    assert ledger.was_asked(a)
+    assert not ledger.was_asked(b)
+
+
+def test_what_finds_nothing_becomes_rarer() -> None:
+    pace = Pace(3, 2)
+
+    def in_vain(n: int) -> int:
+        for _ in range(n):
+            pace.note(is_worth_it=False)
+        return pace.period
+
+    assert [in_vain(1), in_vain(1), in_vain(2), in_vain(2), in_vain(20)] == [3, 6, 12, 24, 24]
+    assert [step for step in range(1, 50) if pace.is_due(step)] == [24, 48]
+    assert pace.share == 1 / 24
+    pace.note(is_worth_it=True)
+    assert pace.period == 3
+    assert in_vain(1) == 3
+    never, always = Pace(0, 0), Pace(2, 0)
+    always.note(is_worth_it=False)
+    assert (never.share, never.is_due(1), always.period) == (0.0, False, 2)
