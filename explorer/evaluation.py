@@ -72,14 +72,14 @@ class Evaluator:
         bound: Callable[[Candidate], float],
         interrupt: Interrupt,
         failed_folder: Path | None,
-        doubt: Callable[[float], None] = lambda share: None,
+        doubt: Callable[[], None] = lambda: None,
         scale: Callable[[], float] = lambda: 1.0,
         on_change: Callable[[float], None] = lambda ratio: None,
         reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported(),
     ) -> None:
-        """`doubt` is called when a time is below its bound times `scale`, with the share of its bound that it is, before anybody
-        sees it: the machine may have become faster than it was calibrated. `on_change` is called when one program takes `ratio`
-        times as long as it did before. `reports` is asked about every candidate that compiled.
+        """`doubt` is called when a time is below its bound times `scale`, before anybody sees it: the
+        machine may have become faster than it was calibrated. `on_change` is called when one program takes `ratio` times as long
+        as it did before. `reports` is asked about every candidate that compiled.
         """
         self._device = device
         self._worker = worker
@@ -211,7 +211,7 @@ class Evaluator:
         outcome = replace(_as_outcome(found, key), bound_ns=reported.bound_ns, spent_s=spent_s)
         bound_ns = max(self._bound(candidate), reported.bound_ns)
         if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
-            self._doubt(outcome.time_ns / bound_ns)
+            self._doubt()
         if outcome.time_ns is None and isinstance(source, Source):
             self._keep_failed(source, outcome)
         self._journal.append(

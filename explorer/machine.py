@@ -58,13 +58,12 @@ def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
     return {name: (min if name in LATENCIES else max)(s) for name, s in samples.items()}
 
 
-def lower_to(scale: BoundScale, target: Target, now: dict[str, float], share: float = 0.0) -> None:
-    """Lowers the scale of bounds when memory is faster `now` than the target says; where that leaves it above `share`, also when
-    launches and barriers are.
+def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
+    """Lowers the scale of bounds when memory, launches or barriers are faster `now` than the target says.
 
     A virtual machine's cores move between sockets and caches while it runs, so the rates of memory
-    change by a factor of two within minutes, and what a barrier costs by more; a bound has to hold in the fastest state. No part of
-    a bound falls by more than what it is made of does.
+    change by a factor of two within minutes, and what a barrier costs by more; a bound has to hold in the fastest state. A bound
+    is a sum and maximum of what these take and of what does not change, so it falls by no more than the one that changed most.
     """
     memory = {name: rate for name, rate in now.items() if name.startswith("memory_")}
     writes = [rate for name, rate in memory.items() if name.startswith("memory_write")]
@@ -73,11 +72,7 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float], share: fl
         (target.memory_write_bytes_per_ns, max(writes, default=0.0)),
         (target.memory_mixed_bytes_per_ns, max(memory.values(), default=0.0)),
     )
-    _lower(scale, [known / rate for known, rate in rates if rate > 0])
-    if scale.factor > share:
-        taken = [(ns, getattr(target, name)) for name, ns in now.items() if name in LATENCIES]
-        _lower(scale, [ns / known for ns, known in taken if known > 0])
-
-
-def _lower(scale: BoundScale, ratios: list[float]) -> None:
+    taken = [(ns, getattr(target, name)) for name, ns in now.items() if name in LATENCIES]
+    ratios = [known / rate for known, rate in rates if rate > 0]
+    ratios += [ns / known for ns, known in taken if known > 0]
     scale.lower(min([scale.factor, *ratios]))

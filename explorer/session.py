@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import FileJournal
 from ..runtime.replay import restore_complete
+from ..runtime.worker import WorkerError
 from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from ..search.first import first_candidates, load_solver
-from ..search.incumbent import BoundScale
+from ..search.incumbent import DOUBTED, BoundScale
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
 from ..search.run import search
@@ -126,6 +128,7 @@ class Session:
     def _explore(self, space: Space, root: Candidate) -> st.Ended:
         bounder = Bounder(space)
         whole = bounder.bound(root)
+        self._lower_to_earlier(space, bounder, whole.ns)
         self._bound_ns = whole.ns * self._scale.factor
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
         self._prepare()
@@ -139,7 +142,7 @@ class Session:
             bound=bounder.ns,
             interrupt=self._interrupt,
             failed_folder=self._folder / "failed",
-            doubt=self._doubt,
+            doubt=self._look_again,
             scale=lambda: self._scale.factor,
             on_change=lambda ratio: self._tell(st.MachineChanged(ratio)),
             reports=registers.reports,
@@ -183,9 +186,23 @@ class Session:
         assert finished is not None
         return self._end(finished)
 
-    def _doubt(self, share: float) -> None:
-        """Look at the machine again: something took only this share of its bound."""
-        lower_to(self._scale, self._target, look_at(self._device, self._worker), share)
+    def _look_again(self) -> None:
+        """Lower bounds to the machine as it is now: something was faster than its bound."""
+        with suppress(WorkerError):  # then nothing new is known of it
+            lower_to(self._scale, self._target, look_at(self._device, self._worker))
+
+    def _lower_to_earlier(self, space: Space, bounder: Bounder, root_ns: float) -> None:
+        """Lower bounds as far as the session before had: the machine may have been faster then, or a bound wrong."""
+        evaluations = [r for r in self._keeper.evaluations if r.bound_ns > 0]
+        if not evaluations:
+            return
+        last = evaluations[-1]
+        factors = [last.bound_ns / bounder.ns(restore_complete(space, last.decisions))]
+        if self._keeper.notes("alarm"):
+            timed = [(r.time_ns, r.bound_ns) for r in evaluations if r.time_ns is not None]
+            shares = [ns / max(bound_ns, root_ns) for ns, bound_ns in timed]
+            factors.append(DOUBTED * min([1.0, *shares]))
+        self._scale.lower(min([self._scale.factor, *factors]))
 
     def _prepare(self) -> None:
         """Hand the inputs to the worker, and time NumPy on them once a run."""
@@ -262,9 +279,7 @@ class Session:
                 self._keeper.bound(bound_ns)
             case ev.Row(tally=tally):
                 self._keeper.tally(tally)
-            case ev.AdmissibilityAlarm(time_ns=time_ns, bound_ns=bound_ns, key=key):
-                # Nothing is claimed any more, but bounds still say what to try: all are as wrong as this one, for all we know.
-                self._scale.lower(self._scale.factor * time_ns / bound_ns)
+            case ev.AdmissibilityAlarm(key=key):
                 self._bound_ns = None
                 self._keeper.note("alarm", key.decode(errors="replace"))
         self._tell(event)
@@ -291,7 +306,7 @@ class Session:
             self._bound_ns = best.time_ns
         elif self._bound_ns is not None and best.time_ns < self._bound_ns * (1 - _SLACK):
             unscaled_ns = self._bound_ns / self._scale.factor
-            self._doubt(best.time_ns / unscaled_ns)
+            self._look_again()
             self._bound_ns = unscaled_ns * self._scale.factor
             if best.time_ns < self._bound_ns * (1 - _SLACK):
                 self._keeper.note("alarm", best.key)

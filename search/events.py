@@ -226,10 +226,10 @@ class Tally:
     def spend(self, tag: Tag, seconds: float) -> None:
         self.spent_s[tag] = self.spent_s.get(tag, 0.0) + seconds
 
-    def has_spent(self, tags: str, share: float) -> bool:
-        """Whether candidates of these tags, a letter each, took more than a share of the time of all, and a second."""
-        some = sum(spent_s for tag, spent_s in self.spent_s.items() if tag in tags)
-        return some > max(LEAST_SPENT_S, share * sum(self.spent_s.values()))
+    def spent_by(self, tags: str) -> tuple[float, float]:
+        """Seconds that evaluations of these tags, a letter each, took, and those of all."""
+        some_s = sum(spent_s for tag, spent_s in self.spent_s.items() if tag in tags)
+        return some_s, sum(self.spent_s.values())
 
     def copy(self) -> Tally:
         return replace(self, refused=self.refused.copy(), spent_s=self.spent_s.copy())

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..space.candidate import DeadEnd
 from . import events as ev
 from .budget import Budget, Progress
-from .incumbent import BoundScale, Incumbent
+from .incumbent import DOUBTED, BoundScale, Incumbent
 from .ledger import Answer, Ledger, Request
 from .options import SearchOptions
 from .pruning import Pruning
@@ -46,8 +46,13 @@ class AbstractStrategy(ABC):
         """Work a little; False when there is nothing left to do but wait for what is in flight."""
 
 
-class AbstractSurrogate(Protocol):
+class Surrogate(Protocol):
     """Guesses from what was measured; search/surrogate.py has the one for spaces of implementations."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough is known for anything to be expected."""
+        ...
 
     def learn(self, candidate: Any, time_ns: float | None, /) -> None:
         """Take in the time of a complete candidate, None where it failed."""
@@ -75,7 +80,7 @@ class Exploration:
         names: Callable[[int, int], tuple[str, str]],
         neighbour: Neighbour | None = None,
         expected: Expected | None = None,
-        surrogate: AbstractSurrogate | None = None,
+        surrogate: Surrogate | None = None,
     ) -> None:
         self.surrogate = surrogate
         self.neighbour = neighbour
@@ -204,9 +209,9 @@ class Exploration:
             self.flush()
         return True
 
-    def submit_leaf(self, node: Node, tag: ev.Tag) -> None:
-        """Ask for the outcome of a complete candidate of the tree."""
-        self.submit(self.tree.candidate(node), node.bound_ns, tag, node, is_leaf=True)
+    def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
+        """Ask for the outcome of a complete candidate of the tree; True if it has to be measured."""
+        return self.submit(self.tree.candidate(node), node.bound_ns, tag, node, is_leaf=True)
 
     def flush(self) -> None:
         """Measure all that waits, but for what the cut has overtaken."""
@@ -220,6 +225,8 @@ class Exploration:
         except KeyboardInterrupt:
             self.is_interrupted = True
             return
+        finally:
+            self.pruning.refresh()  # measuring may have shown that bounds are to be lowered
         for answer in answers:
             self._settle(answer)
 
@@ -271,10 +278,13 @@ class Exploration:
         node_id: int,
         candidate: SearchCandidate | None,
     ) -> None:
-        """Raise the alarm over a time below a (scaled) bound, once an implementation."""
+        """Raise the alarm over a time below a (scaled) bound, once an implementation, and lower the scale of all."""
         if time_ns >= bound_ns * (1 - RELATIVE_SLACK) or not self.incumbent.alarm(key):
             return
         self.tally.alarms = self.incumbent.alarms
+        if self._scale is not None:
+            share = time_ns / bound_ns * self.pruning.factor
+            self._scale.lower(min(self._scale.factor, DOUBTED * share))
         self.told.append(
             ev.AdmissibilityAlarm(node_id, time_ns, bound_ns, key, self.tally.alarms, candidate)
         )

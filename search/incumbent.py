@@ -9,6 +9,10 @@ import math
 
 from .events import Ranked
 
+# After a time below its bound nothing is claimed any more, but bounds still say what is hardly worth a try: that many times what
+# this one should have been.
+DOUBTED = 0.5
+
 
 class BoundScale:
     """A factor in (0, 1] on every bound, which callers lower when the machine turns out faster than

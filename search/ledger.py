@@ -72,6 +72,10 @@ class Ledger:
         """Whether this very candidate was asked about before; one of equal text may have been."""
         return candidate.key in self._asked
 
+    def pass_over(self, candidate: SearchCandidate) -> None:
+        """Count a candidate as asked about: one of equal text is settled."""
+        self._asked.add(candidate.key)
+
     def ask(self, request: Request) -> Answer | None:
         """The answer if there is one already; None once the request is queued."""
         self._asked.add(request.candidate.key)

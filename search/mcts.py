@@ -5,14 +5,16 @@ section 5.1).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from ..space.candidate import DeadEnd
+from .events import LEAST_SPENT_S, Tally
 from .expansion import Live, expand, live_children
-from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration
+from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
 from .policies import POLICIES, pick_by_bound
 from .tree import EXPANDED, OPEN, SELECTABLE, Node, SearchCandidate
 
@@ -20,7 +22,7 @@ from .tree import EXPANDED, OPEN, SELECTABLE, Node, SearchCandidate
 @dataclass(frozen=True, slots=True)
 class Focus:
     """Every `period`-th step (0: never) dives for the bound, over at most `n_nodes` nodes of least
-    bound. After `patience` dives (0: for ever) that moved no bound they become rarer.
+    bound. After `patience` evaluations by dives (0: for ever) in which the bound did not move they become rarer.
     """
 
     period: int
@@ -34,35 +36,56 @@ FOCUS = {"best": Focus(0, 0, 0), "balanced": Focus(4, 16, 8), "bound": Focus(2, 
 
 
 class Pace:
-    """How often something is done: every `period`-th step (0: never), half as often after `patience` evaluations in vain (0: it
-    stays so), and so on up to an eighth; as in the beginning once it was worth it.
+    """How often something is done that ends in evaluations of the given tags: every `period`-th step (0: never); half as often
+    after `patience` evaluations in vain (0: it stays so), and so on down to an eighth; as in the beginning once it was worth it.
     """
 
-    def __init__(self, period: int, patience: int) -> None:
+    def __init__(self, tags: str, period: int, patience: int) -> None:
+        self._tags = tags
         self._first = self.period = period
         self._patience = patience
         self._n_in_vain = 0
+        self._credit = 0.0
+        self._spent_s = (0.0, 0.0)  # by these tags and by all, when the period became what it is
 
     @property
     def share(self) -> float:
         """What part of the steps does it."""
         return 1 / self.period if self.period else 0.0
 
-    def is_due(self, step: int) -> bool:
-        return self.period > 0 and step % self.period == 0
+    def is_due(self) -> bool:
+        """Asked once a step; it stays due until it is `done`."""
+        self._credit = min(1.0, self._credit + self.share)
+        return self._credit > 1 - 1e-9
 
-    def note(self, *, is_worth_it: bool) -> None:
-        """Something was evaluated, or turned out to have been worth it."""
+    def done(self) -> None:
+        self._credit = 0.0
+
+    def is_over(self, tally: Tally) -> bool:
+        """Whether its evaluations took more than its share of the time of all since the period changed, and a second."""
+        some_s, all_s = tally.spent_by(self._tags)
+        return some_s - self._spent_s[0] > max(
+            LEAST_SPENT_S, self.share * (all_s - self._spent_s[1])
+        )
+
+    def was_in_vain(self, tally: Tally) -> None:
+        """One more evaluation, which may turn out to have been worth it."""
         self._n_in_vain += 1
-        if is_worth_it:
-            self.period, self._n_in_vain = self._first, 0
-        elif self._patience and self._n_in_vain >= self._patience:
-            self.period, self._n_in_vain = min(2 * self.period, 8 * self._first), 0
+        if self._patience and self._n_in_vain >= self._patience:
+            self._set(min(2 * self.period, 8 * self._first), tally)
+
+    def was_worth_it(self, tally: Tally) -> None:
+        self._set(self._first, tally)
+
+    def _set(self, period: int, tally: Tally) -> None:
+        self._n_in_vain = 0
+        if period != self.period:
+            self.period, self._spent_s = period, tally.spent_by(self._tags)
 
 
-NEAR_PERIOD = 3  # of so many steps all but one stay near the best, where that is possible
+DESCENT_PERIOD = 4  # of so many steps one descends in the tree; those that do not dive stay near the best, where that is possible
 PATIENCE = (
-    16  # evaluations by descents after which they become rarer, where none was one of the best
+    16  # evaluations by descents, none of them one of the best, after which descents become rarer
 )
 N_CENTRES = 4
 N_DRAWS = 16  # neighbours or rollouts among which a surrogate chooses; each costs a hundredth of an evaluation or less
@@ -92,17 +115,15 @@ class Mcts(AbstractStrategy):
             raise ValueError(f"unknown focus {focus!r}; it is one of {', '.join(FOCUS)}")
         self._policy = POLICIES[policy]()
         self._focus = FOCUS[focus]
-        self._dives = Pace(self._focus.period, self._focus.patience)
-        self._descents = Pace(NEAR_PERIOD, PATIENCE)
-        self._bound_ns = 0.0
+        self._dives = Pace("D", self._focus.period, self._focus.patience)
+        self._descents = Pace("MR", DESCENT_PERIOD, PATIENCE)
+        self._bound_ns = 0.0  # not scaled
         self._centres: set[bytes] = set()  # that descents have found
-        self._n_steps = 0
         self._n_since_asked = 0
 
     def step(self, world: Exploration) -> bool:
         if world.tree.is_closed:
             return False
-        self._n_steps += 1
         if world.ledger.n_waiting:
             # Once descents mostly meet known implementations a batch would never fill.
             self._n_since_asked += 1
@@ -113,45 +134,50 @@ class Mcts(AbstractStrategy):
         else:
             self._n_since_asked = 0
         self._look_back(world)
-        dives, descents = self._dives, self._descents
-        if dives.is_due(self._n_steps) and self._dive(world, dives.share):
+        if self._dives.is_due() and self._dive(world):
+            self._dives.done()
             return True
-        is_near = not descents.is_due(self._n_steps)
-        is_near = is_near or world.tally.has_spent("MR", (1 - dives.share) * descents.share)
-        if not (is_near and self._step_near(world)):
+        is_far = self._descents.is_due() and not self._descents.is_over(world.tally)
+        if is_far or not self._step_near(world):
+            self._descents.done()
             self._descend(world)
         return True
 
     def _look_back(self, world: Exploration) -> None:
         """Dives were worth it when the bound has moved, descents when they have found one of the best."""
-        if world.bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
-            self._bound_ns = world.bound_ns
-            self._dives.note(is_worth_it=True)
+        bound_ns = world.bound_ns / world.pruning.factor
+        if bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
+            self._bound_ns = bound_ns
+            self._dives.was_worth_it(world.tally)
         best = world.incumbent.top(N_CENTRES)
         found = {r.key for r in best if r.tag in ("M", "R")} - self._centres
         if found:
             self._centres |= found
-            self._descents.note(is_worth_it=True)
+            self._descents.was_worth_it(world.tally)
 
     def _step_near(self, world: Exploration) -> bool:
         """Submit a new neighbour of one of the best; False where none is found."""
         best = [r.candidate for r in world.incumbent.top(N_CENTRES) if r.candidate is not None]
         if world.neighbour is None or not best:
             return False
-        drawn = self._draw_near(world, best, self._n_draws(world))
-        for n_better, k in enumerate(self._by_promise(world, drawn)):
-            candidate, bound_ns = drawn[k]
-            if not world.ledger.is_settled(world.ledger.key(candidate)):
-                world.submit(candidate, bound_ns, "N", None)
-                world.tally.near_worse += len(drawn) - n_better - 1
-                return True
-            world.tally.near_known += 1
+        draws = self._draw_near(world, world.neighbour, best)
+        n_draws = self._n_draws(world)
+        while drawn := list(islice(draws, n_draws)):
+            for n_better, k in enumerate(self._by_promise(world, drawn)):
+                candidate, bound_ns = drawn[k]
+                if not world.ledger.is_settled(world.ledger.key(candidate)):
+                    world.submit(candidate, bound_ns, "N", None)
+                    world.tally.near_worse += len(drawn) - n_better - 1
+                    return True
+                world.ledger.pass_over(candidate)
+                world.tally.near_known += 1
         return False
 
     @staticmethod
     def _n_draws(world: Exploration) -> int:
-        is_blind = world.surrogate is None or world.rng.random() < BLIND
-        return 1 if is_blind else N_DRAWS
+        if world.surrogate is None or not world.surrogate.is_ready:
+            return 1
+        return 1 if world.rng.random() < BLIND else N_DRAWS
 
     @staticmethod
     def _odds(world: Exploration, candidates: Sequence[SearchCandidate]) -> list[float] | None:
@@ -176,15 +202,14 @@ class Mcts(AbstractStrategy):
 
     @staticmethod
     def _draw_near(
-        world: Exploration, best: Sequence[SearchCandidate], n_wanted: int
-    ) -> list[Draw]:
-        """New neighbours that may beat the cut, with their bounds; fewer where not many are found."""
-        assert world.neighbour is not None
-        drawn: dict[bytes, Draw] = {}
+        world: Exploration, neighbour: Neighbour, best: Sequence[SearchCandidate]
+    ) -> Iterator[Draw]:
+        """New neighbours that may beat the cut, with their bounds, as far as not too many tries find none."""
+        drawn: set[bytes] = set()
         for _ in range(NEAR_TRIES):
             # The best half of the time, the next half of the rest, and so on.
             centre = best[min(int(world.rng.geometric(0.5)) - 1, len(best) - 1)]
-            candidate = world.neighbour(centre, world.rng)
+            candidate = neighbour(centre, world.rng)
             if candidate is None:
                 continue
             if isinstance(candidate, DeadEnd):
@@ -195,13 +220,11 @@ class Mcts(AbstractStrategy):
                 world.tally.near_bound += 1
             elif world.ledger.was_asked(candidate):
                 world.tally.near_known += 1
-            else:
-                drawn[candidate.key] = candidate, bound_ns
-                if len(drawn) == n_wanted:
-                    break
-        return list(drawn.values())
+            elif candidate.key not in drawn:
+                drawn.add(candidate.key)
+                yield candidate, bound_ns
 
-    def _dive(self, world: Exploration, share: float) -> bool:
+    def _dive(self, world: Exploration) -> bool:
         """Open nodes of least bound; False where that leads to a candidate and there is no time for one, by its share."""
         for _ in range(self._focus.n_nodes):
             node = world.tree.least_open()
@@ -209,10 +232,10 @@ class Mcts(AbstractStrategy):
                 world.flush()
                 return True
             if world.tree.candidate(node).is_complete:
-                if world.tally.has_spent("D", share):
+                if self._dives.is_over(world.tally):
                     return False
-                world.submit_leaf(node, "D")
-                self._dives.note(is_worth_it=False)
+                if world.submit_leaf(node, "D"):
+                    self._dives.was_in_vain(world.tally)
                 return True
             expand(world, node, "D")
         return True
@@ -226,7 +249,7 @@ class Mcts(AbstractStrategy):
         for visited in path:
             visited.visits += 1
         if world.tree.candidate(node).is_complete:
-            world.submit_leaf(node, "M")
+            self._note(world, world.submit_leaf(node, "M"))
             return
         children = expand(world, node, "M")
         if not children:
@@ -235,7 +258,7 @@ class Mcts(AbstractStrategy):
         child = children[at]
         child.visits += 1
         if world.tree.candidate(child).is_complete:
-            world.submit_leaf(child, "M")
+            self._note(world, world.submit_leaf(child, "M"))
         else:
             self._roll_out(world, child)
 
@@ -255,18 +278,22 @@ class Mcts(AbstractStrategy):
 
     def _roll_out(self, world: Exploration, node: Node) -> None:
         """Go down at random to complete candidates, and submit the one that most is expected of."""
-        drawn = []
+        drawn: dict[bytes, Draw] = {}
         n_draws = self._n_draws(world)
         for _ in range(n_draws):
             draw = self._draw_below(world, node, is_blind=n_draws == 1)
-            if draw is not None:
-                drawn.append(draw)
-            if node.state != OPEN or not drawn:
+            if draw is not None and not world.ledger.was_asked(draw[0]):
+                drawn[draw[0].key] = draw
+            if node.state != OPEN or draw is None:
                 break
         if drawn:
-            candidate, bound_ns = drawn[self._by_promise(world, drawn)[0]]
-            world.submit(candidate, bound_ns, "R", node)
-            self._descents.note(is_worth_it=False)
+            found = list(drawn.values())
+            candidate, bound_ns = found[self._by_promise(world, found)[0]]
+            self._note(world, world.submit(candidate, bound_ns, "R", node))
+
+    def _note(self, world: Exploration, is_measured: bool) -> None:
+        if is_measured:
+            self._descents.was_in_vain(world.tally)
 
     def _draw_below(self, world: Exploration, node: Node, *, is_blind: bool) -> Draw | None:
         """A complete candidate below a node, and its bound; backs out of a few dead ends on the way."""

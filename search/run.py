@@ -16,10 +16,10 @@ from .budget import Budget
 from .exploration import (
     RELATIVE_SLACK,
     AbstractStrategy,
-    AbstractSurrogate,
     Expected,
     Exploration,
     Neighbour,
+    Surrogate,
 )
 from .incumbent import BoundScale
 from .ledger import Ledger
@@ -59,7 +59,7 @@ def search(
     scale: BoundScale | None = None,
     neighbour: Neighbour | None = None,
     expected: Expected | None = None,
-    surrogate: AbstractSurrogate | None = None,
+    surrogate: Surrogate | None = None,
     widened: Widened = lambda: None,
     names: Callable[[int, int], tuple[str, str]] = _plain_names,
     options: SearchOptions | None = None,

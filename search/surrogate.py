@@ -20,7 +20,7 @@ Masks = npt.NDArray[np.uint32]
 LEAST = 16  # measurements without which nothing is guessed
 KEPT = 384  # the fastest half and the latest half: a fit takes the cube of it, here about 10 ms
 _WORST = 50.0  # times the best: slower ones, and what failed, are alike
-_RIDGE = 0.3  # noise of the best, as a share of what agreement in a kind of a single choice weighs; it grows with the time
+_RIDGE = 0.3  # the noise of the best, in units of sharing the only choice of a kind; one of x times the best has x times as much
 
 
 class Surrogate:
@@ -34,17 +34,27 @@ class Surrogate:
     def __init__(self, space: Space) -> None:
         self._choices = [int(v) for v in space.searchable if len(space.choices[v].values) > 1]
         self._place = {space.choices[v].name: k for k, v in enumerate(self._choices)}
-        self._values = [space.choices[v].values for v in self._choices]
+        self._bits = [
+            {str(value): np.uint32(1 << k) for k, value in enumerate(space.choices[v].values)}
+            for v in self._choices
+        ]
         kinds = [space.choices[v].kind for v in self._choices]
         self._weights = np.array([kinds.count(kind) ** -0.5 for kind in kinds])
-        self._decided: Masks = np.zeros((0, len(self._choices)), np.uint32)  # [n, n_choices]
+        self._decided: Masks = np.zeros((len(self._choices), 0), np.uint32)  # [n_choices, n]
         self._times: Floats = np.zeros(0)  # [n] ns, inf where it failed
         self._alike: Floats = np.zeros((0, 0))  # [n, n] g
         self._new: list[tuple[Masks, float]] = []
-        self._pull: Floats | None = (
-            None  # [n] of each measurement on those alike; None while too little is known
-        )
+        # [n] of each measurement on those alike; None while too little is known
+        self._pull: Floats | None = None
         self._mean = 0.0
+        self._last: tuple[Masks, Floats] | None = None  # a candidate, and what it shares
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough is known for anything to be expected."""
+        if self._new:
+            self._fit()
+        return self._pull is not None
 
     def learn(self, candidate: Candidate, time_ns: float | None) -> None:
         """Take in the time of a complete candidate, None where it failed."""
@@ -57,39 +67,44 @@ class Surrogate:
         decided = root.domains[self._choices]
         for name, value in decisions:
             place = self._place.get(name)
-            if place is None or value not in map(str, self._values[place]):
+            if place is None or value not in self._bits[place]:
                 return
-            decided[place] = 1 << [str(v) for v in self._values[place]].index(value)
+            decided[place] = self._bits[place][value]
         if not (decided & (decided - np.uint32(1))).any():
             self._take(decided, time_ns)
 
     def _take(self, decided: Masks, time_ns: float | None) -> None:
         self._new.append((decided, np.inf if time_ns is None else time_ns))
+        if len(self._new) > 2 * KEPT:  # nobody asks
+            kept = _kept(np.array([t for _, t in self._new]))
+            self._new = [self._new[k] for k in kept]
 
     def expected(self, candidates: Sequence[Candidate]) -> Floats | None:
         """[n] logarithms of the times that candidates are expected to take, up to a constant; None while too little is known."""
-        if self._new:
-            self._fit()
-        if self._pull is None:
+        if not self.is_ready:
             return None
+        assert self._pull is not None
         g = np.stack([self._shared(c.domains[self._choices]) for c in candidates])
         found: Floats = self._mean + self._kernel(g) @ self._pull
         return found
 
     def _fit(self) -> None:
         n_old = len(self._times)
-        self._decided = np.concatenate([self._decided, np.stack([d for d, _ in self._new])])
-        self._times = np.append(self._times, [t for _, t in self._new])
-        self._new = []
-        n = len(self._times)
+        times = np.append(self._times, [t for _, t in self._new])
+        kept = _kept(times)
+        old, new = kept[kept < n_old], kept[kept >= n_old]
+        latest = [self._new[k - n_old][0] for k in new]
+        self._decided = np.concatenate(
+            [self._decided[:, old], *(d[:, None] for d in latest)], axis=1
+        )
+        self._times, self._new, self._last = times[kept], [], None
+        n = len(kept)
         alike = np.empty((n, n))
-        alike[:n_old, :n_old] = self._alike
-        for k in range(n_old, n):
-            alike[k, :] = alike[:, k] = self._shared(self._decided[k])
+        alike[: len(old), : len(old)] = self._alike[np.ix_(old, old)]
+        for k in range(len(old), n):
+            alike[k, :] = alike[:, k] = self._weights @ (self._decided == self._decided[:, k, None])
         self._alike = alike
-        if n > KEPT:
-            self._forget()
-        if len(self._times) < LEAST or not np.isfinite(self._times).any():
+        if n < LEAST or not np.isfinite(self._times).any():
             return
         ratios = np.minimum(self._times / self._times.min(), _WORST)
         logs = np.log(ratios)
@@ -97,19 +112,36 @@ class Surrogate:
         system = self._kernel(self._alike) + np.diag(_RIDGE * ratios)
         self._pull = np.linalg.solve(system, logs - self._mean)
 
-    def _forget(self) -> None:
-        fastest = np.argsort(self._times, kind="stable")[: KEPT // 2]
-        latest = np.setdiff1d(np.arange(len(self._times)), fastest)[-(KEPT // 2) :]
-        kept = np.union1d(fastest, latest)
-        self._decided, self._times = self._decided[kept], self._times[kept]
-        self._alike = self._alike[np.ix_(kept, kept)]
-
     def _shared(self, domains: Masks) -> Floats:
-        """[n] weight of the decisions that a candidate shares with each measured one."""
-        n_left = np.unpackbits(domains.view(np.uint8)).reshape(len(domains), -1).sum(1)
-        found: Floats = ((self._decided & domains) != 0) @ (self._weights / n_left)
+        """[n] weight of the decisions that a candidate shares with each measured one.
+
+        Candidates that are asked about one after another are siblings, or parents and children: mostly the same.
+        """
+        if self._last is None:
+            shared = self._part(np.arange(len(domains)), domains)
+        else:
+            before, shared = self._last
+            places = np.flatnonzero(domains != before)
+            shared = shared + self._part(places, domains) - self._part(places, before)
+        self._last = domains, shared
+        return shared
+
+    def _part(self, places: npt.NDArray[np.int64], domains: Masks) -> Floats:
+        """[n] the same, of the choices at these places alone."""
+        some = domains[places]
+        n_left = np.unpackbits(some.view(np.uint8)).reshape(len(some), 32).sum(1)
+        found: Floats = (self._weights[places] / n_left) @ (
+            self._decided[places] & some[:, None] != 0
+        )
         return found
 
     def _kernel(self, g: Floats) -> Floats:
         found: Floats = g + g * g / self._weights.sum()
         return found
+
+
+def _kept(times: Floats) -> npt.NDArray[np.int64]:
+    """Places of those that are kept, increasing: the fastest half and of the others the latest."""
+    fastest = np.argsort(times, kind="stable")[: KEPT // 2]
+    latest = np.setdiff1d(np.arange(len(times)), fastest)[-(KEPT // 2) :]
+    return np.union1d(fastest, latest)

@@ -184,6 +184,9 @@ def test_a_bound_that_was_wrong_does_not_end_the_search(tmp_path: Path) -> None:
     assert any(isinstance(e, ev.AdmissibilityAlarm) for e in told)
     assert (run.bound_ns, run.gap) == (None, None)
     assert (run.status, run.ended.evaluations) == ("eval_limit", 30)
+    more = resume(tmp_path, max_evals=5)
+    assert (more.status, more.ended.evaluations) == ("eval_limit", 35)
+    assert more.gap is None
 
 
 def test_resume_counts_what_was_done_and_repeats_nothing(tmp_path: Path) -> None:

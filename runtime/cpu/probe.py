@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,7 +143,8 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
 def learn_latencies(samples: dict[str, list[float]]) -> None:
     """Keep the least of what launches and barriers take now, where that is less than this machine's calibration says."""
     now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
-    keep_latencies(read_machine().key, now)
+    with suppress(OSError):  # a folder that cannot be written: the next session looks again
+        keep_latencies(read_machine().key, now)
 
 
 # --- in the child --------------------------------------------------------------------------------

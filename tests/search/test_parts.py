@@ -259,6 +259,32 @@ class TestSearch:
         assert events[-1].status == "exhausted"
         assert events[-1].gap is None
 
+    def test_bounds_lowered_while_measuring_raise_no_alarm(self) -> None:
+        space = random_space(np.random.default_rng(2))
+        scale, bound, bench = BoundScale(), toy_bound(1.5), ToyBench()
+
+        def evaluate(candidates):
+            outcomes = bench(candidates)
+            for c, o in zip(candidates, outcomes, strict=True):
+                scale.lower(min(scale.factor, o.time_ns / bound(c)))
+            return outcomes
+
+        arguments = self.arguments(evaluate=evaluate, bound=bound, scale=scale)
+        events = list(search(space.root(), **arguments))
+        assert scale.factor < 1
+        assert not any(isinstance(e, AdmissibilityAlarm) for e in events)
+        assert events[-1].status == "optimal"
+        assert events[-1].best.time_ns == best_ns(space)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_what_was_wrongly_closed_is_opened_after_an_alarm(self, seed: int) -> None:
+        space = random_space(np.random.default_rng(seed))
+        arguments = self.arguments(bound=toy_bound(1.9), scale=BoundScale())
+        *events, last = list(search(space.root(), **arguments))
+        assert sum(isinstance(e, AdmissibilityAlarm) for e in events) >= 1
+        assert last.best.time_ns == best_ns(space)
+        assert last.gap is None
+
     def test_alarms_of_an_earlier_session_stay(self) -> None:
         space = random_space(np.random.default_rng(2))
         last = list(search(space.root(), **self.arguments(alarmed=[b"old"])))[-1]
