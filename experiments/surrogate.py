@@ -43,7 +43,7 @@ from ..search.surrogate import Surrogate
 from ..space.candidate import Candidate, Space
 from ..space.constraints import build_space
 from .conditions import stamp, stamp_text
-from .measuring import built, level_of, median
+from .measuring import built, level_of, median, time_ns
 from .paper_rows import root_of
 from .rows import Job, Row, Table, in_fresh_process, table_parser, title, wanted_jobs
 from .writing import RESULTS, table
@@ -194,7 +194,7 @@ def _timed_again(
     """ns of each, as if the machine had been as usual in every turn."""
     artifacts = [built(device, print_source(lower(c), dialect_of(device))) for c in bests]
     found = worker.interleave(artifacts, FINAL)
-    return [m.paired_ns or m.time_ns for m in found if isinstance(m, Measurement)]
+    return [(isinstance(m, Measurement) and m.paired_ns) or time_ns(m) for m in found]
 
 
 def _share_near(ratios: Sequence[float]) -> float:
@@ -224,15 +224,13 @@ def report(made: dict[str, Any]) -> str:
 def _cells(r: Row) -> list[str]:
     pairs, seconds = r["pairs"], r["options"]["seconds"]
 
-    def both(key: str, form: str) -> str:
+    def both(key: str, form: str, unit: float = 1.0) -> str:
         values = ([p[key][k] for p in pairs if p[key][k] is not None] for k in (0, 1))
-        return " – ".join(form.format(median(v)) if v else "?" for v in values)
+        return " – ".join(form.format(median(v) / unit) if v else "?" for v in values)
 
     soon = [p["as_good_s"] for p in pairs if p["as_good_s"] is not None]
     late = f", {len(pairs) - len(soon)} not" if len(soon) < len(pairs) else ""
     speeds = [p["again_ns"][0] / p["again_ns"][1] for p in pairs]
-    for p in pairs:
-        p["run_share"] = [s / seconds for s in p["run_s"]]
     return [
         title(r),
         r["dtype"],
@@ -241,12 +239,22 @@ def _cells(r: Row) -> list[str]:
         both("evaluations", "{:.0f}"),
         both("near", "{:.0%}"),
         both("median", "{:.2f}"),
-        both("run_share", "{:.0%}"),
+        both("run_s", "{:.0%}", seconds),
         f"{median([p['best_s'] for p in pairs]):.1f}",
         (f"{median(soon):.1f}" if soon else "–") + late,
         " ".join(f"{speed:.2f}" for speed in speeds),
         f"{seconds:g}",
     ]
+
+
+def make_table(
+    wanted: Sequence[Job], options: PairOptions, again: bool, folder: Path | None
+) -> list[Row]:
+    """Make the rows that are missing, writing after each; all rows of the results."""
+    results = Table("surrogate", _ROWS, report, folder)
+    missing = results.missing(wanted, again)
+    rows: list[Row] = results.make(missing, lambda job: make_row(job, options), _said)["rows"]
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -259,8 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return answer(given.child)
     wanted = wanted_jobs(parser, given.only, _ROWS, known=names(), dtypes=DTYPES)
     options = PairOptions(given.seconds, given.seeds, given.seed)
-    results = Table("surrogate", _ROWS, report, given.results)
-    results.make(results.missing(wanted, given.again), lambda job: make_row(job, options), _said)
+    make_table(wanted, options, given.again, given.results)
     print(f"written to {given.results or RESULTS}")
     return 0
 

@@ -249,7 +249,7 @@ class Mcts(AbstractStrategy):
         for visited in path:
             visited.visits += 1
         if world.tree.candidate(node).is_complete:
-            self._note(world, world.submit_leaf(node, "M"))
+            self._note_descent(world, world.submit_leaf(node, "M"))
             return
         children = expand(world, node, "M")
         if not children:
@@ -258,7 +258,7 @@ class Mcts(AbstractStrategy):
         child = children[at]
         child.visits += 1
         if world.tree.candidate(child).is_complete:
-            self._note(world, world.submit_leaf(child, "M"))
+            self._note_descent(world, world.submit_leaf(child, "M"))
         else:
             self._roll_out(world, child)
 
@@ -289,9 +289,9 @@ class Mcts(AbstractStrategy):
         if drawn:
             found = list(drawn.values())
             candidate, bound_ns = found[self._by_promise(world, found)[0]]
-            self._note(world, world.submit(candidate, bound_ns, "R", node))
+            self._note_descent(world, world.submit(candidate, bound_ns, "R", node))
 
-    def _note(self, world: Exploration, is_measured: bool) -> None:
+    def _note_descent(self, world: Exploration, is_measured: bool) -> None:
         if is_measured:
             self._descents.was_in_vain(world.tally)
 
