@@ -95,6 +95,7 @@ class Evaluator:
         self._on_change = on_change
         self._reports = reports
         self._states = MachineStates()
+        self._slowness = 1.0
         self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self._timed: dict[str, Timed] = {}
@@ -208,7 +209,12 @@ class Evaluator:
         # What did not compile is not compiled again to hear why; what needs too much for a launch was compiled.
         if isinstance(source, Source) and (isinstance(built, Artifact) or built.kind == "launch"):
             reported = self._reports(candidate, source)
-        outcome = replace(_as_outcome(found, key), bound_ns=reported.bound_ns, spent_s=spent_s)
+        outcome = replace(
+            _as_outcome(found, key),
+            bound_ns=reported.bound_ns,
+            spent_s=spent_s,
+            slowness=self._slowness,
+        )
         bound_ns = max(self._bound(candidate), reported.bound_ns)
         if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
             self._doubt()
@@ -249,6 +255,7 @@ class Evaluator:
             return
         ratio = self._states.meet(found.time_ns)
         if ratio is not None:
+            self._slowness *= ratio
             self._on_change(ratio)
 
     def _cut_ns(self) -> float | None:

@@ -28,7 +28,7 @@ class Outcome:
     `status` is one of STATUSES; `time_ns` is set if and only if it is "ok"; `spread` is the
     relative half width of the measured time; `key` is the source key. `bound_ns` is a lower bound
     that building it has shown, not scaled; 0 where it has shown none. `spent_s` is what it took to
-    find the time, where that is known.
+    find the time, where that is known. `slowness` is how many times as long the machine took then as in the beginning.
     """
 
     status: str
@@ -38,6 +38,7 @@ class Outcome:
     key: str = ""
     bound_ns: float = 0.0
     spent_s: float = field(default=0.0, compare=False)
+    slowness: float = field(default=1.0, compare=False)
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

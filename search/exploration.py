@@ -238,7 +238,10 @@ class Exploration:
             self.tally.spend(request.tag, outcome.spent_s)
             self._since_best += 1
             if self.surrogate is not None:
-                self.surrogate.learn(request.candidate, outcome.time_ns)
+                ns = outcome.time_ns
+                self.surrogate.learn(
+                    request.candidate, None if ns is None else ns / outcome.slowness
+                )
         elif answer.origin == "duplicate":
             self.tally.duplicates += 1
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ def test_text_has_its_sections_and_json_is_one_object(explore, run: Path) -> Non
     ):
         assert f"\n{part}\n" in out
     assert "times as fast" in out
+    assert re.search(r"\n  passed over +[1-9]\d* neighbours", out)
     assert not [line for line in out.splitlines() if line != line.rstrip()]
     code, whole, _ = explore("explain", run, "-v")
     assert len(whole.splitlines()) > len(out.splitlines())

@@ -146,8 +146,11 @@ def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states(monkey
     assert [outcome.time_ns for outcome, _ in finalists] == [1000.0, 2200.0]
     assert evaluate.top(1)[0][0].time_ns == 1000.0
     device.is_slow = False
-    evaluate(batches[2])
+    again = evaluate(batches[2])
     assert changes[1:] == [pytest.approx(1 / 3)]
+    # Times over this are what a surrogate learns from: a state says nothing of a decision.
+    for outcomes, slowness in ((fast, 1.0), (slow, 3.0), (again, 1.0)):
+        assert [o.slowness for o in outcomes] == pytest.approx([slowness] * len(outcomes))
     assert worker.cuts[16] == 1000.0
     # The control is no evaluation of the search: it is in no journal.
     assert len(list(journal.records())) == sum(map(len, batches))

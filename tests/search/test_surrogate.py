@@ -169,6 +169,26 @@ def test_a_search_with_it_is_ahead_of_one_without() -> None:
     assert sum(share < 1 for share in ahead) >= 5
 
 
+def test_a_slow_state_of_the_machine_says_nothing_of_decisions() -> None:
+    class Noted(Surrogate):
+        def learn(self, candidate, time_ns):
+            learnt.append(time_ns)
+
+    learnt: list[float | None] = []
+    outcomes = [Outcome("ok", 100.0), Outcome("ok", 300.0, slowness=3.0), Outcome("crash")]
+    events = search(
+        root_of(SPACE),
+        bound=lambda c: 1.0,
+        evaluate=lambda candidates: [outcomes[len(learnt)] for _ in candidates],
+        next_choice=NextChoice(SPACE),
+        budget=Budget(Evaluations(3), clock=lambda: 0.0),
+        rng=np.random.default_rng(1),
+        surrogate=Noted(SPACE),
+    )
+    assert len(list(events)) > 3
+    assert learnt == [100.0, 100.0, None]
+
+
 def test_equal_seeds_make_equal_searches() -> None:
     first, again = ([e.key for e in best_after(60, 3, True)[1]] for _ in range(2))
     assert first == again
