@@ -35,6 +35,7 @@ from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import Budget, Interrupt, Seconds
 from ..search.first import first_candidates
+from ..search.incumbent import BoundScale
 from ..search.neighbourhood import Neighbourhood
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
@@ -161,6 +162,7 @@ def _searched(
             "next_choice": NextChoice(space),
             "neighbour": Neighbourhood(space),
             "surrogate": surrogate,
+            "scale": BoundScale(),
         }
         for event in search(
             root_of(space),

@@ -95,7 +95,6 @@ class Evaluator:
         self._on_change = on_change
         self._reports = reports
         self._states = MachineStates()
-        self._slowness = 1.0
         self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self._timed: dict[str, Timed] = {}
@@ -213,7 +212,7 @@ class Evaluator:
             _as_outcome(found, key),
             bound_ns=reported.bound_ns,
             spent_s=spent_s,
-            slowness=self._slowness,
+            slowness=self._states.slowness,
         )
         bound_ns = max(self._bound(candidate), reported.bound_ns)
         if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
@@ -232,6 +231,7 @@ class Evaluator:
                 bound_ns=bound_ns * self._scale(),
                 detail=outcome.detail,
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
+                slowness=self._states.slowness,
                 launches=reported.launches or msgspec.UNSET,
             )
         )
@@ -255,7 +255,6 @@ class Evaluator:
             return
         ratio = self._states.meet(found.time_ns)
         if ratio is not None:
-            self._slowness *= ratio
             self._on_change(ratio)
 
     def _cut_ns(self) -> float | None:

@@ -137,7 +137,7 @@ def explain_run(path: str | Path) -> Explanation:
     scale = _scale(file, records, best_bound_ns)
     if scale < 1:
         notes.append(
-            f"bounds are {scale:.0%} of what the calibrated rates give: memory was faster when this"
+            f"bounds are {scale:.0%} of what the calibrated rates give: the machine was faster when this"
             " was measured, or has been calibrated since"
         )
     is_doubtful = _is_doubtful(records, file.time_ns, best_bound_ns * scale)

@@ -17,6 +17,7 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import FileJournal
+from ..runtime.records import EvaluationRecord
 from ..runtime.replay import restore_complete
 from ..runtime.worker import WorkerError
 from ..search import events as ev
@@ -128,7 +129,7 @@ class Session:
     def _explore(self, space: Space, root: Candidate) -> st.Ended:
         bounder = Bounder(space)
         whole = bounder.bound(root)
-        self._lower_to_earlier(space, bounder, whole.ns)
+        self._lower_to_earlier(space, bounder)
         self._bound_ns = whole.ns * self._scale.factor
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
         self._prepare()
@@ -150,7 +151,8 @@ class Session:
         firsts = [candidate for _, candidate in first_candidates(space)]
         surrogate = Surrogate(space)
         for r in self._keeper.evaluations:
-            surrogate.recall(root, r.decisions, r.time_ns)
+            ns = None if r.time_ns is None else r.time_ns / r.slowness
+            surrogate.recall(root, r.decisions, ns)
         known, warm = self._keeper.known(), self._warm(space)
         self._recall_default(firsts, known)
         finished: ev.Finished | None = None
@@ -191,17 +193,20 @@ class Session:
         with suppress(WorkerError):  # then nothing new is known of it
             lower_to(self._scale, self._target, look_at(self._device, self._worker))
 
-    def _lower_to_earlier(self, space: Space, bounder: Bounder, root_ns: float) -> None:
-        """Lower bounds as far as the session before had: the machine may have been faster then, or a bound wrong."""
+    def _lower_to_earlier(self, space: Space, bounder: Bounder) -> None:
+        """Lower bounds as far as the sessions before had: the machine may have been faster then, or a bound wrong."""
         evaluations = [r for r in self._keeper.evaluations if r.bound_ns > 0]
         if not evaluations:
             return
-        last = evaluations[-1]
-        factors = [last.bound_ns / bounder.ns(restore_complete(space, last.decisions))]
-        if self._keeper.notes("alarm"):
-            timed = [(r.time_ns, r.bound_ns) for r in evaluations if r.time_ns is not None]
-            shares = [ns / max(bound_ns, root_ns) for ns, bound_ns in timed]
-            factors.append(DOUBTED * min([1.0, *shares]))
+
+        def bound_ns(r: EvaluationRecord) -> float:
+            return bounder.ns(restore_complete(space, r.decisions))
+
+        factors = [evaluations[-1].bound_ns / bound_ns(evaluations[-1])]
+        alarmed = set(self._keeper.notes("alarm"))
+        for r in evaluations:
+            if r.source_key in alarmed and r.time_ns is not None:
+                factors.append(DOUBTED * min(1.0, r.time_ns / bound_ns(r)))
         self._scale.lower(min([self._scale.factor, *factors]))
 
     def _prepare(self) -> None:

@@ -22,6 +22,7 @@ class MachineStates:
 
     def __init__(self) -> None:
         self._control_ns: dict[int, float] = {}  # of each state that can be recognised
+        self._slowness = {0: 1.0}  # of each state
         self._n_states = 1
         self.current = 0
 
@@ -29,6 +30,11 @@ class MachineStates:
     def control_ns(self) -> float:
         """How long the control takes in the current state; 0.0 before there is one."""
         return self._control_ns.get(self.current, 0.0)
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long programs take in the current state as in the first, as far as the controls tell."""
+        return self._slowness[self.current]
 
     def anchor(self, control_ns: float) -> None:
         """Another program is the control from now on, and takes so long in the current state; others will not be known again."""
@@ -48,8 +54,9 @@ class MachineStates:
         if _distance(self._control_ns[nearest], control_ns) <= log(1 + _SAME):
             self.current = nearest
         else:
+            slowness = self.slowness * control_ns / before_ns
             self.current, self._n_states = self._n_states, self._n_states + 1
-            self._control_ns[self.current] = control_ns
+            self._control_ns[self.current], self._slowness[self.current] = control_ns, slowness
         return control_ns / before_ns
 
 

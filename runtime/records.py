@@ -86,6 +86,9 @@ class EvaluationRecord(
     bound_ns: Share = 0.0
     detail: str = ""
     stopped_early: bool = False  # clearly slower than the best: hardly measured
+    slowness: PositiveNs = (
+        1.0  # how many times as long the machine took then as in the beginning of the session
+    )
     launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
 
 

@@ -15,7 +15,6 @@ from typing import Literal
 from .tree import SearchCandidate
 
 Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
-LEAST_SPENT_S = 1.0  # less is noise, and a search of such candidates depends on its seed alone
 Origin = Literal["measured", "duplicate", "known"]
 
 STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
@@ -201,10 +200,8 @@ class Tally:
     overtaken: int = 0  # candidates that a better best cut off while they waited to be measured
     near_bound: int = 0  # neighbours of the best that could not beat the cut
     near_dead: int = 0  # changes of the best that no neighbour could take up
-    near_known: int = 0  # neighbours of the best that had been measured before
-    near_worse: int = (
-        0  # neighbours of the best of which less was expected than of one drawn with them
-    )
+    near_known: int = 0  # neighbours of the best that had been asked about before
+    near_worse: int = 0  # neighbours that others, drawn with them, were expected to beat
     duplicates: int = 0  # equal implementations that were not measured again
     replayed: int = 0  # answered from the outcomes handed in
     alarms: int = 0

@@ -16,7 +16,7 @@ DOUBTED = 0.5
 
 class BoundScale:
     """A factor in (0, 1] on every bound, which callers lower when the machine turns out faster than
-    it was calibrated.
+    it was calibrated, and a search after a time below its bound.
 
     Bounds are stored as computed and multiplied when read, so lowering the factor weakens every
     claim at once.

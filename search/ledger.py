@@ -72,9 +72,10 @@ class Ledger:
         """Whether this very candidate was asked about before; one of equal text may have been."""
         return candidate.key in self._asked
 
-    def pass_over(self, candidate: SearchCandidate) -> None:
-        """Count a candidate as asked about: one of equal text is settled."""
-        self._asked.add(candidate.key)
+    def pass_over(self, candidate: SearchCandidate, key: bytes) -> None:
+        """Count a candidate as asked about where its `key` has an outcome; what waits may be withdrawn."""
+        if key not in self._waiting:
+            self._asked.add(candidate.key)
 
     def ask(self, request: Request) -> Answer | None:
         """The answer if there is one already; None once the request is queued."""

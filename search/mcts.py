@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from ..space.candidate import DeadEnd
-from .events import LEAST_SPENT_S, Tally
+from .events import Tally
 from .expansion import Live, expand, live_children
 from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
 from .policies import POLICIES, pick_by_bound
@@ -83,10 +83,10 @@ class Pace:
             self.period, self._spent_s = period, tally.spent_by(self._tags)
 
 
+LEAST_SPENT_S = 1.0  # less is noise, and a search of such candidates depends on its seed alone
 DESCENT_PERIOD = 4  # of so many steps one descends in the tree; those that do not dive stay near the best, where that is possible
-PATIENCE = (
-    16  # evaluations by descents, none of them one of the best, after which descents become rarer
-)
+# Evaluations by descents, none of them one of the best, after which descents become rarer.
+PATIENCE = 16
 N_CENTRES = 4
 N_DRAWS = 16  # neighbours or rollouts among which a surrogate chooses; each costs a hundredth of an evaluation or less
 NEAR_TRIES = 3 * N_DRAWS
@@ -134,10 +134,11 @@ class Mcts(AbstractStrategy):
         else:
             self._n_since_asked = 0
         self._look_back(world)
-        if self._dives.is_due() and self._dive(world):
+        is_deep, is_far = self._dives.is_due(), self._descents.is_due()
+        if is_deep and self._dive(world):
             self._dives.done()
             return True
-        is_far = self._descents.is_due() and not self._descents.is_over(world.tally)
+        is_far = is_far and not self._descents.is_over(world.tally)
         if is_far or not self._step_near(world):
             self._descents.done()
             self._descend(world)
@@ -165,11 +166,12 @@ class Mcts(AbstractStrategy):
         while drawn := list(islice(draws, n_draws)):
             for n_better, k in enumerate(self._by_promise(world, drawn)):
                 candidate, bound_ns = drawn[k]
-                if not world.ledger.is_settled(world.ledger.key(candidate)):
+                key = world.ledger.key(candidate)
+                if not world.ledger.is_settled(key):
                     world.submit(candidate, bound_ns, "N", None)
                     world.tally.near_worse += len(drawn) - n_better - 1
                     return True
-                world.ledger.pass_over(candidate)
+                world.ledger.pass_over(candidate, key)
                 world.tally.near_known += 1
         return False
 
@@ -204,7 +206,7 @@ class Mcts(AbstractStrategy):
     def _draw_near(
         world: Exploration, neighbour: Neighbour, best: Sequence[SearchCandidate]
     ) -> Iterator[Draw]:
-        """New neighbours that may beat the cut, with their bounds, as far as not too many tries find none."""
+        """New neighbours that may beat the cut, with their bounds; not many tries are made."""
         drawn: set[bytes] = set()
         for _ in range(NEAR_TRIES):
             # The best half of the time, the next half of the rest, and so on.

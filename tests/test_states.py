@@ -26,9 +26,12 @@ def test_a_state_is_known_again_by_the_time_of_the_control() -> None:
     assert states.meet(104.0) is None
     assert states.meet(180.0) == pytest.approx(1.8)
     slow = states.current
+    assert states.slowness == pytest.approx(1.8)
     assert states.meet(101.0) == pytest.approx(101 / 180)
+    assert states.slowness == 1.0
     assert states.meet(170.0) == pytest.approx(1.7)
     assert states.current == slow
+    assert states.slowness == pytest.approx(1.8)  # however often it is met
 
 
 def test_another_control_forgets_the_states_but_this_one() -> None:
@@ -39,8 +42,10 @@ def test_another_control_forgets_the_states_but_this_one() -> None:
     states.anchor(50.0)
     assert states.current == slow
     assert states.meet(51.0) is None
+    assert states.slowness == pytest.approx(2.0)
     states.meet(25.0)
     assert states.current not in (0, slow)
+    assert states.slowness == pytest.approx(1.0)
 
 
 def test_the_best_of_every_state_come_before_others() -> None:

@@ -171,7 +171,7 @@ def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, lis
                     samples.setdefault(f"memory_{name}", []).append(rate)
     finally:
         probe.ks_release()
-    return samples | (_teams(probe, n_threads) if whole else {})
+    return samples | (_teams(probe, n_threads, 10, 200) if whole else {})
 
 
 def probed_bytes(last_cache_bytes: int, whole: bool) -> int:
@@ -234,14 +234,16 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
         ],
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
         "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
-        **_teams(probe, n_threads),
+        **_teams(probe, n_threads, 40, 500),
     }
 
 
-def _teams(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
+def _teams(
+    probe: ctypes.CDLL, n_threads: int, n_samples: int, rounds: int
+) -> dict[str, list[float]]:
     return {
-        "launch_ns": [probe.ks_launch(n_threads, 500) / 500 for _ in range(40)],
-        "barrier_ns": [probe.ks_barrier(n_threads, 500) / 500 for _ in range(40)],
+        "launch_ns": [probe.ks_launch(n_threads, rounds) / rounds for _ in range(n_samples)],
+        "barrier_ns": [probe.ks_barrier(n_threads, rounds) / rounds for _ in range(n_samples)],
     }
 
 
