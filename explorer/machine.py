@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from ..runtime.calibration import LATENCIES
@@ -10,8 +11,9 @@ from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import learn_latencies
 from ..runtime.device import AbstractDevice
 from ..runtime.outcome import Measurement
+from ..runtime.records import EvaluationRecord
 from ..runtime.worker import AbstractWorker, Worker, WorkerOptions, Workload
-from ..search.incumbent import BoundScale
+from ..search.incumbent import DOUBTED, BoundScale
 from ..space.target import Target
 
 
@@ -76,3 +78,21 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
     ratios = [known / rate for known, rate in rates if rate > 0]
     ratios += [ns / known for ns, known in taken if known > 0]
     scale.lower(min([scale.factor, *ratios]))
+
+
+def lower_to_earlier(
+    scale: BoundScale,
+    evaluations: Sequence[EvaluationRecord],
+    alarmed: Container[str],
+    bound: Callable[[EvaluationRecord], float],
+) -> None:
+    """Lowers the scale of bounds as far as earlier sessions had: the machine may have been faster then, or a bound wrong.
+
+    `alarmed` are source keys of implementations that were faster than their bound; `bound` says what it is today, in ns.
+    """
+    bounded = [r for r in evaluations if r.bound_ns > 0]
+    factors = [r.bound_ns / bound(r) for r in bounded[-1:]]
+    for r in bounded:
+        if r.source_key in alarmed and r.time_ns is not None:
+            factors.append(DOUBTED * min(1.0, r.time_ns / bound(r)))
+    scale.lower(min([scale.factor, *factors]))

@@ -17,14 +17,13 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import FileJournal
-from ..runtime.records import EvaluationRecord
 from ..runtime.replay import restore_complete
 from ..runtime.worker import WorkerError
 from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from ..search.first import first_candidates, load_solver
-from ..search.incumbent import DOUBTED, BoundScale
+from ..search.incumbent import BoundScale
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
 from ..search.run import search
@@ -36,7 +35,7 @@ from . import stages as st
 from .evaluation import Entry, Evaluator
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
-from .machine import conditions_of, look_at, lower_to, open_worker, time_reference
+from .machine import conditions_of, look_at, lower_to, lower_to_earlier, open_worker, time_reference
 from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
@@ -129,7 +128,13 @@ class Session:
     def _explore(self, space: Space, root: Candidate) -> st.Ended:
         bounder = Bounder(space)
         whole = bounder.bound(root)
-        self._lower_to_earlier(space, bounder)
+        alarmed = set(self._keeper.notes("alarm"))
+        lower_to_earlier(
+            self._scale,
+            self._keeper.evaluations,
+            alarmed,
+            lambda r: bounder.ns(restore_complete(space, r.decisions)),
+        )
         self._bound_ns = whole.ns * self._scale.factor
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
         self._prepare()
@@ -192,22 +197,6 @@ class Session:
         """Lower bounds to the machine as it is now: something was faster than its bound."""
         with suppress(WorkerError):  # then nothing new is known of it
             lower_to(self._scale, self._target, look_at(self._device, self._worker))
-
-    def _lower_to_earlier(self, space: Space, bounder: Bounder) -> None:
-        """Lower bounds as far as the sessions before had: the machine may have been faster then, or a bound wrong."""
-        evaluations = [r for r in self._keeper.evaluations if r.bound_ns > 0]
-        if not evaluations:
-            return
-
-        def bound_ns(r: EvaluationRecord) -> float:
-            return bounder.ns(restore_complete(space, r.decisions))
-
-        factors = [evaluations[-1].bound_ns / bound_ns(evaluations[-1])]
-        alarmed = set(self._keeper.notes("alarm"))
-        for r in evaluations:
-            if r.source_key in alarmed and r.time_ns is not None:
-                factors.append(DOUBTED * min(1.0, r.time_ns / bound_ns(r)))
-        self._scale.lower(min([self._scale.factor, *factors]))
 
     def _prepare(self) -> None:
         """Hand the inputs to the worker, and time NumPy on them once a run."""

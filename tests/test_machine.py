@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.machine import look_at, lower_to
+from kernelscape.explorer.machine import look_at, lower_to, lower_to_earlier
 from kernelscape.runtime.calibration import SCHEMA, Calibration, store_calibration
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import guess_target, load_target
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
+from kernelscape.runtime.records import EvaluationRecord
 from kernelscape.search.incumbent import BoundScale
 
 TARGET = replace(
@@ -80,3 +81,29 @@ def test_a_machine_without_calibration_gets_none_from_a_look(
     look_at(CpuDevice(DeviceOptions()), Probed({"launch_ns": [1.0], "barrier_ns": [1.0]}))
     assert load_target() is None
     assert look_at(FakeDevice(), Probed({})) == {}
+
+
+def record(time_ns: float | None, bound_ns: float, key: str = "a") -> EvaluationRecord:
+    status = "crash" if time_ns is None else "ok"
+    return EvaluationRecord(
+        at_s=1.0, decisions=(), source_key=key, status=status, time_ns=time_ns, bound_ns=bound_ns
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "alarmed", "factor"),
+    [
+        ([], (), 1.0),
+        ([record(150.0, 100.0)], (), 1.0),
+        # The session before had lowered bounds to 0.8 in the end.
+        ([record(150.0, 100.0), record(90.0, 80.0)], (), 0.8),
+        ([record(None, 80.0), record(90.0, 0.0)], (), 0.8),
+        # What was faster than its bound counts for itself: bounds count half of what it shows.
+        ([record(90.0, 100.0, "wrong"), record(150.0, 100.0)], ("wrong",), 0.45),
+        ([record(190.0, 100.0, "wrong"), record(150.0, 100.0)], ("wrong",), 0.5),
+    ],
+)
+def test_bounds_give_way_to_what_earlier_sessions_met(records, alarmed, factor) -> None:
+    scale = BoundScale()
+    lower_to_earlier(scale, records, alarmed, lambda r: 100.0)
+    assert scale.factor == pytest.approx(factor)
