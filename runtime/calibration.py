@@ -57,9 +57,10 @@ def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = No
     stored = load_calibration(machine, folder)
     if stored is None:
         return
-    lower = {name: ns for name, ns in now.items() if ns < getattr(stored.target, name)}
-    if lower:
-        target = replace(stored.target, **lower)  # type: ignore[arg-type]
+    before = {name: getattr(stored.target, name) for name in now}
+    lower = {name: min(ns, now[name]) for name, ns in before.items()}
+    if lower != before:
+        target = replace(stored.target, **lower)
         store_calibration(msgspec.structs.replace(stored, target=target), folder)
 
 

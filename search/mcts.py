@@ -88,7 +88,7 @@ DESCENT_PERIOD = 4  # of so many steps one descends in the tree; those that do n
 # Evaluations by descents, none of them one of the best, after which descents become rarer.
 PATIENCE = 16
 N_CENTRES = 4
-N_DRAWS = 16  # neighbours or rollouts among which a surrogate chooses; each costs a hundredth of an evaluation or less
+N_DRAWS = 16  # neighbours or rollouts among which a surrogate chooses; each costs far less than an evaluation
 NEAR_TRIES = 3 * N_DRAWS
 BLIND = 1 / 8  # of steps take the first draw: what is expected is only a guess
 HEAT = 0.1  # a value that is expected to take e ** HEAT times as long as another is taken 1 / e times as often in rollouts

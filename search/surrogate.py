@@ -1,8 +1,8 @@
 """A surrogate: what a candidate may take, guessed from what measured ones took. It chooses what is built next and prunes nothing.
 
 A bound says which resources are surely busy, not how well code uses them: most candidates below the cut are several times slower
-than the best, and compiling them is what a search of small kernels spends its time on. Times are nearly products of what
-decisions cost alone and in pairs, and that a few hundred measurements tell (experiments/surrogate.py).
+than the best, and compiling them is what a search of small kernels spends its time on. What decisions cost alone and in pairs,
+learned from a few hundred measurements, tells many of them apart: how many, experiments/surrogate.py measures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 Masks = npt.NDArray[np.uint32]
 
 LEAST = 16  # measurements without which nothing is guessed
-KEPT = 384  # the fastest half and the latest half: a fit takes the cube of it, here about 10 ms
+KEPT = 384  # the fastest half and the latest half: a fit takes the cube of it
 _WORST = 50.0  # times the best: slower ones, and what failed, are alike
 _RIDGE = 0.3  # the noise of the best, in units of sharing the only choice of a kind; one of x times the best has x times as much
 

@@ -1,8 +1,8 @@
 """Calibration: what this machine's cores, caches and memory reach at best.
 
 The bound needs the optimistic end of every rate. Memory behind a hypervisor changes its rate within
-minutes (by a factor of two between two placements of the same cores), and so do launches and barriers (by
-2.7). One calibration is not enough to know them: results are merged over calibrations, a rate keeps the
+minutes (by a factor of two between two placements of the same cores), and so do launches and
+barriers. One calibration is not enough to know them: results are merged over calibrations, a rate keeps the
 largest value ever seen, a latency the least, also of those that an exploration met.
 """
 
