@@ -6,7 +6,7 @@ spelling, qualifiers) is named here and spelt by the dialect (codegen/dialect.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,15 @@ class Barrier:
 
 
 CStmt = Declare | Assign | Evaluate | For | If | Scope | Comment | Barrier
+
+# Of each kind of node the fields that hold others.
+PARTS: dict[type, tuple[str, ...]] = {
+    kind: tuple(f.name for f in fields(kind) if "CExpr" in str(f.type) or "CStmt" in str(f.type))
+    for kind in (
+        *(Bin, Un, Call, Index, CastTo, Literal, Cond),
+        *(Declare, Assign, Evaluate, For, If, Scope),
+    )
+}
 
 
 @dataclass(frozen=True)

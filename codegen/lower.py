@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..space.candidate import Candidate
 from . import csyntax as c
+from .addresses import share_addresses
 from .cprint import Printer, functions_of
 from .dialect import Dialect
 from .emit import LaunchWriter
@@ -28,10 +29,13 @@ from .vectors import MATH_NAMES, Prelude, type_name
 ENTRY = "run_sequence"
 
 
-def lower(candidate: Candidate, apart_bytes: int = APART_BYTES) -> Program:
+def lower(
+    candidate: Candidate, apart_bytes: int = APART_BYTES, shares_addresses: bool = True
+) -> Program:
     """The program of a complete candidate. Equal candidates give equal programs; nothing is chosen here.
 
-    On a CPU `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread has for itself in the workspace.
+    On a CPU `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread has for itself in the workspace, and where it
+    `shares_addresses`, neighbouring elements are reached from one pointer.
     """
     target = candidate.space.target
     if target.is_gpu:
@@ -50,6 +54,9 @@ def lower(candidate: Candidate, apart_bytes: int = APART_BYTES) -> Program:
         named = parameters(plan.problem, (*body, *after), names)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
         own = thread_parameters(plan.problem, body, names) if launch.is_parallel else ()
+        if shares_addresses:
+            body = share_addresses(body, own if launch.is_parallel else named)
+            after = share_addresses(after, named)
         functions.append(
             c.Function(
                 name,

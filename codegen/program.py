@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..kernels.ir import DType
@@ -131,7 +131,7 @@ def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], se
             seen.add(x.name)
         elif kind is tuple:
             waiting += x
-        elif kind in _PARTS:
+        elif kind in c.PARTS:
             match x:
                 case c.Assign(c.Index(c.Id(name), _)):
                     stored.add(name)
@@ -139,7 +139,7 @@ def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], se
                     f != c.PREFETCH
                 ):
                     stored.add(name)
-            waiting += [getattr(x, part) for part in _PARTS[kind]]
+            waiting += [getattr(x, part) for part in c.PARTS[kind]]
     return seen, stored
 
 
@@ -181,18 +181,8 @@ def _kept_and_used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[
 def _calls(x: Any) -> bool:
     if isinstance(x, tuple):
         return any(map(_calls, x))
-    parts = _PARTS.get(type(x), ())
+    parts = c.PARTS.get(type(x), ())
     return isinstance(x, c.Call) or any(_calls(getattr(x, part)) for part in parts)
-
-
-# Of each kind of node the fields that hold others.
-_PARTS: dict[type, tuple[str, ...]] = {
-    kind: tuple(f.name for f in fields(kind) if "CExpr" in str(f.type) or "CStmt" in str(f.type))
-    for kind in (
-        c.Bin, c.Un, c.Call, c.Index, c.CastTo, c.Literal, c.Cond,
-        c.Declare, c.Assign, c.Evaluate, c.For, c.If, c.Scope,
-    )
-}  # fmt: skip
 
 
 def sentence(plan: Plan, t: int) -> str:

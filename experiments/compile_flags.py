@@ -25,7 +25,7 @@ from ..codegen.source import Source
 from ..explorer.entry import explore_subject, library_subject
 from ..kernels.library import load, names
 from ..runtime.build import Artifact, build_many
-from ..runtime.cpu.compiler import ALIGNED, SPARED, Compiler
+from ..runtime.cpu.compiler import ALIGNED, FEWER_PASSES, LEVEL, Compiler
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
@@ -42,12 +42,12 @@ from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_
 from .run_row import with_one_compiler
 from .writing import table
 
-# The first is what a search uses, -O2 without what gcc is told to spare, and what the others are compared with.
+# The first is what a search uses, with fewer passes of gcc than -O2 has, and what the others are compared with.
 OURS = "a search's"
-_LEVEL = "-O2"
+_APART = "addresses apart"
 _ANYWHERE = "loops anywhere"
 _WHOLE = "all linked"
-LEVELS = (OURS, _WHOLE, _ANYWHERE, "-O2", "-O1", "-O0")
+LEVELS = (OURS, _APART, _WHOLE, _ANYWHERE, LEVEL, "-O1", "-O0")
 JOBS = (
     Job("axpydot", {"n": 1 << 15}),
     Job("atax", {"m": 1024, "n": 1024}),
@@ -59,9 +59,10 @@ _LIMIT_S = 900.0  # of one row
 
 PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
-The first is what a search uses: -O2 with passes spared ({spared});
-"all linked" is the same with the C library and the start files of programs, "loops anywhere" the same without {aligned}; the
-others spare no pass and link all. Rows without one of these two are of earlier versions, which linked all and left loops anywhere.
+The first is what a search uses: {fewer}.
+"Addresses apart" builds texts in which neighbouring elements have no pointer in common (codegen/addresses.py);
+"all linked" is the first with the C library and the start files of programs, "loops anywhere" the first without {aligned}; the
+others have all passes and link all. Rows without some of these are of earlier versions.
 Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
 level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
 
@@ -90,12 +91,16 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             raise RuntimeError("no implementation was found")
         n_taken = min(options.candidates, len(timed))
         taken = [timed[int(k)] for k in np.linspace(0, len(timed) - 1, n_taken)]
-        space = build_space(subject.problem, device.facts())
-        sources = [
-            print_source(lower(restore_complete(space, r.decisions)), dialect_of(device))
-            for r in taken
-        ]
-        built = {level: _build(level, sources, folder / str(k)) for k, level in enumerate(LEVELS)}
+        space, dialect = build_space(subject.problem, device.facts()), dialect_of(device)
+        candidates = [restore_complete(space, r.decisions) for r in taken]
+        texts = {
+            shares: [print_source(lower(c, shares_addresses=shares), dialect) for c in candidates]
+            for shares in (True, False)
+        }
+        built = {
+            level: _build(level, texts[level != _APART], folder / str(k))
+            for k, level in enumerate(LEVELS)
+        }
 
         rng = np.random.default_rng(options.seed)
         workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
@@ -115,7 +120,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             level: list(ns) for level, ns in zip(LEVELS, zip(*times, strict=True), strict=True)
         },
         "flags": {level: list(b.flags) for level, b in built.items()},
-        "text_bytes": median([len(s.text) for s in sources]),
+        "text_bytes": median([len(s.text) for s in texts[True]]),
         "stamp": stamp(device, memory),
     }
 
@@ -146,14 +151,14 @@ def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
 
 def _compiler_of(level: str, ours: Compiler) -> Compiler:
     """That of a level, from the one of a search."""
-    if level == OURS:
+    if level in (OURS, _APART):
         return ours
     whole = ours.unspared()
     if level == _WHOLE:
         return replace(ours, linked=whole.linked)
     if level == _ANYWHERE:
         return replace(ours, flags=tuple(f for f in ours.flags if f != ALIGNED))
-    return replace(ours, flags=tuple(level if f == _LEVEL else f for f in whole.flags))
+    return replace(ours, flags=tuple(level if f == LEVEL else f for f in whole.flags))
 
 
 def _children_s() -> float:
@@ -171,7 +176,7 @@ def report(made: dict[str, Any]) -> str:
     parts = [
         "# What the compiler costs",
         "",
-        PROTOCOL.format(spared=" ".join(SPARED), aligned=ALIGNED),
+        PROTOCOL.format(fewer=" ".join(FEWER_PASSES), aligned=ALIGNED),
         "",
     ]
     if good:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ..codegen.source import Source
 from ..runtime.conditions import Conditions
@@ -40,7 +41,10 @@ from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
 
-_BATCH = 8  # candidates compiled together; a longer batch learns later from what it measured
+_BATCHES = (
+    8,
+    16,
+)  # candidates compiled together, at first and later; a longer one learns later from what it measured
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
 _FINAL_S = 12.0  # and at most so long
@@ -172,7 +176,7 @@ class Session:
             "surrogate": surrogate,
             "widened": registers.widened,
         }
-        for event in search(
+        events = search(
             registers.widened() or root,
             **world,
             strategy=self._options.strategy,
@@ -184,12 +188,17 @@ class Session:
             alarmed=[text.encode() for text in self._keeper.notes("alarm")],
             scale=self._scale,
             names=_names_of(space),
-            options=SearchOptions(batch=_BATCH, n_top=self._options.final_top),
-        ):
-            if isinstance(event, ev.Finished):
-                finished = event
-            else:
-                self._hear(event)
+            options=SearchOptions(
+                batch=_BATCHES[0], largest_batch=_BATCHES[1], n_top=self._options.final_top
+            ),
+        )
+        # A thread of NumPy's BLAS goes on spinning after its work, and takes a tenth of the time that a batch's compilers have.
+        with threadpool_limits(1, "blas"):
+            for event in events:
+                if isinstance(event, ev.Finished):
+                    finished = event
+                else:
+                    self._hear(event)
         assert finished is not None
         return self._end(finished)
 

@@ -30,6 +30,7 @@ from .tree import (
 
 # Two bounds this close (relatively) are one: summation order must not raise alarms or events.
 RELATIVE_SLACK = 1e-9
+_KNOWN_FOR_EACH = 8  # measured before, for each of a batch
 
 
 # A complete candidate near a given one; None: there is nothing to change.
@@ -204,10 +205,18 @@ class Exploration:
         if is_leaf and node is not None:
             node.state = IN_FLIGHT
         remaining = self.budget.remaining_evaluations(self.tally.evaluations)
-        batch = self.options.batch if remaining is None else min(self.options.batch, remaining)
+        batch = self.batch if remaining is None else min(self.batch, remaining)
         if self.ledger.n_waiting >= batch and remaining != 0:
             self.flush()
         return True
+
+    @property
+    def batch(self) -> int:
+        """How many are measured at once. What a batch shows comes too late for the rest of it, which matters little once much is
+        known.
+        """
+        o = self.options
+        return max(o.batch, min(o.largest_batch, self.tally.evaluations // _KNOWN_FOR_EACH))
 
     def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
         """Ask for the outcome of a complete candidate of the tree; True if it has to be measured."""

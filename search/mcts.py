@@ -127,7 +127,7 @@ class Mcts(AbstractStrategy):
         if world.ledger.n_waiting:
             # Once descents mostly meet known implementations a batch would never fill.
             self._n_since_asked += 1
-            if self._n_since_asked > 4 * world.options.batch:
+            if self._n_since_asked > 4 * world.batch:
                 self._n_since_asked = 0
                 world.flush()
                 return True

@@ -21,9 +21,9 @@ from ..outcome import Failure
 
 # Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more: experiments/compile_flags.py.
 ALIGNED = "-falign-loops=64"
+LEVEL = "-O2"
 _COMMON: tuple[str, ...] = (
     "-std=gnu11",
-    "-O2",
     # What is to be in vectors is written in vectors. The rest stays scalar, which the bound relies on.
     "-fno-tree-vectorize",
     "-fno-tree-slp-vectorize",  # for clang; gcc's -fno-tree-vectorize covers straight-line code too
@@ -34,16 +34,21 @@ _COMMON: tuple[str, ...] = (
     "-Wno-psabi",
     ALIGNED,
 )
-# Passes of gcc that take a sixth to a quarter of its time and leave these texts as fast: experiments/results/compile_flags.md.
-SPARED = (
-    "-fno-tree-vrp",
+# For gcc instead of the level: that of it by which these texts gain. They are as fast and sooner there:
+# experiments/results/compile_flags.md.
+FEWER_PASSES = (
+    "-O1",
+    "-fexpensive-optimizations",
+    "-fschedule-insns2",
+    "-ftree-pre",
     "-fno-tree-bit-ccp",
     "-fno-tree-dominator-opts",
     "-fno-thread-jumps",
-    "-fno-web",
-    "-fno-gcse",
-    "-fno-rerun-cse-after-loop",
-    "-fno-crossjumping",
+    "-fno-tree-loop-ivcanon",
+    # Of calls there is nothing to find out: each function has one, or is inlined.
+    "-fno-ipa-modref",
+    "-fno-ipa-pure-const",
+    "-fno-ipa-reference",
 )
 _NOT_GCC = (
     "__clang__",
@@ -91,9 +96,9 @@ class Compiler:
         return [self.path, *flags, "-o", str(output), str(source), *self.linked]
 
     def unspared(self) -> Compiler:
-        """The same without sparing any pass or library: for C that was not generated."""
-        flags = tuple(f for f in self.flags if f not in SPARED)
-        return replace(self, flags=flags, linked=_LINKED)
+        """The same with all passes and libraries: for C that was not generated."""
+        flags = tuple(f for f in self.flags if f not in (LEVEL, *FEWER_PASSES))
+        return replace(self, flags=(LEVEL, *flags), linked=_LINKED)
 
     def command_line(
         self, source: Path | str, output: Path | str, extra: tuple[str, ...] = ()
@@ -159,7 +164,7 @@ def _try(path: str) -> Compiler | str:
     version = _version(path)
     if version is None:
         return "cannot be run"
-    flags, meaning = _COMMON, ""
+    flags, meaning = (LEVEL, *_COMMON), ""
     ways: tuple[tuple[str, ...], ...] = (_LINKED,)
     for native in ("-march=native", "-mcpu=native"):
         try:
@@ -169,7 +174,7 @@ def _try(path: str) -> Compiler | str:
         # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.
         wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
         is_gcc = not any(name in macros for name in _NOT_GCC)
-        flags = (*_COMMON, *(SPARED if is_gcc else ()), native, *wide)
+        flags = (*(FEWER_PASSES if is_gcc else (LEVEL,)), *_COMMON, native, *wide)
         ways = (_LINKED_BY_GCC, _LINKED) if is_gcc else (_LINKED,)
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break

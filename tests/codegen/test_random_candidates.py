@@ -15,7 +15,7 @@ from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.normalise import normalise
-from kernelscape.runtime.cpu.compiler import SPARED
+from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.search.first import Style, complete_style
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.candidate import Candidate
@@ -55,7 +55,7 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     found = []
     texts = (checking.crowded_source_of, checking.source_of)
     sources = [texts[k % 2](c) for k, c in enumerate(candidates)]
-    for built in checking.build_all(sources, folder, "drawn", more_flags=("-O2", *SPARED)):
+    for built in checking.build_all(sources, folder, "drawn", more_flags=FEWER_PASSES):
         if built.library is None or built.log:
             found.append(f"{built.log}\n{built.source.text}")
             continue

@@ -24,7 +24,7 @@ from kernelscape.experiments.peers_row import PeerOptions, summary
 from kernelscape.experiments.rows import Job, parse_jobs
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
-from kernelscape.runtime.cpu.compiler import SPARED
+from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.inputs import make_workload
 from kernelscape.runtime.outcome import FINAL
@@ -167,12 +167,12 @@ def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
     spared = {}
 
     def noted(by, source):
-        spared[source.entry] = set(by.compiler.flags) & set(SPARED)
+        spared[source.entry] = set(by.compiler.flags) & set(FEWER_PASSES)
         return built(by, source)
 
     monkeypatch.setattr(peers_row, "built", noted)
     peers_row.choose(device, subject, workload, ours, replace(FINAL, budget_ns=1e6))
-    assert spared == {ours.entry: set(SPARED), "axpy": set()}
+    assert spared == {ours.entry: set(FEWER_PASSES), "axpy": set()}
 
 
 @pytest.mark.compiler

@@ -58,18 +58,20 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
         f32x16 t_acc_1_1 = splat_f32x16(0.0f);
         for (long j0 = 0; j0 < 512; j0 += 32) {
             __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
-            const f32x16 a_ = load_f32x16(&a[i0 * 512 + j0]);
-            const f32x16 x_ = load_f32x16(&x[j0]);
+            const float *a_at = &a[i0 * 512 + j0];
+            const f32x16 a_ = load_f32x16(&a_at[0]);
+            const float *x_at = &x[j0];
+            const f32x16 x_ = load_f32x16(&x_at[0]);
             t_acc_0_0 += a_ * x_;
-            __builtin_prefetch(&a[i0 * 512 + j0 + 16 + 1024], 0, 3);
-            const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j0 + 16]);
-            const f32x16 x_1 = load_f32x16(&x[j0 + 16]);
+            __builtin_prefetch(&a_at[1040], 0, 3);
+            const f32x16 a_1 = load_f32x16(&a_at[16]);
+            const f32x16 x_1 = load_f32x16(&x_at[16]);
             t_acc_0_1 += a_1 * x_1;
-            __builtin_prefetch(&a[i0 * 512 + j0 + 512 + 1024], 0, 3);
-            const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j0 + 512]);
+            __builtin_prefetch(&a_at[1536], 0, 3);
+            const f32x16 a_2 = load_f32x16(&a_at[512]);
             t_acc_1_0 += a_2 * x_;
-            __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
-            const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j0 + 528]);
+            __builtin_prefetch(&a_at[1552], 0, 3);
+            const f32x16 a_3 = load_f32x16(&a_at[528]);
             t_acc_1_1 += a_3 * x_1;
         }
         float t_value_0;
@@ -80,23 +82,25 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
         t_value_1 = t_total_1;
         for (long j0 = 0; j0 < 512; j0 += 32) {
             __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
-            const f32x16 a_4 = load_f32x16(&a[i0 * 512 + j0]);
+            const float *a_at_1 = &a[i0 * 512 + j0];
+            const f32x16 a_4 = load_f32x16(&a_at_1[0]);
             const f32x16 sum_ = a_4 * t_value_0;
-            __builtin_prefetch(&a[i0 * 512 + j0 + 16 + 1024], 0, 3);
-            const f32x16 a_5 = load_f32x16(&a[i0 * 512 + j0 + 16]);
+            __builtin_prefetch(&a_at_1[1040], 0, 3);
+            const f32x16 a_5 = load_f32x16(&a_at_1[16]);
             const f32x16 sum_1 = a_5 * t_value_0;
-            __builtin_prefetch(&a[i0 * 512 + j0 + 512 + 1024], 0, 3);
-            const f32x16 a_6 = load_f32x16(&a[i0 * 512 + j0 + 512]);
+            __builtin_prefetch(&a_at_1[1536], 0, 3);
+            const f32x16 a_6 = load_f32x16(&a_at_1[512]);
             const f32x16 sum_2 = sum_ + a_6 * t_value_1;
-            __builtin_prefetch(&a[i0 * 512 + j0 + 528 + 1024], 0, 3);
-            const f32x16 a_7 = load_f32x16(&a[i0 * 512 + j0 + 528]);
+            __builtin_prefetch(&a_at_1[1552], 0, 3);
+            const f32x16 a_7 = load_f32x16(&a_at_1[528]);
             const f32x16 sum_3 = sum_1 + a_7 * t_value_1;
-            const f32x16 y_sum_1 = load_f32x16(&y_sum[j0]);
+            float *y_sum_at = &y_sum[j0];
+            const f32x16 y_sum_1 = load_f32x16(&y_sum_at[0]);
             const f32x16 y_sum_2 = y_sum_1 + sum_2;
-            store_f32x16(&y_sum[j0], y_sum_2);
-            const f32x16 y_sum_3 = load_f32x16(&y_sum[j0 + 16]);
+            store_f32x16(&y_sum_at[0], y_sum_2);
+            const f32x16 y_sum_3 = load_f32x16(&y_sum_at[16]);
             const f32x16 y_sum_4 = y_sum_3 + sum_3;
-            store_f32x16(&y_sum[j0 + 16], y_sum_4);
+            store_f32x16(&y_sum_at[16], y_sum_4);
         }
     }
 #pragma omp barrier

@@ -72,30 +72,36 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
                 f32x16 b_value_0;
                 f32x16 b_value_1;
                 __builtin_prefetch(&a[i * 512 + j1 + 6144], 0, 2);
-                const f32x16 a_ = load_f32x16(&a[i * 512 + j1]);
+                const float *a_at = &a[i * 512 + j1];
+                const f32x16 a_ = load_f32x16(&a_at[0]);
                 const float u1_ = u1[i];
-                const f32x16 v1_ = load_f32x16(&v1[j1]);
+                const float *v1_at = &v1[j1];
+                const f32x16 v1_ = load_f32x16(&v1_at[0]);
                 const float u2_ = u2[i];
-                const f32x16 v2_ = load_f32x16(&v2[j1]);
+                const float *v2_at = &v2[j1];
+                const f32x16 v2_ = load_f32x16(&v2_at[0]);
                 b_value_0 = a_ + u1_ * v1_ + u2_ * v2_;
-                store_f32x16(&b_row[i * 128 + j1 - j0], b_value_0);
-                store_f32x16(&b[i * 512 + j1], b_value_0);
-                __builtin_prefetch(&a[i * 512 + j1 + 16 + 6144], 0, 2);
-                const f32x16 a_1 = load_f32x16(&a[i * 512 + j1 + 16]);
-                const f32x16 v1_1 = load_f32x16(&v1[j1 + 16]);
-                const f32x16 v2_1 = load_f32x16(&v2[j1 + 16]);
+                float *b_row_at = &b_row[i * 128 + j1 - j0];
+                store_f32x16(&b_row_at[0], b_value_0);
+                float *b_at = &b[i * 512 + j1];
+                store_f32x16(&b_at[0], b_value_0);
+                __builtin_prefetch(&a_at[6160], 0, 2);
+                const f32x16 a_1 = load_f32x16(&a_at[16]);
+                const f32x16 v1_1 = load_f32x16(&v1_at[16]);
+                const f32x16 v2_1 = load_f32x16(&v2_at[16]);
                 b_value_1 = a_1 + u1_ * v1_1 + u2_ * v2_1;
-                store_f32x16(&b_row[i * 128 + j1 - j0 + 16], b_value_1);
-                store_f32x16(&b[i * 512 + j1 + 16], b_value_1);
+                store_f32x16(&b_row_at[16], b_value_1);
+                store_f32x16(&b_at[16], b_value_1);
                 const float y_ = y[i];
                 const f32x16 sum_ = beta * y_ * b_value_0;
                 const f32x16 sum_1 = beta * y_ * b_value_1;
-                const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
+                float *x_sum_at = &x_sum[j1 - j0];
+                const f32x16 x_sum_1 = load_f32x16(&x_sum_at[0]);
                 const f32x16 x_sum_2 = x_sum_1 + sum_;
-                store_f32x16(&x_sum[j1 - j0], x_sum_2);
-                const f32x16 x_sum_3 = load_f32x16(&x_sum[j1 - j0 + 16]);
+                store_f32x16(&x_sum_at[0], x_sum_2);
+                const f32x16 x_sum_3 = load_f32x16(&x_sum_at[16]);
                 const f32x16 x_sum_4 = x_sum_3 + sum_1;
-                store_f32x16(&x_sum[j1 - j0 + 16], x_sum_4);
+                store_f32x16(&x_sum_at[16], x_sum_4);
             }
         }
         for (long j = j0; j < j0 + 128; ++j) {
@@ -109,11 +115,13 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
             f32x16 w_acc_0 = splat_f32x16(0.0f);
             f32x16 w_acc_1 = splat_f32x16(0.0f);
             for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
-                const f32x16 b_row_ = load_f32x16(&b_row[i * 128 + j1 - j0]);
-                const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
+                float *b_row_at_1 = &b_row[i * 128 + j1 - j0];
+                const f32x16 b_row_ = load_f32x16(&b_row_at_1[0]);
+                float *x_row_at = &x_row[j1 - j0];
+                const f32x16 x_row_1 = load_f32x16(&x_row_at[0]);
                 w_acc_0 += b_row_ * x_row_1;
-                const f32x16 b_row_1 = load_f32x16(&b_row[i * 128 + j1 - j0 + 16]);
-                const f32x16 x_row_2 = load_f32x16(&x_row[j1 - j0 + 16]);
+                const f32x16 b_row_1 = load_f32x16(&b_row_at_1[16]);
+                const f32x16 x_row_2 = load_f32x16(&x_row_at[16]);
                 w_acc_1 += b_row_1 * x_row_2;
             }
             const float w_total_ = fold_add_f32x16(w_acc_0 + w_acc_1);

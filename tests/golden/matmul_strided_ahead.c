@@ -57,14 +57,16 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                 for (long i1 = begin; i1 < (begin + 16 < 61 ? begin + 16 : 61); i1 += 4) {
                     if (i1 + 4 <= 61) {
                         for (long k1 = k0; k1 < k0 + 64; ++k1) {
-                            const float a_1 = a[i1 * 4096 + k1 * 32];
-                            a_packed[i1 * 64 - begin * 64 + k1 * 4 - k0 * 4] = a_1;
-                            const float a_2 = a[i1 * 4096 + k1 * 32 + 4096];
-                            a_packed[i1 * 64 - begin * 64 + k1 * 4 - k0 * 4 + 1] = a_2;
-                            const float a_3 = a[i1 * 4096 + k1 * 32 + 8192];
-                            a_packed[i1 * 64 - begin * 64 + k1 * 4 - k0 * 4 + 2] = a_3;
-                            const float a_4 = a[i1 * 4096 + k1 * 32 + 12288];
-                            a_packed[i1 * 64 - begin * 64 + k1 * 4 - k0 * 4 + 3] = a_4;
+                            const float *a_at = &a[i1 * 4096 + k1 * 32];
+                            const float a_1 = a_at[0];
+                            float *a_packed_at = &a_packed[i1 * 64 - begin * 64 + k1 * 4 - k0 * 4];
+                            a_packed_at[0] = a_1;
+                            const float a_2 = a_at[4096];
+                            a_packed_at[1] = a_2;
+                            const float a_3 = a_at[8192];
+                            a_packed_at[2] = a_3;
+                            const float a_4 = a_at[12288];
+                            a_packed_at[3] = a_4;
                         }
                     } else {
                         for (long k1 = k0; k1 < k0 + 64; ++k1) {
@@ -105,14 +107,16 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                                 const long k_slice = k0 + a_slice % 32 * 2;
                                 if (i_slice + 4 <= 61) {
                                     for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
-                                        const float a_6 = a[i_slice * 4096 + k1 * 32];
-                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + (1024 - a_half)] = a_6;
-                                        const float a_7 = a[i_slice * 4096 + k1 * 32 + 4096];
-                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 1 + (1024 - a_half)] = a_7;
-                                        const float a_8 = a[i_slice * 4096 + k1 * 32 + 8192];
-                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 2 + (1024 - a_half)] = a_8;
-                                        const float a_9 = a[i_slice * 4096 + k1 * 32 + 12288];
-                                        a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 3 + (1024 - a_half)] = a_9;
+                                        const float *a_at_1 = &a[i_slice * 4096 + k1 * 32];
+                                        const float a_6 = a_at_1[0];
+                                        float *a_packed_at_1 = &a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 - a_half + 1024];
+                                        a_packed_at_1[0] = a_6;
+                                        const float a_7 = a_at_1[4096];
+                                        a_packed_at_1[1] = a_7;
+                                        const float a_8 = a_at_1[8192];
+                                        a_packed_at_1[2] = a_8;
+                                        const float a_9 = a_at_1[12288];
+                                        a_packed_at_1[3] = a_9;
                                     }
                                 } else {
                                     for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
@@ -125,30 +129,32 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                                 a_slice += 1;
                             }
                             for (long k = k_strip; k < k_strip + 8; ++k) {
-                                const float a_packed_ = a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + a_half];
+                                float *a_packed_at_2 = &a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + a_half];
+                                const float a_packed_ = a_packed_at_2[0];
                                 const f32x16 b_packed_ = load_f32x16(&b_packed[j1 * 64 - j0 * 64 + k * 16 - k0 * 16]);
                                 c_acc_0 += a_packed_ * b_packed_;
-                                const float a_packed_1 = a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + 1 + a_half];
+                                const float a_packed_1 = a_packed_at_2[1];
                                 c_acc_1 += a_packed_1 * b_packed_;
-                                const float a_packed_2 = a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + 2 + a_half];
+                                const float a_packed_2 = a_packed_at_2[2];
                                 c_acc_2 += a_packed_2 * b_packed_;
-                                const float a_packed_3 = a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + 3 + a_half];
+                                const float a_packed_3 = a_packed_at_2[3];
                                 c_acc_3 += a_packed_3 * b_packed_;
                             }
                         }
                         if (i1 + 4 <= 61 && j1 + 16 <= 37) {
-                            const f32x16 c_1 = load_f32x16(&c[i1 * 37 + j1]);
+                            float *c_at = &c[i1 * 37 + j1];
+                            const f32x16 c_1 = load_f32x16(&c_at[0]);
                             const f32x16 c_2 = c_1 + c_acc_0;
-                            store_f32x16(&c[i1 * 37 + j1], c_2);
-                            const f32x16 c_3 = load_f32x16(&c[i1 * 37 + j1 + 37]);
+                            store_f32x16(&c_at[0], c_2);
+                            const f32x16 c_3 = load_f32x16(&c_at[37]);
                             const f32x16 c_4 = c_3 + c_acc_1;
-                            store_f32x16(&c[i1 * 37 + j1 + 37], c_4);
-                            const f32x16 c_5 = load_f32x16(&c[i1 * 37 + j1 + 74]);
+                            store_f32x16(&c_at[37], c_4);
+                            const f32x16 c_5 = load_f32x16(&c_at[74]);
                             const f32x16 c_6 = c_5 + c_acc_2;
-                            store_f32x16(&c[i1 * 37 + j1 + 74], c_6);
-                            const f32x16 c_7 = load_f32x16(&c[i1 * 37 + j1 + 111]);
+                            store_f32x16(&c_at[74], c_6);
+                            const f32x16 c_7 = load_f32x16(&c_at[111]);
                             const f32x16 c_8 = c_7 + c_acc_3;
-                            store_f32x16(&c[i1 * 37 + j1 + 111], c_8);
+                            store_f32x16(&c_at[111], c_8);
                         } else {
                             float c_part[64];
                             store_f32x16(&c_part[0], c_acc_0);
@@ -171,14 +177,16 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                     const long k_slice = k0 + slice % 32 * 2;
                     if (i_slice + 4 <= 61) {
                         for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {
-                            const float a_11 = a[i_slice * 4096 + k1 * 32];
-                            a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + (1024 - a_half)] = a_11;
-                            const float a_12 = a[i_slice * 4096 + k1 * 32 + 4096];
-                            a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 1 + (1024 - a_half)] = a_12;
-                            const float a_13 = a[i_slice * 4096 + k1 * 32 + 8192];
-                            a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 2 + (1024 - a_half)] = a_13;
-                            const float a_14 = a[i_slice * 4096 + k1 * 32 + 12288];
-                            a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 + 3 + (1024 - a_half)] = a_14;
+                            const float *a_at_2 = &a[i_slice * 4096 + k1 * 32];
+                            const float a_11 = a_at_2[0];
+                            float *a_packed_at_3 = &a_packed[i_slice * 64 - i_ahead * 64 + k1 * 4 - k0 * 4 - a_half + 1024];
+                            a_packed_at_3[0] = a_11;
+                            const float a_12 = a_at_2[4096];
+                            a_packed_at_3[1] = a_12;
+                            const float a_13 = a_at_2[8192];
+                            a_packed_at_3[2] = a_13;
+                            const float a_14 = a_at_2[12288];
+                            a_packed_at_3[3] = a_14;
                         }
                     } else {
                         for (long k1 = k_slice; k1 < k_slice + 2; ++k1) {

@@ -64,24 +64,27 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
         for (long i0 = 0; i0 < 512; i0 += 4) {
             for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
                 __builtin_prefetch(&a[i0 * 512 + j1 + 6144], 0, 2);
-                const f32x16 a_ = load_f32x16(&a[i0 * 512 + j1]);
-                store_f32x16(&a_kept[i0 * 64 + j1 - j0], a_);
-                const float y_ = y[i0];
+                const float *a_at = &a[i0 * 512 + j1];
+                const f32x16 a_ = load_f32x16(&a_at[0]);
+                float *a_kept_at = &a_kept[i0 * 64 + j1 - j0];
+                store_f32x16(&a_kept_at[0], a_);
+                const float *y_at = &y[i0];
+                const float y_ = y_at[0];
                 const f32x16 sum_ = beta * y_ * a_;
-                __builtin_prefetch(&a[i0 * 512 + j1 + 512 + 6144], 0, 2);
-                const f32x16 a_1 = load_f32x16(&a[i0 * 512 + j1 + 512]);
-                store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64], a_1);
-                const float y_1 = y[i0 + 1];
+                __builtin_prefetch(&a_at[6656], 0, 2);
+                const f32x16 a_1 = load_f32x16(&a_at[512]);
+                store_f32x16(&a_kept_at[64], a_1);
+                const float y_1 = y_at[1];
                 const f32x16 sum_1 = sum_ + beta * y_1 * a_1;
-                __builtin_prefetch(&a[i0 * 512 + j1 + 1024 + 6144], 0, 2);
-                const f32x16 a_2 = load_f32x16(&a[i0 * 512 + j1 + 1024]);
-                store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128], a_2);
-                const float y_2 = y[i0 + 2];
+                __builtin_prefetch(&a_at[7168], 0, 2);
+                const f32x16 a_2 = load_f32x16(&a_at[1024]);
+                store_f32x16(&a_kept_at[128], a_2);
+                const float y_2 = y_at[2];
                 const f32x16 sum_2 = sum_1 + beta * y_2 * a_2;
-                __builtin_prefetch(&a[i0 * 512 + j1 + 1536 + 6144], 0, 2);
-                const f32x16 a_3 = load_f32x16(&a[i0 * 512 + j1 + 1536]);
-                store_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192], a_3);
-                const float y_3 = y[i0 + 3];
+                __builtin_prefetch(&a_at[7680], 0, 2);
+                const f32x16 a_3 = load_f32x16(&a_at[1536]);
+                store_f32x16(&a_kept_at[192], a_3);
+                const float y_3 = y_at[3];
                 const f32x16 sum_3 = sum_2 + beta * y_3 * a_3;
                 const f32x16 x_sum_1 = load_f32x16(&x_sum[j1 - j0]);
                 const f32x16 x_sum_2 = x_sum_1 + sum_3;
@@ -101,32 +104,34 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
             f32x16 w_acc_2 = splat_f32x16(0.0f);
             f32x16 w_acc_3 = splat_f32x16(0.0f);
             for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
-                const f32x16 a_kept_ = load_f32x16(&a_kept[i0 * 64 + j1 - j0]);
+                float *a_kept_at_1 = &a_kept[i0 * 64 + j1 - j0];
+                const f32x16 a_kept_ = load_f32x16(&a_kept_at_1[0]);
                 const f32x16 x_row_1 = load_f32x16(&x_row[j1 - j0]);
                 w_acc_0 += a_kept_ * x_row_1;
-                const f32x16 a_kept_1 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 64]);
+                const f32x16 a_kept_1 = load_f32x16(&a_kept_at_1[64]);
                 w_acc_1 += a_kept_1 * x_row_1;
-                const f32x16 a_kept_2 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 128]);
+                const f32x16 a_kept_2 = load_f32x16(&a_kept_at_1[128]);
                 w_acc_2 += a_kept_2 * x_row_1;
-                const f32x16 a_kept_3 = load_f32x16(&a_kept[i0 * 64 + j1 - j0 + 192]);
+                const f32x16 a_kept_3 = load_f32x16(&a_kept_at_1[192]);
                 w_acc_3 += a_kept_3 * x_row_1;
             }
             const float w_total_ = fold_add_f32x16(w_acc_0);
-            const float w_sum_1 = w_sum[i0];
+            float *w_sum_at = &w_sum[i0];
+            const float w_sum_1 = w_sum_at[0];
             const float w_sum_2 = w_sum_1 + w_total_;
-            w_sum[i0] = w_sum_2;
+            w_sum_at[0] = w_sum_2;
             const float w_total_1 = fold_add_f32x16(w_acc_1);
-            const float w_sum_3 = w_sum[i0 + 1];
+            const float w_sum_3 = w_sum_at[1];
             const float w_sum_4 = w_sum_3 + w_total_1;
-            w_sum[i0 + 1] = w_sum_4;
+            w_sum_at[1] = w_sum_4;
             const float w_total_2 = fold_add_f32x16(w_acc_2);
-            const float w_sum_5 = w_sum[i0 + 2];
+            const float w_sum_5 = w_sum_at[2];
             const float w_sum_6 = w_sum_5 + w_total_2;
-            w_sum[i0 + 2] = w_sum_6;
+            w_sum_at[2] = w_sum_6;
             const float w_total_3 = fold_add_f32x16(w_acc_3);
-            const float w_sum_7 = w_sum[i0 + 3];
+            const float w_sum_7 = w_sum_at[3];
             const float w_sum_8 = w_sum_7 + w_total_3;
-            w_sum[i0 + 3] = w_sum_8;
+            w_sum_at[3] = w_sum_8;
         }
     }
 #pragma omp barrier

@@ -43,16 +43,19 @@ static inline __attribute__((always_inline)) void launch_0_thread(const float *r
         for (long i0 = begin; i0 < i0_whole; i0 += 32) {
             f32x16 t_value_0;
             f32x16 t_value_1;
-            const f32x16 y_ = load_f32x16(&y[i0]);
+            const float *y_at = &y[i0];
+            const f32x16 y_ = load_f32x16(&y_at[0]);
             t_value_0 = beta * y_;
-            const f32x16 y_1 = load_f32x16(&y[i0 + 16]);
+            const f32x16 y_1 = load_f32x16(&y_at[16]);
             t_value_1 = beta * y_1;
-            const f32x16 x_ = load_f32x16(&x[i0]);
+            const float *x_at = &x[i0];
+            const f32x16 x_ = load_f32x16(&x_at[0]);
             const f32x16 w_ = alpha * x_ + t_value_0;
-            stream_f32x16(&w[i0], w_, are_aligned);
-            const f32x16 x_1 = load_f32x16(&x[i0 + 16]);
+            float *w_at = &w[i0];
+            stream_f32x16(&w_at[0], w_, are_aligned);
+            const f32x16 x_1 = load_f32x16(&x_at[16]);
             const f32x16 w_1 = alpha * x_1 + t_value_1;
-            stream_f32x16(&w[i0 + 16], w_1, are_aligned);
+            stream_f32x16(&w_at[16], w_1, are_aligned);
         }
         if (i0_whole < end) {
             const long i0 = i0_whole;

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from kernelscape.codegen.source import Source
 from kernelscape.runtime.channel import Channel, available_cores
-from kernelscape.runtime.cpu.compiler import SPARED, compiler_named, find_compiler, run_compiler
+from kernelscape.runtime.cpu.compiler import (
+    FEWER_PASSES,
+    LEVEL,
+    compiler_named,
+    find_compiler,
+    run_compiler,
+)
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol
@@ -67,8 +73,12 @@ def test_compiler_that_is_none_is_a_sentence():
 @pytest.mark.compiler
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
 def test_only_gcc_is_spared_passes_of_gcc():
-    assert set(SPARED) <= set(find_compiler("gcc").flags)
-    assert not set(SPARED) & set(find_compiler("clang").flags)
+    gcc, clang = find_compiler("gcc"), find_compiler("clang")
+    assert set(FEWER_PASSES) <= set(gcc.flags) and LEVEL not in gcc.flags
+    assert not set(FEWER_PASSES) & set(clang.flags) and LEVEL in clang.flags
+    for compiler in (gcc, clang):
+        whole = compiler.unspared().flags
+        assert whole.count(LEVEL) == 1 and not set(FEWER_PASSES) & set(whole)
 
 
 def test_compiler_past_its_deadline_is_killed():

@@ -303,3 +303,18 @@ class TestSearch:
         events = list(search(space.root(), **arguments))
         assert bench.batches == [4] * 5
         assert len({e.key for e in events if isinstance(e, Evaluated)}) == 20
+
+    def test_batches_grow_with_what_is_known(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
+        bench = ToyBench()
+        arguments = self.arguments(
+            evaluate=bench,
+            options=SearchOptions(batch=2, largest_batch=4, prune=False),
+            budget=Budget(Evaluations(50), clock=lambda: 0.0),
+        )
+        list(search(space.root(), **arguments))
+        known = 0
+        for n in bench.batches[:-1]:
+            assert n == max(2, min(4, known // 8))
+            known += n
+        assert sum(bench.batches) == 50 and 4 in bench.batches
