@@ -1,6 +1,7 @@
 """Addresses that neighbours share: elements at constant distances from one another are reached from a pointer to the first of them.
 
-Compilers find the same out, expression by expression, and take a sixth of their time for it: experiments/results/compile_flags.md.
+Compilers find the same out, expression by expression, and take up to a sixth of their time for it:
+experiments/results/compile_flags.md.
 """
 
 from __future__ import annotations
@@ -65,13 +66,17 @@ class _Sharing:
         pointers = dict(outer)
         reached = [[self.place(x) for x in _reached(s)] for s in body]
         constants: dict[_Place, set[int]] = {}
-        for place, constant in (p for places in reached for p in places):
-            constants.setdefault(place, set()).add(constant)
+        first: dict[_Place, int] = {}  # statement
+        for k, places in enumerate(reached):
+            for place, constant in places:
+                constants.setdefault(place, set()).add(constant)
+                first.setdefault(place, k)
         written: list[c.CStmt] = []
         for s, places in zip(body, reached, strict=True):
             for place, _ in places:
-                has_others = len(constants[place]) > 1
-                if has_others and place not in pointers and self.is_lasting(place):
+                if place in pointers or len(constants[place]) == 1:
+                    continue
+                if self.is_lasting(place, body[first[place] :]):
                     pointers[place] = self.pointer(place, min(constants[place]))
                     written.append(self.declared(place, pointers[place]))
             written.append(self.statement(s, pointers))
@@ -116,10 +121,16 @@ class _Sharing:
         terms, constant = c.flatten(x.index)
         return (x.base.name, tuple(terms)), constant
 
-    def is_lasting(self, place: _Place) -> bool:
-        """Whether there is an address to share, and nothing that it depends on is assigned to."""
+    def is_lasting(self, place: _Place, rest: tuple[c.CStmt, ...]) -> bool:
+        """Whether there is an address to share, and what it depends on stays what it is: for the rest of a scope no name stands for
+        another variable, none is assigned to, and nothing comes from memory.
+        """
         array, terms = place
-        return bool(terms) and array in self.types and self.assigned.isdisjoint(_names(place))
+        if not terms or array not in self.types or any(map(_loads, (x for x, _ in terms))):
+            return False
+        names = _names(place)
+        declared = {s.name for s in rest if isinstance(s, c.Declare)}
+        return names.isdisjoint(self.assigned) and names.isdisjoint(declared)
 
     def pointer(self, place: _Place, constant: int) -> _Pointer:
         stem = name = identifier(f"{place[0]}_at")
@@ -139,6 +150,14 @@ class _Sharing:
 def _names(place: _Place) -> set[str]:
     array, terms = place
     return identifiers((c.Id(array), *(x for x, _ in terms)))[0]
+
+
+def _loads(x: Any) -> bool:
+    """Whether an expression has an element of an array, or calls something."""
+    if isinstance(x, tuple):
+        return any(map(_loads, x))
+    is_load = isinstance(x, c.Index | c.Call)
+    return is_load or any(_loads(getattr(x, part)) for part in c.PARTS.get(type(x), ()))
 
 
 def _without(pointers: _Pointers, name: str) -> _Pointers:

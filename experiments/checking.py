@@ -135,6 +135,11 @@ def source_of(candidate: Candidate) -> Source:
     return print_source(lower(candidate), C_OPENMP)
 
 
+def apart_source_of(candidate: Candidate) -> Source:
+    """The same with every element reached for itself, in which each access can be seen."""
+    return print_source(lower(candidate, shares_addresses=False), C_OPENMP)
+
+
 def crowded_source_of(candidate: Candidate) -> Source:
     """The same with nothing between what threads have for themselves: what one writes far beyond its own shows."""
     return print_source(lower(candidate, apart_bytes=0), C_OPENMP)

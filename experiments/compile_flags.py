@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.dialect import Dialect
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
 from ..explorer.entry import explore_subject, library_subject
@@ -35,6 +36,7 @@ from ..runtime.outcome import FINAL, Failure
 from ..runtime.records import EvaluationRecord
 from ..runtime.replay import dialect_of, restore_complete
 from ..runtime.worker import Worker
+from ..space.candidate import Candidate
 from ..space.constraints import build_space
 from .conditions import stamp, stamp_text
 from .measuring import failure_text, median, time_ns
@@ -44,10 +46,10 @@ from .writing import table
 
 # The first is what a search uses, with fewer passes of gcc than -O2 has, and what the others are compared with.
 OURS = "a search's"
-_APART = "addresses apart"
+APART = "addresses apart"
 _ANYWHERE = "loops anywhere"
 _WHOLE = "all linked"
-LEVELS = (OURS, _APART, _WHOLE, _ANYWHERE, LEVEL, "-O1", "-O0")
+LEVELS = (OURS, APART, _WHOLE, _ANYWHERE, LEVEL, "-O1", "-O0")
 JOBS = (
     Job("axpydot", {"n": 1 << 15}),
     Job("atax", {"m": 1024, "n": 1024}),
@@ -62,7 +64,8 @@ does, several texts in one run of the compiler; "ms" is processor time of the co
 The first is what a search uses: {fewer}.
 "Addresses apart" builds texts in which neighbouring elements have no pointer in common (codegen/addresses.py);
 "all linked" is the first with the C library and the start files of programs, "loops anywhere" the first without {aligned}; the
-others have all passes and link all. Rows without some of these are of earlier versions.
+others have all passes of their level and link all. Rows without "addresses apart" are of earlier versions, whose searches had
+-O2 with some passes spared, which all others are compared with there.
 Then every candidate is timed as each level built it, sample by sample in turn; "x time" is its time over that at the first
 level (median, and between which nine tenths lie), "x best" that of the fastest candidate of each."""
 
@@ -91,15 +94,13 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             raise RuntimeError("no implementation was found")
         n_taken = min(options.candidates, len(timed))
         taken = [timed[int(k)] for k in np.linspace(0, len(timed) - 1, n_taken)]
-        space, dialect = build_space(subject.problem, device.facts()), dialect_of(device)
+        space = build_space(subject.problem, device.facts())
         candidates = [restore_complete(space, r.decisions) for r in taken]
         texts = {
-            shares: [print_source(lower(c, shares_addresses=shares), dialect) for c in candidates]
-            for shares in (True, False)
+            level: [text_of(c, level, dialect_of(device)) for c in candidates] for level in LEVELS
         }
         built = {
-            level: _build(level, texts[level != _APART], folder / str(k))
-            for k, level in enumerate(LEVELS)
+            level: _build(level, texts[level], folder / str(k)) for k, level in enumerate(LEVELS)
         }
 
         rng = np.random.default_rng(options.seed)
@@ -120,9 +121,14 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             level: list(ns) for level, ns in zip(LEVELS, zip(*times, strict=True), strict=True)
         },
         "flags": {level: list(b.flags) for level, b in built.items()},
-        "text_bytes": median([len(s.text) for s in texts[True]]),
+        "text_bytes": median([len(s.text) for s in texts[OURS]]),
         "stamp": stamp(device, memory),
     }
+
+
+def text_of(candidate: Candidate, level: str, dialect: Dialect) -> Source:
+    """The text that a level builds."""
+    return print_source(lower(candidate, shares_addresses=level != APART), dialect)
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
 
 def _compiler_of(level: str, ours: Compiler) -> Compiler:
     """That of a level, from the one of a search."""
-    if level in (OURS, _APART):
+    if level in (OURS, APART):
         return ours
     whole = ours.unspared()
     if level == _WHOLE:

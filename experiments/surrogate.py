@@ -21,7 +21,7 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_subject
-from ..explorer.evaluation import Evaluator
+from ..explorer.evaluation import BATCH, Evaluator, largest_batch
 from ..explorer.subject import Subject
 from ..kernels.library import load, names
 from ..runtime.cpu.device import CpuDevice
@@ -56,7 +56,6 @@ _ROWS = (
     Job("bicgk", {"m": 4096, "n": 4096}, "f32"),
     Job("gemver", {"m": 4096, "n": 4096}, "f32"),
 )
-_BATCH = 8  # as a session has it
 _NEAR = 1.05
 _MARGIN_S = 240.0
 
@@ -148,8 +147,9 @@ def _searched(
     at_s, times, near = [], [], []
     run_s, best_ns = 0.0, np.inf
     with tempfile.TemporaryDirectory(prefix="kernelscape-surrogate-") as folder:
+        device = CpuDevice(DeviceOptions(build_folder=Path(folder)))
         evaluate: Any = Evaluator(
-            CpuDevice(DeviceOptions(build_folder=Path(folder))),
+            device,
             worker,
             MemoryJournal(),
             at_s=lambda: time.monotonic() - started_s,
@@ -172,7 +172,7 @@ def _searched(
             rng=np.random.default_rng(seed),
             incumbents=firsts[:1],
             warm_starts=firsts[1:],
-            options=SearchOptions(batch=_BATCH),
+            options=SearchOptions(batch=BATCH, largest_batch=largest_batch(device)),
             **world,
         ):
             if not isinstance(event, ev.Evaluated) or event.origin != "measured":

@@ -34,6 +34,7 @@ _KEPT_TIMES = 512
 _CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
 _JOBS = 2  # compilers at once, before and never while times are taken
+BATCH = 8  # candidates compiled together, at first
 _DETAIL_CHARACTERS = 2000
 
 Entry = tuple[Outcome, Candidate]
@@ -55,6 +56,11 @@ class Timed:
     time_ns: float
     state: int
     artifact: Artifact | None
+
+
+def largest_batch(device: AbstractDevice) -> int:
+    """As many candidates as its compilers take at once."""
+    return max(BATCH, _JOBS * device.most_together)
 
 
 class Evaluator:
@@ -157,6 +163,8 @@ class Evaluator:
         interrupt is set, or time `is_over` and anything was measured; what was measured until then is in the journal and in
         `top`.
         """
+        if self._is_to_end():
+            raise KeyboardInterrupt
         sources = [self.source(c) for c in candidates]
         artifacts = iter(
             build_many(self._device, [s for s in sources if isinstance(s, Source)], _JOBS)
@@ -166,12 +174,14 @@ class Evaluator:
         for candidate, source in zip(candidates, sources, strict=True):
             built = next(artifacts) if isinstance(source, Source) else source
             assert not isinstance(built, Source)
-            # A run whose set-up took its time still has something to show for it.
-            is_over = bool(self._timed) and self.is_over()
-            if self._interrupt.is_set or is_over:
+            if self._is_to_end():
                 raise KeyboardInterrupt
             outcomes.append(self._measure(candidate, source, built))
         return outcomes
+
+    def _is_to_end(self) -> bool:
+        # A run whose set-up took its time still has something to show for it.
+        return self._interrupt.is_set or (bool(self._timed) and self.is_over())
 
     def artifacts(
         self, candidates: Sequence[Candidate], device: AbstractDevice | None = None

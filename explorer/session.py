@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..codegen.source import Source
 from ..runtime.conditions import Conditions
@@ -33,7 +32,7 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from ..space.target import Target
 from . import stages as st
-from .evaluation import Entry, Evaluator
+from .evaluation import BATCH, Entry, Evaluator, largest_batch
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
 from .machine import conditions_of, look_at, lower_to, lower_to_earlier, open_worker, time_reference
@@ -41,10 +40,6 @@ from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
 
-_BATCHES = (
-    8,
-    16,
-)  # candidates compiled together, at first and later; a longer one learns later from what it measured
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
 _FINAL_S = 12.0  # and at most so long
@@ -176,7 +171,7 @@ class Session:
             "surrogate": surrogate,
             "widened": registers.widened,
         }
-        events = search(
+        for event in search(
             registers.widened() or root,
             **world,
             strategy=self._options.strategy,
@@ -189,16 +184,15 @@ class Session:
             scale=self._scale,
             names=_names_of(space),
             options=SearchOptions(
-                batch=_BATCHES[0], largest_batch=_BATCHES[1], n_top=self._options.final_top
+                batch=BATCH,
+                largest_batch=largest_batch(self._device),
+                n_top=self._options.final_top,
             ),
-        )
-        # A thread of NumPy's BLAS goes on spinning after its work, and takes a tenth of the time that a batch's compilers have.
-        with threadpool_limits(1, "blas"):
-            for event in events:
-                if isinstance(event, ev.Finished):
-                    finished = event
-                else:
-                    self._hear(event)
+        ):
+            if isinstance(event, ev.Finished):
+                finished = event
+            else:
+                self._hear(event)
         assert finished is not None
         return self._end(finished)
 

@@ -30,7 +30,9 @@ from .tree import (
 
 # Two bounds this close (relatively) are one: summation order must not raise alarms or events.
 RELATIVE_SLACK = 1e-9
-_KNOWN_FOR_EACH = 8  # measured before, for each of a batch
+# A batch grows while so many were measured for each of it, and as long as it does not take longer.
+_KNOWN_FOR_EACH = 8
+_BATCH_S = 1.0
 
 
 # A complete candidate near a given one; None: there is nothing to change.
@@ -212,11 +214,13 @@ class Exploration:
 
     @property
     def batch(self) -> int:
-        """How many are measured at once. What a batch shows comes too late for the rest of it, which matters little once much is
-        known.
+        """How many are measured at once. What a batch shows comes too late for the rest of it: that matters less once much was
+        measured, and more where each takes long.
         """
-        o = self.options
-        return max(o.batch, min(o.largest_batch, self.tally.evaluations // _KNOWN_FOR_EACH))
+        o, n = self.options, self.tally.evaluations
+        _, spent_s = self.tally.spent_by("")
+        in_time = n if spent_s == 0 else int(n * _BATCH_S / spent_s)
+        return max(o.batch, min(o.largest_batch or o.batch, n // _KNOWN_FOR_EACH, in_time))
 
     def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
         """Ask for the outcome of a complete candidate of the tree; True if it has to be measured."""

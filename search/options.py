@@ -10,7 +10,7 @@ class SearchOptions:
     """Options of `search`; the defaults suit a search whose evaluations dominate."""
 
     batch: int = 1  # distinct implementations handed to one call of `evaluate`, at first
-    largest_batch: int = 1  # later: an eighth of what was measured, up to so many
+    largest_batch: int | None = None  # later, an eighth of what was measured; None: as at first
     policy: str = "threshold_ascent"  # a name in POLICIES; mcts only
     focus: str = "balanced"  # best, bound or balanced: how much mcts works on the bound
     prune: bool = True  # False: the cut stays infinite
@@ -24,15 +24,10 @@ class SearchOptions:
     max_held: int = 5_000  # candidates kept in memory
 
     def __post_init__(self) -> None:
-        for name in (
-            "batch",
-            "largest_batch",
-            "beam_width",
-            "random_patience",
-            "n_top",
-            "max_held",
-        ):
+        for name in ("batch", "beam_width", "random_patience", "n_top", "max_held"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not positive")
+        if self.largest_batch is not None and self.largest_batch < self.batch:
+            raise ValueError(f"largest_batch={self.largest_batch} is less than batch={self.batch}")
         if self.rollout_siblings is not None and self.rollout_siblings < 1:
             raise ValueError(f"rollout_siblings={self.rollout_siblings} is not positive")

@@ -66,8 +66,8 @@ def search(
 ) -> Iterator[ev.Event]:
     """Search the completions of `root` for the fastest; the last event is `Finished`.
 
-    `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures distinct complete candidates, up
-    to `options.largest_batch` at once, and answers in their order. `next_choice(candidate)` is the decision order: an open
+    `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures distinct complete candidates, a
+    batch at once (see `SearchOptions`), and answers in their order. `next_choice(candidate)` is the decision order: an open
     choice. `incumbents` (tag U) and `warm_starts` (tag W) are complete candidates measured first. Implementations of
     equal `implementation_key` (None: the candidate key) are measured once. `known` outcomes, by that key, are not
     measured again and set the first cut: that is how a search is resumed. `scale`, which the caller may lower at any

@@ -7,10 +7,14 @@ learned from a few hundred measurements, tells many of them apart: how many, exp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from ..space.candidate import Candidate, Space
 
@@ -110,7 +114,8 @@ class Surrogate:
         logs = np.log(ratios)
         self._mean = float(np.average(logs, weights=1 / ratios))
         system = self._kernel(self._alike) + np.diag(_RIDGE * ratios)
-        self._pull = np.linalg.solve(system, logs - self._mean)
+        with _one_thread():
+            self._pull = np.linalg.solve(system, logs - self._mean)
 
     def _shared(self, domains: Masks) -> Floats:
         """[n] weight of the decisions that a candidate shares with each measured one.
@@ -145,3 +150,18 @@ def _kept(times: Floats) -> npt.NDArray[np.int64]:
     fastest = np.argsort(times, kind="stable")[: KEPT // 2]
     latest = np.setdiff1d(np.arange(len(times)), fastest)[-(KEPT // 2) :]
     return np.union1d(fastest, latest)
+
+
+_turn = Lock()  # of what is the whole process's
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """NumPy's BLAS has one thread: others go on spinning after their work, on cores where compilers are about to begin."""
+    with _turn, _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()

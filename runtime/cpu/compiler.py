@@ -34,7 +34,7 @@ _COMMON: tuple[str, ...] = (
     "-Wno-psabi",
     ALIGNED,
 )
-# For gcc instead of the level: that of it by which these texts gain. They are as fast and sooner there:
+# For gcc instead of the level: the part of it that these texts gain by. They run as fast and compile sooner:
 # experiments/results/compile_flags.md.
 FEWER_PASSES = (
     "-O1",
@@ -164,8 +164,7 @@ def _try(path: str) -> Compiler | str:
     version = _version(path)
     if version is None:
         return "cannot be run"
-    flags, meaning = (LEVEL, *_COMMON), ""
-    ways: tuple[tuple[str, ...], ...] = (_LINKED,)
+    flags, meaning, is_gcc = _COMMON, "", False
     for native in ("-march=native", "-mcpu=native"):
         try:
             macros = _output([path, native, "-dM", "-E", "-x", "c", os.devnull])
@@ -174,17 +173,19 @@ def _try(path: str) -> Compiler | str:
         # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.
         wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
         is_gcc = not any(name in macros for name in _NOT_GCC)
-        flags = (*(FEWER_PASSES if is_gcc else (LEVEL,)), *_COMMON, native, *wide)
-        ways = (_LINKED_BY_GCC, _LINKED) if is_gcc else (_LINKED,)
+        flags = (*_COMMON, native, *wide)
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break
+    ways: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (((LEVEL,), _LINKED),)
+    if is_gcc:  # old ones do not know some of the flags
+        ways = ((FEWER_PASSES, _LINKED_BY_GCC), (FEWER_PASSES, _LINKED), *ways)
     failure: Failure | None = None
     with tempfile.TemporaryDirectory(prefix="kernelscape-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
         output = source.with_suffix(".so")
-        for linked in ways:
-            compiler = Compiler(path, version, flags, meaning, linked)
+        for level, linked in ways:
+            compiler = Compiler(path, version, (*level, *flags), meaning, linked)
             failure = run_compiler(compiler.command(source, output, ()), 60.0)
             if failure is None:
                 return compiler if output.exists() else "is no C compiler"

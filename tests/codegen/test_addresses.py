@@ -34,6 +34,11 @@ def put(constant, value, *terms):
     return c.Assign(at("y", *(terms or ("i",)), constant=constant), value)
 
 
+def loaded(constant):
+    """An element at an index that lies in an array."""
+    return c.Index(c.Id("x"), c.add(at("y", "i"), c.number(constant)))
+
+
 def ask(element):
     return c.Evaluate(c.Call(c.PREFETCH, (c.Un("&", element), c.Num("0"))))
 
@@ -64,12 +69,14 @@ def test_neighbours_are_reached_from_the_first_of_them():
     [
         (put(0, at("x", "i")),),  # one of each
         (put(0, at("y", "i")), put(0, at("x", "i"))),  # one, time and again
-        (put(0, at("x", "i")), put(0, at("x", "j"), "j")),  # no constant distance
-        (put(0, at("x", ("i", 2)), "j"), put(0, at("x", ("i", 3)), ("j", 2))),
+        (put(0, at("x", "i")), put(0, at("x", "j", constant=1), "j")),  # no constant distance
+        (put(0, at("x", ("i", 2)), "j"), put(0, at("x", ("i", 3), constant=1), ("j", 2))),
         (c.Assign(at("z", "i"), at("z", "i", constant=1)),),  # an array of the stack
         (c.Assign(c.Index(c.Id("y"), c.Num("0")), c.Index(c.Id("y"), c.Num("1"))),),
         (ask(at("x", "i")), ask(at("x", "i", constant=8))),  # nothing is reached
-        (put(0, at("x", "i")), c.Assign(I, c.Num("1"), "+"), put(0, at("x", "i"))),
+        (put(0, at("x", "i")), c.Assign(I, c.Num("1"), "+"), put(0, at("x", "i", constant=1))),
+        (put(0, at("x", "i")), c.Declare("long", "i", J), put(0, at("x", "i", constant=-1))),
+        (put(0, loaded(0)), c.Assign(at("y", "i"), c.Num("1")), put(0, loaded(1))),  # from memory
         (put(0, c.Cond(J, at("x", "i"), at("x", "i", constant=1))),),  # one or the other
         (put(0, c.Bin("&&", J, c.Bin("&&", at("x", "i"), at("x", "i", constant=1)))),),
     ],
@@ -141,10 +148,11 @@ def test_buffers_are_reached_so_too():
 class Flat:
     """Statements with each variable numbered by its declaration, and elements by array, terms and constant, without pointers."""
 
-    def __init__(self, body, parameters):
+    def __init__(self, body):
         self.numbers = count()
-        self.pointers = {p.name for p in parameters}
+        self.reached, self.pointed_to = set(), set()
         self.found = self.block(body, {})
+        assert self.pointed_to <= self.reached
 
     def block(self, body, env):
         env, found = dict(env), []
@@ -152,14 +160,14 @@ class Flat:
             match s:
                 case c.Declare(kind, name, c.Un("&", c.Index() as x)) if kind.endswith("*"):
                     env[name] = self.element(x, env)
+                    self.pointed_to.add(env[name])
                 case c.Declare(kind, name, init, extent):
                     value = self.x(init, env)
                     env[name] = next(self.numbers)
                     found.append((kind, env[name], value, extent))
                 case c.For(name, lo, hi, step, inner):
-                    head = (self.x(lo, env), env.get(name))
                     inside = {**env, name: next(self.numbers)}
-                    head = (*head[:1], self.x(hi, inside), self.x(step, inside))
+                    head = (self.x(lo, env), self.x(hi, inside), self.x(step, inside))
                     found.append(("for", *head, self.block(inner, inside)))
                 case c.Scope(inner):
                     found.append(("scope", self.block(inner, env)))
@@ -181,7 +189,9 @@ class Flat:
     def x(self, x, env):
         match x:
             case c.Index(c.Id()):
-                return self.element(x, env)
+                element = self.element(x, env)
+                self.reached.add(element)
+                return element
             case c.Id(name):
                 assert not isinstance(env.get(name), tuple), "a pointer is for elements alone"
                 return env.get(name, name)
@@ -205,8 +215,7 @@ def test_all_that_is_reached_is_reached_as_before(name):
     for candidate in (d for d in drawn if isinstance(d, Candidate)):
         apart, near = (lower(candidate, shares_addresses=shares) for shares in (False, True))
         for f, g in zip(apart.functions, near.functions, strict=True):
-            parameters = f.thread_parameters if f.is_parallel else f.parameters
-            assert Flat(g.body, parameters).found == Flat(f.body, parameters).found
-            assert Flat(g.after, f.parameters).found == Flat(f.after, f.parameters).found
+            assert Flat(g.body).found == Flat(f.body).found
+            assert Flat(g.after).found == Flat(f.after).found
             n_pointers += g.body != f.body
     assert n_pointers

@@ -58,7 +58,7 @@ IN_RESULT = Style(vectors=2, rows=4, tile=(16, 64, 8), copy=True, copy_all=True,
 
 def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():
     sizes = {"m": ROWS, "n": COLUMNS, "k": 40}
-    text = checking.source_of(candidate_of("matmul", sizes, IN_RESULT)).text
+    text = checking.apart_source_of(candidate_of("matmul", sizes, IN_RESULT)).text
     assert len(re.findall(r"c_acc_\d_\d \+= ", text)) == 4 * 2  # once, and no other version of it
     assert "c_acc[" not in text
     fits = block(text, rf"if \(i1 \+ 4 <= {ROWS} && j1 \+ 32 <= {COLUMNS}\)")
@@ -119,7 +119,7 @@ def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_threads_know_what_nobody_writes(program):
     """`restrict` on an array that another thread writes too would let a compiler read it before the barrier between them."""
-    source = checking.source_of(candidate_of(*PROGRAMS[program])).text
+    source = checking.apart_source_of(candidate_of(*PROGRAMS[program])).text
     functions = re.findall(
         r"static [^\n]*void launch_\d+_thread\((.*?)\) \{\n(.*?)\n\}\n", source, re.S
     )

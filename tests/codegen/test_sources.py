@@ -77,7 +77,7 @@ def test_compiles_alone_without_a_warning(program, flags, tmp_path):
 
 def test_the_next_rows_are_asked_for_into_the_first_cache():
     """ATAX uses two rows twice; the line in the same place of the two after them is asked for at each load of theirs."""
-    text = checking.source_of(candidate_of(*PROGRAMS["atax_next"])).text
+    text = checking.apart_source_of(candidate_of(*PROGRAMS["atax_next"])).text
     lines = text.splitlines()
     asked = [x.split("__builtin_prefetch(&a[")[1] for x in lines if "prefetch(" in x]
     loaded = [x.split("(&a[")[1].split("]")[0] for x in lines if "load_f32x16(&a[" in x]
@@ -96,7 +96,7 @@ def test_loops_that_share_an_operand_load_it_once():
     """BiCGK walks its matrix in one loop nest: where a body is in vectors, each vector of it is loaded once for both products."""
     candidate = candidate_of(*PROGRAMS["bicgk_greedy"])
     matrix = next(a.name for a in candidate.space.problem.arrays if len(a.shape) == 2)
-    text = checking.source_of(candidate).text
+    text = checking.apart_source_of(candidate).text
     assert text.count("#pragma omp parallel") == 1
     loads = [line.split(f"(&{matrix}[")[1] for line in text.splitlines() if f"(&{matrix}[" in line]
     assert loads
@@ -105,7 +105,7 @@ def test_loops_that_share_an_operand_load_it_once():
 
 def test_each_line_of_a_panel_is_asked_for_once_and_ahead():
     """A vector is a line here: each load of the matrix in vectors is preceded by a request for the line 12 rows further down."""
-    text = checking.source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
+    text = checking.apart_source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
     asked = [
         x.split("__builtin_prefetch(&a[")[1].split("]")[0]
         for x in text.splitlines()
@@ -118,7 +118,7 @@ def test_each_line_of_a_panel_is_asked_for_once_and_ahead():
 
 def test_what_is_written_may_be_kept_as_well():
     """The second pass over B reads the panel that its thread kept; B itself is only written."""
-    text = checking.source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
+    text = checking.apart_source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
     assert "(&b_row[" in text
     assert "load_f32x16(&b[" not in text
     assert "store_f32x16(&b[" in text
@@ -126,14 +126,14 @@ def test_what_is_written_may_be_kept_as_well():
 
 def test_an_input_read_twice_may_be_read_from_memory_once():
     """The second product takes the panel that the first one read from the array in which its thread keeps it."""
-    text = checking.source_of(candidate_of(*PROGRAMS["sgemvt_panel"])).text
+    text = checking.apart_source_of(candidate_of(*PROGRAMS["sgemvt_panel"])).text
     assert text.count("(&a_kept[") == 2 * text.count("load_f32x16(&a[")
     assert text.count("load_f32x16(&a[") == text.count("store_f32x16(&a_kept[")
 
 
 def test_lanes_are_added_up_once_a_row():
     """A tile of two vectors along the sum: the vectors are added first, and then the lanes of one."""
-    text = checking.source_of(candidate_of(*PROGRAMS["gemver_late"])).text
+    text = checking.apart_source_of(candidate_of(*PROGRAMS["gemver_late"])).text
     body = text.split("> begin) {")[1].split("}")[0]
     assert body.count("fold_add_f32x16") == 2  # rows
     assert body.count("load_f32x16(&b_row[") == 4
@@ -157,7 +157,7 @@ def test_who_decides_to_ask_ahead_does_so(name):
         asks = [candidate.value(x) != ch.NO_PREFETCH for x in space.variables.prefetch.values()]
         asks += [candidate.value(x) == ch.SUMS_AHEAD for x in space.variables.sums.values()]
         packs = any(candidate.value(x) == ch.TWO_STAGES for x in space.variables.staged.values())
-        text = checking.source_of(candidate).text
+        text = checking.apart_source_of(candidate).text
         words, code = text.split("*/", 1)
         assert ("prefetches" in words) == any(asks)
         assert packs or ("__builtin_prefetch" in code) == any(asks), text

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
-from kernelscape.experiments import compile_flags
+from kernelscape.experiments import checking, compile_flags
+from kernelscape.explorer.entry import library_subject
+from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
+from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.search.first import first_candidates
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
 
 
 @pytest.mark.compiler
@@ -30,6 +37,23 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
         assert [f for f in row["flags"][level] if f.startswith("-O")] == [level]
         assert not set(row["flags"][level]) & set(FEWER_PASSES) - {level}
     assert "| axpydot 1009 | f64 |" in (tmp_path / "compile_flags.md").read_text()
+
+
+def test_one_level_alone_has_texts_without_shared_addresses():
+    problem = library_subject(load("matmul"), {"m": 64, "n": 64, "k": 64}, "f32", 1).problem
+    space = build_space(problem, checking.target(2, 32))
+    [(_, candidate), *_] = first_candidates(space)
+    rng = np.random.default_rng(1)
+    drawn = [checking.random_candidate(space.root(), rng) for _ in range(8)]
+    candidates = [candidate, *(d for d in drawn if isinstance(d, Candidate))]
+    texts = {
+        level: [compile_flags.text_of(c, level, C_OPENMP).text for c in candidates]
+        for level in compile_flags.LEVELS
+    }
+    differing = [k for k in texts if texts[k] != texts[compile_flags.OURS]]
+    assert differing == [compile_flags.APART]
+    assert "_at[" in "".join(texts[compile_flags.OURS])
+    assert "_at[" not in "".join(texts[compile_flags.APART])
 
 
 @pytest.mark.parametrize("few", [["--candidates", "0"], ["--seconds", "0"]])

@@ -81,6 +81,19 @@ def test_only_gcc_is_spared_passes_of_gcc():
         assert whole.count(LEVEL) == 1 and not set(FEWER_PASSES) & set(whole)
 
 
+@pytest.mark.compiler
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_gcc_that_does_not_know_a_flag_does_all_of_the_level(tmp_path):
+    old = tmp_path / "gcc"
+    old.write_text(
+        '#!/bin/sh\ncase "$*" in *-fno-ipa-modref*) echo unknown option >&2; exit 1;; esac\n'
+        f'exec {shutil.which("gcc")} "$@"\n'
+    )
+    old.chmod(0o755)
+    flags = find_compiler(str(old)).flags
+    assert LEVEL in flags and not set(FEWER_PASSES) & set(flags)
+
+
 def test_compiler_past_its_deadline_is_killed():
     failure = run_compiler([sys.executable, "-c", "import time; time.sleep(60)"], 0.2)
     assert failure is not None

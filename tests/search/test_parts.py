@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -304,7 +307,7 @@ class TestSearch:
         assert bench.batches == [4] * 5
         assert len({e.key for e in events if isinstance(e, Evaluated)}) == 20
 
-    def test_batches_grow_with_what_is_known(self) -> None:
+    def test_batches_grow_with_what_was_measured(self) -> None:
         space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
         bench = ToyBench()
         arguments = self.arguments(
@@ -318,3 +321,18 @@ class TestSearch:
             assert n == max(2, min(4, known // 8))
             known += n
         assert sum(bench.batches) == 50 and 4 in bench.batches
+
+    def test_batches_of_what_takes_long_do_not_grow(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
+        bench = ToyBench()
+
+        def slowly(candidates: Sequence[Any]) -> list[Outcome]:
+            return [replace(o, spent_s=0.4) for o in bench(candidates)]
+
+        arguments = self.arguments(
+            evaluate=slowly,
+            options=SearchOptions(batch=2, largest_batch=4, prune=False),
+            budget=Budget(Evaluations(50), clock=lambda: 0.0),
+        )
+        list(search(space.root(), **arguments))
+        assert bench.batches == [2] * 25

@@ -20,6 +20,7 @@ from kernelscape.search.run import search
 from kernelscape.search.surrogate import LEAST, Surrogate
 from kernelscape.space.candidate import Candidate
 from kernelscape.tests.search.machines import library_space, root_of
+from threadpoolctl import threadpool_info, threadpool_limits
 
 SPACE = library_space("bicgk", n=256)
 
@@ -76,6 +77,24 @@ def test_it_ranks_what_it_has_not_seen() -> None:
     for c in known[50:]:
         batched.learn(c, time_ns(c))
     np.testing.assert_allclose(batched.expected(unseen), expected, atol=1e-7)
+
+
+def test_one_thread_solves_and_others_have_theirs_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threads() -> list[int]:
+        return [x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"]
+
+    seen = []
+    solve = np.linalg.solve
+
+    def noting(*given: np.ndarray) -> np.ndarray:
+        seen.append(threads())
+        return solve(*given)
+
+    with threadpool_limits(2, "blas"):
+        monkeypatch.setattr(np.linalg, "solve", noting)
+        assert taught(drawn(40), lambda c: 1.0 + int(c.domains[0])).is_ready
+        assert seen and all(set(n) == {1} for n in seen)
+        assert set(threads()) == {2}
 
 
 def test_it_says_nothing_of_little() -> None:
