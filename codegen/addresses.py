@@ -48,6 +48,7 @@ class _Sharing:
         self.look_through(body)
 
     def look_through(self, body: tuple[c.CStmt, ...]) -> None:
+        """Note the names of a scope and of those inside it."""
         for s in body:
             match s:
                 case c.Declare(kind, name, _, extent):
@@ -64,7 +65,7 @@ class _Sharing:
     def scope(self, body: tuple[c.CStmt, ...], outer: _Pointers) -> tuple[c.CStmt, ...]:
         """The statements of a scope inside one that has these pointers."""
         pointers = dict(outer)
-        reached = [[self.place(x) for x in _reached(s)] for s in body]
+        reached = [[_place(x) for x in _reached(s)] for s in body]
         constants: dict[_Place, set[int]] = {}
         first: dict[_Place, int] = {}  # statement
         for k, places in enumerate(reached):
@@ -103,7 +104,7 @@ class _Sharing:
             made = [self.expressed(one, pointers) for one in x]
             return tuple(made) if any(a is not b for a, b in zip(made, x, strict=True)) else x
         if kind is c.Index and type(x.base) is c.Id:
-            place, constant = self.place(x)
+            place, constant = _place(x)
             p = pointers.get(place)
             if p is not None:
                 return c.Index(c.Id(p.name), c.number(constant - p.constant))
@@ -114,12 +115,6 @@ class _Sharing:
             if after is not before:
                 changed[part] = after
         return replace(x, **changed) if changed else x
-
-    def place(self, x: c.Index) -> tuple[_Place, int]:
-        """Of an element of an array, and the constant of its index."""
-        assert isinstance(x.base, c.Id)
-        terms, constant = c.flatten(x.index)
-        return (x.base.name, tuple(terms)), constant
 
     def is_lasting(self, place: _Place, rest: tuple[c.CStmt, ...]) -> bool:
         """Whether there is an address to share, and what it depends on stays what it is: for the rest of a scope no name stands for
@@ -145,6 +140,13 @@ class _Sharing:
         array, terms = place
         first = c.Index(c.Id(array), c.linear(terms, p.constant))
         return c.Declare(self.types[array], p.name, c.Un("&", first))
+
+
+def _place(x: c.Index) -> tuple[_Place, int]:
+    """Of an element of an array, and the constant of its index."""
+    assert isinstance(x.base, c.Id)
+    terms, constant = c.flatten(x.index)
+    return (x.base.name, tuple(terms)), constant
 
 
 def _names(place: _Place) -> set[str]:

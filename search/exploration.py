@@ -30,9 +30,8 @@ from .tree import (
 
 # Two bounds this close (relatively) are one: summation order must not raise alarms or events.
 RELATIVE_SLACK = 1e-9
-# A batch grows while so many were measured for each of it, and as long as it does not take longer.
-_KNOWN_FOR_EACH = 8
-_BATCH_S = 1.0
+_KNOWN_FOR_EACH = 8  # measured before, for each of a batch that has grown
+_BATCH_S = 1.0  # that a batch which has grown takes to run
 
 
 # A complete candidate near a given one; None: there is nothing to change.
