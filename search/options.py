@@ -10,7 +10,7 @@ class SearchOptions:
     """Options of `search`; the defaults suit a search whose evaluations dominate."""
 
     batch: int = 1  # distinct implementations handed to one call of `evaluate`, at first
-    largest_batch: int | None = None  # later, an eighth of what was measured; None: as at first
+    largest_batch: int | None = None  # it grows with what was measured to this; None: not at all
     policy: str = "threshold_ascent"  # a name in POLICIES; mcts only
     focus: str = "balanced"  # best, bound or balanced: how much mcts works on the bound
     prune: bool = True  # False: the cut stays infinite
