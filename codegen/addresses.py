@@ -8,22 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from . import csyntax as c
 from .names import identifier
 from .program import identifiers
 
-# The array and the terms of an index (what is multiplied, and by how much): with another constant each, elements lie at constant
-# distances, as long as variables are what they are.
-_Place = tuple[str, tuple[tuple[c.CExpr, int], ...]]
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """The array and the terms of an index (what is multiplied, and by how much): with another constant each, elements lie at
+    constant distances, as long as variables are what they are. Equal ones are one.
+    """
+
+    array: str
+    terms: tuple[tuple[c.CExpr, int], ...]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of what it depends on."""
+        return frozenset(identifiers((c.Id(self.array), *(x for x, _ in self.terms)))[0])
+
+    @cached_property
+    def is_loaded(self) -> bool:
+        """Whether its index comes from memory."""
+        return any(_loads(x) for x, _ in self.terms)
 
 
 @dataclass(frozen=True)
 class _Pointer:
     name: str
     constant: int  # of the index of the element that it points to
-    names: frozenset[str]  # of what it depends on
 
 
 _Pointers = dict[_Place, _Pointer]
@@ -45,6 +61,9 @@ class _Sharing:
         self.types = {p.name: p.type for p in parameters if p.type.endswith("*")}  # of arrays
         self.used = {p.name for p in parameters}
         self.assigned: set[str] = set()  # variables that change
+        self.places: dict[tuple[str, tuple[tuple[c.CExpr, int], ...]], _Place] = {}
+        # By the identity of elements in the body, which lives as long as this does.
+        self.placed: dict[int, tuple[_Place, int]] = {}
         self.look_through(body)
 
     def look_through(self, body: tuple[c.CStmt, ...]) -> None:
@@ -65,7 +84,7 @@ class _Sharing:
     def scope(self, body: tuple[c.CStmt, ...], outer: _Pointers) -> tuple[c.CStmt, ...]:
         """The statements of a scope inside one that has these pointers."""
         pointers = dict(outer)
-        reached = [[_place(x) for x in _reached(s)] for s in body]
+        reached = [[self.place(x) for x in _reached(s)] for s in body]
         constants: dict[_Place, set[int]] = {}
         first: dict[_Place, int] = {}  # statement
         for k, places in enumerate(reached):
@@ -104,7 +123,7 @@ class _Sharing:
             made = [self.expressed(one, pointers) for one in x]
             return tuple(made) if any(a is not b for a, b in zip(made, x, strict=True)) else x
         if kind is c.Index and type(x.base) is c.Id:
-            place, constant = _place(x)
+            place, constant = self.place(x)
             p = pointers.get(place)
             if p is not None:
                 return c.Index(c.Id(p.name), c.number(constant - p.constant))
@@ -120,38 +139,33 @@ class _Sharing:
         """Whether there is an address to share, and what it depends on stays what it is: for the rest of a scope no name stands for
         another variable, none is assigned to, and nothing comes from memory.
         """
-        array, terms = place
-        if not terms or array not in self.types or any(map(_loads, (x for x, _ in terms))):
+        if not place.terms or place.array not in self.types or place.is_loaded:
             return False
-        names = _names(place)
         declared = {s.name for s in rest if isinstance(s, c.Declare)}
-        return names.isdisjoint(self.assigned) and names.isdisjoint(declared)
+        return place.names.isdisjoint(self.assigned) and place.names.isdisjoint(declared)
 
     def pointer(self, place: _Place, constant: int) -> _Pointer:
-        stem = name = identifier(f"{place[0]}_at")
+        stem = name = identifier(f"{place.array}_at")
         k = 0
         while name in self.used:
             k += 1
             name = f"{stem}_{k}"
         self.used.add(name)
-        return _Pointer(name, constant, frozenset(_names(place)))
+        return _Pointer(name, constant)
 
     def declared(self, place: _Place, p: _Pointer) -> c.CStmt:
-        array, terms = place
-        first = c.Index(c.Id(array), c.linear(terms, p.constant))
-        return c.Declare(self.types[array], p.name, c.Un("&", first))
+        first = c.Index(c.Id(place.array), c.linear(place.terms, p.constant))
+        return c.Declare(self.types[place.array], p.name, c.Un("&", first))
 
-
-def _place(x: c.Index) -> tuple[_Place, int]:
-    """Of an element of an array, and the constant of its index."""
-    assert isinstance(x.base, c.Id)
-    terms, constant = c.flatten(x.index)
-    return (x.base.name, tuple(terms)), constant
-
-
-def _names(place: _Place) -> set[str]:
-    array, terms = place
-    return identifiers((c.Id(array), *(x for x, _ in terms)))[0]
+    def place(self, x: c.Index) -> tuple[_Place, int]:
+        """Of an element of an array, and the constant of its index."""
+        found = self.placed.get(id(x))
+        if found is None:
+            assert isinstance(x.base, c.Id)
+            terms, constant = c.flatten(x.index)
+            key = x.base.name, tuple(terms)
+            found = self.placed[id(x)] = self.places.setdefault(key, _Place(*key)), constant
+        return found
 
 
 def _loads(x: Any) -> bool:
@@ -159,14 +173,14 @@ def _loads(x: Any) -> bool:
     if isinstance(x, tuple):
         return any(map(_loads, x))
     is_load = isinstance(x, c.Index | c.Call)
-    return is_load or any(_loads(getattr(x, part)) for part in c.PARTS.get(type(x), ()))
+    return is_load or any(map(_loads, c.parts(x)))
 
 
 def _without(pointers: _Pointers, name: str) -> _Pointers:
     """Those that have nothing to do with a name, which stands for another variable from here on."""
-    if not any(name in p.names for p in pointers.values()):
+    if not any(name in place.names for place in pointers):
         return pointers
-    return {place: p for place, p in pointers.items() if name not in p.names}
+    return {place: p for place, p in pointers.items() if name not in place.names}
 
 
 def _scopes_of(s: c.CStmt) -> tuple[tuple[c.CStmt, ...], ...]:
@@ -197,4 +211,4 @@ def _reached(s: c.CStmt) -> Iterator[c.Index]:
         elif kind is not c.Call or x.function != c.PREFETCH:
             if kind is c.Index and type(x.base) is c.Id:
                 yield x
-            waiting += [getattr(x, part) for part in reversed(c.PARTS.get(kind, ()))]
+            waiting += reversed(c.parts(x))

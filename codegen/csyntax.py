@@ -6,27 +6,36 @@ spelling, qualifiers) is named here and spelt by the dialect (codegen/dialect.py
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, dataclass_transform
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[Any]) -> Any:
+    """A frozen dataclass to type checkers, and only to them: making a node that is frozen indeed takes several times as long."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+@_node
 class Id:
     name: str
 
 
-@dataclass(frozen=True)
+@_node
 class Num:
     text: str
 
 
-@dataclass(frozen=True)
+@_node
 class Bin:
     op: str
     a: CExpr
     b: CExpr
 
 
-@dataclass(frozen=True)
+@_node
 class Un:
     op: str
     x: CExpr
@@ -36,25 +45,25 @@ ARE_ALIGNED = Id("are_aligned")  # a constant in what a thread runs; see Functio
 PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
 
 
-@dataclass(frozen=True)
+@_node
 class Call:
     function: str
     args: tuple[CExpr, ...]
 
 
-@dataclass(frozen=True)
+@_node
 class Index:
     base: CExpr
     index: CExpr
 
 
-@dataclass(frozen=True)
+@_node
 class CastTo:
     type: str
     x: CExpr
 
 
-@dataclass(frozen=True)
+@_node
 class Literal:
     """A compound literal, `(type){items}`."""
 
@@ -62,7 +71,7 @@ class Literal:
     items: tuple[CExpr, ...]
 
 
-@dataclass(frozen=True)
+@_node
 class Cond:
     condition: CExpr
     a: CExpr
@@ -72,7 +81,7 @@ class Cond:
 CExpr = Id | Num | Bin | Un | Call | Index | CastTo | Literal | Cond
 
 
-@dataclass(frozen=True)
+@_node
 class Declare:
     """`type name[extent] = init;` An extent of 0 is as much as a launch gives: of shared arrays only."""
 
@@ -84,21 +93,21 @@ class Declare:
     is_shared: bool = False  # one for all threads of a block
 
 
-@dataclass(frozen=True)
+@_node
 class Assign:
     target: CExpr
     value: CExpr
     op: str = ""  # "+" for `+=`
 
 
-@dataclass(frozen=True)
+@_node
 class Evaluate:
     """An expression for its effect: a call that stores."""
 
     x: CExpr
 
 
-@dataclass(frozen=True)
+@_node
 class For:
     """`for (long var = lo; var < hi; var += step)`."""
 
@@ -109,24 +118,24 @@ class For:
     body: tuple[CStmt, ...]
 
 
-@dataclass(frozen=True)
+@_node
 class If:
     condition: CExpr
     then: tuple[CStmt, ...]
     orelse: tuple[CStmt, ...] = ()
 
 
-@dataclass(frozen=True)
+@_node
 class Scope:
     body: tuple[CStmt, ...]
 
 
-@dataclass(frozen=True)
+@_node
 class Comment:
     text: str
 
 
-@dataclass(frozen=True)
+@_node
 class Barrier:
     """All threads of the launch meet here."""
 
@@ -143,7 +152,21 @@ PARTS: dict[type, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    get: Callable[[Any], Any] = attrgetter(*names)
+    return get if len(names) > 1 else lambda x: (get(x),)
+
+
+_GETTERS = {kind: _getter(names) for kind, names in PARTS.items()}
+
+
+def parts(x: Any) -> tuple[Any, ...]:
+    """What a node holds: nodes, tuples of them, or nothing."""
+    get = _GETTERS.get(type(x))
+    return () if get is None else get(x)
+
+
+@_node
 class Parameter:
     """`type` is followed by `restrict`, where it is a pointer, and the name."""
 
@@ -152,7 +175,7 @@ class Parameter:
     restrict: str = ""
 
 
-@dataclass(frozen=True)
+@_node
 class Function:
     """One launch. `is_parallel`: its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and
     `n_threads` bound, and then `after`, once.

@@ -117,7 +117,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.line("")
     if not program.is_gpu:
         _entry(p, program, dialect)
-    if dialect.math_header and any(map(MATH_NAMES.search, p.lines[above:])):
+    if dialect.math_header and MATH_NAMES.search("\n".join(p.lines[above:])):
         p.lines.insert(above, f"#include {dialect.math_header}")
     return Source(
         "\n".join(p.lines) + "\n",

@@ -131,16 +131,21 @@ def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], se
             seen.add(x.name)
         elif kind is tuple:
             waiting += x
-        elif kind in c.PARTS:
-            match x:
-                case c.Assign(c.Index(c.Id(name), _)):
-                    stored.add(name)
-                case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name), _)), *_))) if (
-                    f != c.PREFETCH
-                ):
-                    stored.add(name)
-            waiting += [getattr(x, part) for part in c.PARTS[kind]]
+        else:
+            if kind is c.Assign or kind is c.Evaluate:
+                stored |= _stored(x)
+            waiting += c.parts(x)
     return seen, stored
+
+
+def _stored(x: c.Assign | c.Evaluate) -> set[str]:
+    """The array that a statement itself stores to."""
+    match x:
+        case c.Assign(c.Index(c.Id(name))):
+            return {name}
+        case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name))), *_))) if f != c.PREFETCH:
+            return {name}
+    return set()
 
 
 def without_unused(body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
@@ -181,8 +186,7 @@ def _kept_and_used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[
 def _calls(x: Any) -> bool:
     if isinstance(x, tuple):
         return any(map(_calls, x))
-    parts = c.PARTS.get(type(x), ())
-    return isinstance(x, c.Call) or any(_calls(getattr(x, part)) for part in parts)
+    return isinstance(x, c.Call) or any(map(_calls, c.parts(x)))
 
 
 def sentence(plan: Plan, t: int) -> str:

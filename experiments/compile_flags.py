@@ -25,7 +25,8 @@ from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
 from ..explorer.entry import explore_subject, library_subject
 from ..kernels.library import load, names
-from ..runtime.build import Artifact, build_many
+from ..runtime.build import Artifact
+from ..runtime.build_queue import build_many
 from ..runtime.cpu.compiler import ALIGNED, FEWER_PASSES, LEVEL, Compiler
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions, open_device

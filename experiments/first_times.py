@@ -21,7 +21,8 @@ from ..codegen.source import Source
 from ..explorer.entry import library_subject
 from ..explorer.subject import Subject
 from ..kernels.library import load
-from ..runtime.build import Artifact, build_many
+from ..runtime.build import Artifact
+from ..runtime.build_queue import build_many
 from ..runtime.channel import available_cores
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate

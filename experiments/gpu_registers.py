@@ -27,7 +27,7 @@ from ..explorer.registers import Registers
 from ..kernels.library import load, names
 from ..kernels.normalise import normalise
 from ..kernels.sequence import record_sequence
-from ..runtime.build import report_many
+from ..runtime.build_queue import report_many
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
 from ..runtime.outcome import Failure
 from ..search.bound import Bounder

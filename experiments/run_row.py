@@ -9,21 +9,24 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..explorer import evaluation, session
+from ..codegen.source import Source
+from ..explorer import session
 from ..explorer import stages as st
 from ..explorer.entry import explore_subject, library_subject
 from ..explorer.subject import Options, Subject
 from ..kernels.library import load
 from ..runtime.build import Artifact
+from ..runtime.build_queue import BuildQueue
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import AbstractDevice, open_device
@@ -100,6 +103,22 @@ def spent(places: Mapping[str, tuple[Any, str]]) -> Iterator[dict[str, float]]:
             setattr(place, name, before[key])
 
 
+@contextmanager
+def told_beside(seconds: list[float]) -> Iterator[None]:
+    """Of every batch, the seconds in which compilers ran while the search was still about it."""
+    take = BuildQueue.take
+
+    def told(queue: BuildQueue, sources: Sequence[Source]) -> list[Artifact | Failure]:
+        before_s = queue.ahead_s
+        try:
+            return take(queue, sources)
+        finally:
+            seconds.append(queue.ahead_s - before_s)
+
+    with patch.object(BuildQueue, "take", told):
+        yield
+
+
 def make_row(job: Job, options: RowOptions) -> Row:
     """What is found for a row. Raises RuntimeError where nothing was found or it no longer runs."""
     device = open_device("cpu")
@@ -134,15 +153,15 @@ def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
 
 def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
     """Explore into `folder`; what the search did, as JSON values. Raises RuntimeError where it found nothing."""
-    watch = Watch()
+    watch, beside_s = Watch(), list[float]()
     places = {
-        "compile": (evaluation, "build_many"),
+        "compile": (BuildQueue, "take"),
         "run": (Worker, "evaluate"),
         "references": (session, "make_workload"),
         "prepare": (Worker, "prepare"),
         "numpy": (session, "time_reference"),
     }
-    with spent(places) as seconds:
+    with spent(places) as seconds, told_beside(beside_s):
         explore_subject(subject, explored, directory=folder, on_event=watch.hear)
     ended = watch.ended
     if ended is None or ended.best_ns is None:
@@ -167,7 +186,7 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
         "near_s": near_s,
         "nearer_s": nearer_s,
         "set_up_s": watch.set_up_s,
-        "spent_s": seconds,
+        "spent_s": seconds | {"beside": sum(beside_s)},
         "elapsed_s": ended.elapsed_s,
     }
 

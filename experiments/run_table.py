@@ -34,8 +34,8 @@ formed inside a round; ± is half the inter-quartile range. Caches are warm: eac
 GB/s counts every argument once (compulsory bytes of the fused sequence, no write-allocate). The
 share of the roofline in memory is of the probe of the same round whose mix of reads and writes is
 nearest, in caches of the calibrated read rate; of compute-bound rows of the calibrated peak. The gap
-compares the bound with this table's best time. "compiler" is the share of the search's time in which
-the compiler ran. A default that fails its verification says
+compares the bound with this table's best time. "waits" is the share of the search's time in which
+it waits for compilers. A default that fails its verification says
 so. Seconds count from the start of the exploration: "set-up" until the search begins,
 "within 5 %" until something that near the search's best was measured."""
 
@@ -77,7 +77,7 @@ def report(made: dict[str, Any]) -> str:
     rows: list[Row] = made["rows"]
     heads = [
         *("sequence", "best", "± %", "default", "NumPy", "x default", "x NumPy", "rate"),
-        *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "compiler"),
+        *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "waits"),
         *("below bound", "set-up s", "within 5 % s", "ended"),
     ]
     good = [r for r in rows if r["status"] == "ok"]

@@ -57,7 +57,9 @@ in turn, round by round; of the expert's variants the fastest competes. The shar
 divided by ours of the same round, medians over rounds, ± half the inter-quartile range; the bar is
 that of the comparison with peers, and a seed is good from 95 % of it. Seconds count from the start of
 the exploration, until something was measured that near the best measurement of the same search.
-"Compiler" is the share of the search in which the compiler ran, "runs" that in which candidates ran."""
+"Waits" is the share of the search in which it waits for compilers, "beside" that in which one runs while
+the search is still about the batch (earlier versions began afterwards: –), "runs" that in which candidates
+run; the rest is the search's own."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def report(made: dict[str, Any]) -> str:
         "within 1 % s",
         "set-up s",
         "evaluations",
-        "compiler",
+        "waits",
+        "beside",
         "runs",
         "budget s",
     ]
@@ -193,7 +196,11 @@ def _cells(r: Row) -> list[str]:
         values = [s[key] for s in r["searches"]]
         return f"{median(values):.1f} (at most {max(values):.1f})"
 
-    search_s = sum(s["search_s"] for s in r["searches"])
+    def share_spent(key: str) -> str:
+        search_s = sum(s["search_s"] for s in r["searches"])
+        spent_s = [s["spent_s"].get(key) for s in r["searches"]]
+        return "–" if None in spent_s or not search_s else f"{sum(spent_s) / search_s:.0%}"
+
     return [
         title(r),
         r["dtype"],
@@ -206,10 +213,7 @@ def _cells(r: Row) -> list[str]:
         over_seeds("nearer_s"),
         f"{median([s['set_up_s']['started'] for s in r['searches']]):.1f}",
         f"{median([s['evaluations'] for s in r['searches']]):.0f}",
-        *(
-            f"{sum(s['spent_s'][key] for s in r['searches']) / search_s:.0%}" if search_s else "–"
-            for key in ("compile", "run")
-        ),
+        *(share_spent(key) for key in ("compile", "beside", "run")),
         f"{r['options']['seconds']:g}",
     ]
 

@@ -162,6 +162,7 @@ def _searched(
             "next_choice": NextChoice(space),
             "neighbour": Neighbourhood(space),
             "surrogate": surrogate,
+            "ahead": evaluate.ahead,
             "scale": BoundScale(),
         }
         for event in search(

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
-from ..runtime.build import BuildReport, report_many
+from ..runtime.build import BuildReport
+from ..runtime.build_queue import report_many
 from ..runtime.channel import available_cores
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.outcome import Failure

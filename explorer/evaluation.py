@@ -16,7 +16,9 @@ import msgspec
 
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
-from ..runtime.build import Artifact, build_many
+from ..runtime.build import Artifact
+from ..runtime.build_queue import BuildQueue, build_many
+from ..runtime.channel import available_cores
 from ..runtime.device import AbstractDevice
 from ..runtime.journal import AbstractJournal
 from ..runtime.outcome import Failure, Measurement, Protocol
@@ -33,8 +35,9 @@ _KEPT_TIMES = 512
 # Of the program that is timed again before every batch: a few samples tell states apart that differ by a quarter.
 _CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
-_JOBS = 2  # compilers at once, before and never while times are taken
-BATCH = 8  # candidates compiled together, at first
+# Compilers at once, before and never while times are taken.
+_JOBS = max(2, available_cores())
+BATCH = 8  # candidates measured in a row, at first
 _DETAIL_CHARACTERS = 2000
 
 Entry = tuple[Outcome, Candidate]
@@ -59,13 +62,13 @@ class Timed:
 
 
 def largest_batch(device: AbstractDevice) -> int:
-    """As many candidates as its compilers take at once."""
-    return max(BATCH, _JOBS * device.most_together)
+    """As many candidates as two runs of its compiler take."""
+    return max(BATCH, 2 * device.most_together)
 
 
 class Evaluator:
-    """Evaluates batches: all are lowered and compiled first, then measured one after the other on
-    an otherwise idle machine.
+    """Evaluates batches: all are lowered and compiled first, some while the search still looks for others, then measured one
+    after the other on an otherwise idle machine.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Evaluator:
         self._doubt = doubt
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
+        self.builds = BuildQueue(device, _JOBS)
         self._on_change = on_change
         self._reports = reports
         self._states = MachineStates()
@@ -158,6 +162,16 @@ class Evaluator:
         source = self.source(candidate)
         return source.key.encode() if isinstance(source, Source) else None
 
+    def ahead(self, candidate: Candidate, n_to_come: int) -> None:
+        """Told what the next batch measures, with at most so many more: compilers may begin."""
+        source = self.source(candidate)
+        if isinstance(source, Source) and not self._is_to_end():
+            self.builds.put(source, n_to_come)
+
+    def leave(self) -> None:
+        """Forget what was to be measured; no compiler runs any more."""
+        self.builds.take([])
+
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
         interrupt is set, or time `is_over` and anything was measured; what was measured until then is in the journal and in
@@ -166,9 +180,7 @@ class Evaluator:
         if self._is_to_end():
             raise KeyboardInterrupt
         sources = [self.source(c) for c in candidates]
-        artifacts = iter(
-            build_many(self._device, [s for s in sources if isinstance(s, Source)], _JOBS)
-        )
+        artifacts = iter(self.builds.take([s for s in sources if isinstance(s, Source)]))
         self._look_at_machine()
         outcomes = []
         for candidate, source in zip(candidates, sources, strict=True):

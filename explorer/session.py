@@ -164,6 +164,7 @@ class Session:
         world: Any = {
             "bound": bounder.ns,
             "evaluate": evaluator,
+            "ahead": evaluator.ahead,
             "next_choice": NextChoice(space),
             "implementation_key": evaluator.implementation_key,
             "neighbour": registers.neighbour,
@@ -194,6 +195,7 @@ class Session:
             else:
                 self._hear(event)
         assert finished is not None
+        evaluator.leave()
         return self._end(finished)
 
     def _look_again(self) -> None:

@@ -1,18 +1,11 @@
-"""Building sources: the artifact, and many builds at once."""
+"""What building makes of a source: the artifact, and what a compiler reports of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..codegen.source import Argument, KernelLaunch, Source
-from .outcome import Failure
-
-if TYPE_CHECKING:
-    from .device import AbstractDevice
 
 
 @dataclass(frozen=True)
@@ -78,48 +71,3 @@ class BuildReport:
     launches: tuple[LaunchResources, ...]
     warnings: str
     build_ns: int
-
-
-def build_many(
-    device: AbstractDevice, sources: Sequence[Source], jobs: int
-) -> list[Artifact | Failure]:
-    """Build sources with up to `jobs` compilers at once, each of which takes as many sources as the device lets it; results in the
-    order of `sources`.
-    """
-    groups = _groups(sources, device.most_together, max(1, jobs))
-    gathered = [[sources[k] for k in group] for group in groups]
-    if len(groups) <= 1 or jobs <= 1:
-        built = [device.build_together(group) for group in gathered]
-    else:
-        with ThreadPoolExecutor(min(jobs, len(groups)), thread_name_prefix="build") as pool:
-            built = list(pool.map(device.build_together, gathered))
-    places = [k for group in groups for k in group]
-    found = dict(zip(places, (one for group in built for one in group), strict=True))
-    return [found[k] for k in range(len(sources))]
-
-
-def _groups(sources: Sequence[Source], most: int, jobs: int) -> list[list[int]]:
-    """Places of sources, in groups of at most `most` with texts of about equal length together, as many for each of the compilers:
-    the compiler that is done first would wait for the others.
-    """
-    n_rounds = -(-len(sources) // (most * jobs))
-    groups: list[list[int]] = [[] for _ in range(min(len(sources), n_rounds * jobs))]
-    lengths = [len(s.text) for s in sources]
-    for k in sorted(range(len(sources)), key=lambda k: -lengths[k]):
-        free = (g for g in groups if len(g) < most)
-        min(free, key=lambda g: (sum(lengths[i] for i in g), len(g))).append(k)
-    return [sorted(g) for g in groups]
-
-
-def report_many(
-    device: AbstractDevice, sources: Sequence[Source], jobs: int
-) -> list[BuildReport | Failure]:
-    """Build sources as `build_many` does, and say what each takes; nothing is run.
-
-    Raises DeviceError where the backend cannot say.
-    """
-    built = build_many(device, sources, jobs)
-    return [
-        b if isinstance(b, Failure) else device.report(s)
-        for s, b in zip(sources, built, strict=True)
-    ]

@@ -36,6 +36,8 @@ _BATCH_S = 1.0  # that a batch which has grown takes to run
 
 # A complete candidate near a given one; None: there is nothing to change.
 Neighbour = Callable[[SearchCandidate, np.random.Generator], SearchCandidate | DeadEnd | None]
+# Told what is to be measured, and how many more at most with it.
+Ahead = Callable[[SearchCandidate, int], None]
 # What a candidate may be expected to take, in ns, where that is more than its bound says: a guess, that prunes nothing.
 Expected = Callable[[SearchCandidate], float]
 
@@ -83,8 +85,10 @@ class Exploration:
         neighbour: Neighbour | None = None,
         expected: Expected | None = None,
         surrogate: Surrogate | None = None,
+        ahead: Ahead = lambda candidate, n_to_come: None,
     ) -> None:
         self.surrogate = surrogate
+        self._ahead = ahead
         self.neighbour = neighbour
         self.expected = expected
         self.bound = bound
@@ -198,7 +202,7 @@ class Exploration:
     ) -> bool:
         """Ask for the outcome of a complete candidate; True if it has to be measured."""
         self.last_tag = tag
-        key = self.ledger.key(candidate)
+        key, n_before = self.ledger.key(candidate), self.ledger.n_waiting
         answer = self.ledger.ask(Request(candidate, key, bound_ns, tag, node, is_leaf))
         if answer is not None:
             self._settle(answer)
@@ -207,8 +211,11 @@ class Exploration:
             node.state = IN_FLIGHT
         remaining = self.budget.remaining_evaluations(self.tally.evaluations)
         batch = self.batch if remaining is None else min(self.batch, remaining)
-        if self.ledger.n_waiting >= batch and remaining != 0:
+        n_to_come = batch - self.ledger.n_waiting
+        if n_to_come <= 0 and remaining != 0:
             self.flush()
+        elif n_to_come > 0 and self.ledger.n_waiting > n_before:
+            self._ahead(candidate, n_to_come)
         return True
 
     @property

@@ -16,6 +16,7 @@ from .budget import Budget
 from .exploration import (
     RELATIVE_SLACK,
     AbstractStrategy,
+    Ahead,
     Expected,
     Exploration,
     Neighbour,
@@ -53,6 +54,7 @@ def search(
     rng: np.random.Generator,
     incumbents: Sequence[SearchCandidate] = (),
     warm_starts: Sequence[SearchCandidate] = (),
+    ahead: Ahead = lambda candidate, n_to_come: None,
     implementation_key: Callable[[SearchCandidate], bytes | None] | None = None,
     known: Mapping[bytes, ev.Outcome] | None = None,
     alarmed: Collection[bytes] = (),
@@ -67,8 +69,10 @@ def search(
     """Search the completions of `root` for the fastest; the last event is `Finished`.
 
     `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures distinct complete candidates, a
-    batch at once (see `SearchOptions`), and answers in their order. `next_choice(candidate)` is the decision order: an open
-    choice. `incumbents` (tag U) and `warm_starts` (tag W) are complete candidates measured first. Implementations of
+    batch at once (see `SearchOptions`), and answers in their order. `ahead(candidate, n)` is told of one that is to be
+    measured, together with at most n more, so that work on it may begin; the cut may still overtake it.
+    `next_choice(candidate)` is the decision order: an open choice. `incumbents` (tag U) and `warm_starts` (tag W) are
+    complete candidates measured first. Implementations of
     equal `implementation_key` (None: the candidate key) are measured once. `known` outcomes, by that key, are not
     measured again and set the first cut: that is how a search is resumed. `scale`, which the caller may lower at any
     time and the search lowers after a time below its bound, multiplies every bound. `alarmed` are keys of
@@ -110,6 +114,7 @@ def search(
         neighbour=neighbour,
         expected=expected,
         surrogate=surrogate,
+        ahead=ahead,
     )
     for key in alarmed:
         world.incumbent.alarm(key)

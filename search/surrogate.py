@@ -17,6 +17,7 @@ import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
 from ..space.candidate import Candidate, Space
+from ..space.jit import jit_flat
 
 Floats = npt.NDArray[np.float64]
 Masks = npt.NDArray[np.uint32]
@@ -51,7 +52,8 @@ class Surrogate:
         # [n] of each measurement on those alike; None while too little is known
         self._pull: Floats | None = None
         self._mean = 0.0
-        self._last: tuple[Masks, Floats] | None = None  # a candidate, and what it shares
+        self._last: Masks = np.zeros(len(self._choices), np.uint32)  # a candidate, 0: nothing
+        self._last_shared: Floats = np.zeros(0)  # [n] what it shares
 
     @property
     def is_ready(self) -> bool:
@@ -88,8 +90,7 @@ class Surrogate:
         if not self.is_ready:
             return None
         assert self._pull is not None
-        g = np.stack([self._shared(c.domains[self._choices]) for c in candidates])
-        found: Floats = self._mean + self._kernel(g) @ self._pull
+        found: Floats = self._mean + self._kernel(self._shared(candidates)) @ self._pull
         return found
 
     def _fit(self) -> None:
@@ -101,8 +102,9 @@ class Surrogate:
         self._decided = np.concatenate(
             [self._decided[:, old], *(d[:, None] for d in latest)], axis=1
         )
-        self._times, self._new, self._last = times[kept], [], None
+        self._times, self._new = times[kept], []
         n = len(kept)
+        self._last, self._last_shared = np.zeros_like(self._last), np.zeros(n)
         alike = np.empty((n, n))
         alike[: len(old), : len(old)] = self._alike[np.ix_(old, old)]
         for k in range(len(old), n):
@@ -117,32 +119,58 @@ class Surrogate:
         with _one_thread():
             self._pull = np.linalg.solve(system, logs - self._mean)
 
-    def _shared(self, domains: Masks) -> Floats:
-        """[n] weight of the decisions that a candidate shares with each measured one.
+    def _shared(self, candidates: Sequence[Candidate]) -> Floats:
+        """[n candidates, n] weight of the decisions that each shares with each measured one.
 
         Candidates that are asked about one after another are siblings, or parents and children: mostly the same.
         """
-        if self._last is None:
-            shared = self._part(np.arange(len(domains)), domains)
-        else:
-            before, shared = self._last
-            places = np.flatnonzero(domains != before)
-            shared = shared + self._part(places, domains) - self._part(places, before)
-        self._last = domains, shared
+        domains = np.stack([c.domains[self._choices] for c in candidates])
+        shared = np.empty((len(domains), len(self._times)))
+        _share(domains, self._decided, self._weights, self._last, self._last_shared, shared)
         return shared
-
-    def _part(self, places: npt.NDArray[np.int64], domains: Masks) -> Floats:
-        """[n] the same, of the choices at these places alone."""
-        some = domains[places]
-        n_left = np.unpackbits(some.view(np.uint8)).reshape(len(some), 32).sum(1)
-        found: Floats = (self._weights[places] / n_left) @ (
-            self._decided[places] & some[:, None] != 0
-        )
-        return found
 
     def _kernel(self, g: Floats) -> Floats:
         found: Floats = g + g * g / self._weights.sum()
         return found
+
+
+@jit_flat
+def _n_values(domain: int) -> int:
+    n = 0
+    while domain:
+        domain &= domain - 1
+        n += 1
+    return n
+
+
+@jit_flat
+def _share(
+    domains: Masks,
+    decided: Masks,
+    weights: Floats,
+    last: Masks,
+    last_shared: Floats,
+    shared: Floats,
+) -> None:
+    """Fill shared[k, j] with the weight of the decisions that candidate k shares with measured one j: each choice's, shared out
+    among the values that are left. What the candidate before shares, `last_shared`, is kept up to date.
+    """
+    n_choices, n_measured = decided.shape
+    for k in range(domains.shape[0]):
+        for c in range(n_choices):
+            now, before = domains[k, c], last[c]
+            if now == before:
+                continue
+            last[c] = now
+            won = weights[c] / _n_values(now)
+            lost = weights[c] / _n_values(before) if before else 0.0
+            for j in range(n_measured):
+                if decided[c, j] & now:
+                    last_shared[j] += won
+                if decided[c, j] & before:
+                    last_shared[j] -= lost
+        for j in range(n_measured):
+            shared[k, j] = last_shared[j]
 
 
 def _kept(times: Floats) -> npt.NDArray[np.int64]:

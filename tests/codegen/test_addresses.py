@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import count
 
 import numpy as np
@@ -198,7 +199,9 @@ class Flat:
             case tuple():
                 return tuple(self.x(one, env) for one in x)
         parts = c.PARTS.get(type(x), ())
-        rest = {k: v for k, v in vars(x).items() if k not in parts} if parts else x
+        rest = (
+            {f.name: getattr(x, f.name) for f in fields(x) if f.name not in parts} if parts else x
+        )
         return (type(x).__name__, str(rest), *(self.x(getattr(x, p), env) for p in parts))
 
 

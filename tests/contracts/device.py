@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.runtime.build import Artifact, build_many
+from kernelscape.runtime.build import Artifact
+from kernelscape.runtime.build_queue import build_many
 from kernelscape.runtime.device import CallArguments
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol
 from kernelscape.space.target import Target

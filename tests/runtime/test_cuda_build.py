@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from kernelscape.codegen.gpu.preamble import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.codegen.source import KernelLaunch
-from kernelscape.runtime.build import Artifact, BuildReport, report_many
+from kernelscape.runtime.build import Artifact, BuildReport
+from kernelscape.runtime.build_queue import report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.driver import explain

@@ -11,7 +11,8 @@ from kernelscape.codegen.lower import lower, print_source
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
-from kernelscape.runtime.build import Artifact, build_many
+from kernelscape.runtime.build import Artifact
+from kernelscape.runtime.build_queue import build_many
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.inputs import make_workload
 from kernelscape.runtime.outcome import Failure, Measurement, Protocol

@@ -307,6 +307,28 @@ class TestSearch:
         assert bench.batches == [4] * 5
         assert len({e.key for e in events if isinstance(e, Evaluated)}) == 20
 
+    def test_what_is_to_be_measured_is_told_once_and_before(self) -> None:
+        """With how many more may come: the last of a batch is measured at once."""
+        space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
+        bench, told = ToyBench(), []
+
+        def evaluate(candidates: Sequence[Any]) -> list[Outcome]:
+            keys = [c.key for c in candidates]
+            assert {key for key, _ in told} <= set(keys)
+            assert [n for _, n in told] == [len(keys) - k for k in range(1, len(keys))]
+            told.clear()
+            return bench(candidates)
+
+        arguments = self.arguments(
+            evaluate=evaluate,
+            ahead=lambda candidate, n: told.append((candidate.key, n)),
+            implementation_key=lambda candidate: candidate.key[:-1],  # some are equal
+            options=SearchOptions(batch=4, prune=False),
+            budget=Budget(Evaluations(20), clock=lambda: 0.0),
+        )
+        list(search(space.root(), **arguments))
+        assert bench.batches == [4] * 5
+
     def test_batches_grow_with_what_was_measured(self) -> None:
         space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
         bench = ToyBench()
