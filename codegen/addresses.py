@@ -15,6 +15,8 @@ from . import csyntax as c
 from .names import identifier
 from .program import identifiers
 
+_Terms = tuple[tuple[c.CExpr, int], ...]
+
 
 @dataclass(frozen=True, eq=False)
 class _Place:
@@ -23,7 +25,7 @@ class _Place:
     """
 
     array: str
-    terms: tuple[tuple[c.CExpr, int], ...]
+    terms: _Terms
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -61,9 +63,8 @@ class _Sharing:
         self.types = {p.name: p.type for p in parameters if p.type.endswith("*")}  # of arrays
         self.used = {p.name for p in parameters}
         self.assigned: set[str] = set()  # variables that change
-        self.places: dict[tuple[str, tuple[tuple[c.CExpr, int], ...]], _Place] = {}
-        # By the identity of elements in the body, which lives as long as this does.
-        self.placed: dict[int, tuple[_Place, int]] = {}
+        self.places: dict[tuple[str, _Terms], _Place] = {}
+        self.placed: dict[int, tuple[c.Index, _Place, int]] = {}  # by the identity of elements
         self.look_through(body)
 
     def look_through(self, body: tuple[c.CStmt, ...]) -> None:
@@ -159,13 +160,13 @@ class _Sharing:
 
     def place(self, x: c.Index) -> tuple[_Place, int]:
         """Of an element of an array, and the constant of its index."""
-        found = self.placed.get(id(x))
-        if found is None:
+        if id(x) not in self.placed:
             assert isinstance(x.base, c.Id)
             terms, constant = c.flatten(x.index)
             key = x.base.name, tuple(terms)
-            found = self.placed[id(x)] = self.places.setdefault(key, _Place(*key)), constant
-        return found
+            self.placed[id(x)] = x, self.places.setdefault(key, _Place(*key)), constant
+        _, place, constant = self.placed[id(x)]
+        return place, constant
 
 
 def _loads(x: Any) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
+
+_Class = TypeVar("_Class")
 
 
 @dataclass_transform(frozen_default=True)
-def _node(cls: type[Any]) -> Any:
+def _node(cls: type[_Class]) -> type[_Class]:
     """A frozen dataclass to type checkers, and only to them: making a node that is frozen indeed takes several times as long."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 

@@ -104,9 +104,9 @@ def spent(places: Mapping[str, tuple[Any, str]]) -> Iterator[dict[str, float]]:
 
 
 @contextmanager
-def told_beside(seconds: list[float]) -> Iterator[None]:
+def told_beside() -> Iterator[list[float]]:
     """Of every batch, the seconds in which compilers ran while the search was still about it."""
-    take = BuildQueue.take
+    take, seconds = BuildQueue.take, list[float]()
 
     def told(queue: BuildQueue, sources: Sequence[Source]) -> list[Artifact | Failure]:
         before_s = queue.ahead_s
@@ -116,7 +116,7 @@ def told_beside(seconds: list[float]) -> Iterator[None]:
             seconds.append(queue.ahead_s - before_s)
 
     with patch.object(BuildQueue, "take", told):
-        yield
+        yield seconds
 
 
 def make_row(job: Job, options: RowOptions) -> Row:
@@ -153,7 +153,7 @@ def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
 
 def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
     """Explore into `folder`; what the search did, as JSON values. Raises RuntimeError where it found nothing."""
-    watch, beside_s = Watch(), list[float]()
+    watch = Watch()
     places = {
         "compile": (BuildQueue, "take"),
         "run": (Worker, "evaluate"),
@@ -161,7 +161,7 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
         "prepare": (Worker, "prepare"),
         "numpy": (session, "time_reference"),
     }
-    with spent(places) as seconds, told_beside(beside_s):
+    with spent(places) as seconds, told_beside() as beside_s:
         explore_subject(subject, explored, directory=folder, on_event=watch.hear)
     ended = watch.ended
     if ended is None or ended.best_ns is None:

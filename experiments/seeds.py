@@ -57,9 +57,9 @@ in turn, round by round; of the expert's variants the fastest competes. The shar
 divided by ours of the same round, medians over rounds, ± half the inter-quartile range; the bar is
 that of the comparison with peers, and a seed is good from 95 % of it. Seconds count from the start of
 the exploration, until something was measured that near the best measurement of the same search.
-"Waits" is the share of the search in which it waits for compilers, "beside" that in which one runs while
-the search is still about the batch (earlier versions began afterwards: –), "runs" that in which candidates
-run; the rest is the search's own."""
+"Waits" is the share of the search in which it waits for compilers, "runs" that in which candidates run;
+the rest is the search's own, and "beside" is the part of that in which a compiler ran (–: of an earlier
+version, whose compilers began afterwards)."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,10 @@ def _searched(
     firsts = [candidate for _, candidate in first_candidates(space)]
     at_s, times, near = [], [], []
     run_s, best_ns = 0.0, np.inf
-    with tempfile.TemporaryDirectory(prefix="kernelscape-surrogate-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="kernelscape-surrogate-") as folder,
+        ExitStack() as last,
+    ):
         device = CpuDevice(DeviceOptions(build_folder=Path(folder)))
         evaluate: Any = Evaluator(
             device,
@@ -157,6 +161,7 @@ def _searched(
             interrupt=Interrupt(),
             failed_folder=None,
         )
+        last.callback(evaluate.leave)
         world: Any = {
             "bound": bounder.ns,
             "next_choice": NextChoice(space),

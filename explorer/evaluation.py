@@ -35,8 +35,9 @@ _KEPT_TIMES = 512
 # Of the program that is timed again before every batch: a few samples tell states apart that differ by a quarter.
 _CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
-# Compilers at once, before and never while times are taken.
-_JOBS = max(2, available_cores())
+# Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
+_JOBS = min(max(2, available_cores()), 8)
+_JOBS_AHEAD = available_cores() - 1  # while the search has a core
 BATCH = 8  # candidates measured in a row, at first
 _DETAIL_CHARACTERS = 2000
 
@@ -101,7 +102,7 @@ class Evaluator:
         self._doubt = doubt
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self.builds = BuildQueue(device, _JOBS)
+        self._builds = BuildQueue(device, _JOBS, _JOBS_AHEAD)
         self._on_change = on_change
         self._reports = reports
         self._states = MachineStates()
@@ -166,11 +167,11 @@ class Evaluator:
         """Told what the next batch measures, with at most so many more: compilers may begin."""
         source = self.source(candidate)
         if isinstance(source, Source) and not self._is_to_end():
-            self.builds.put(source, n_to_come)
+            self._builds.put(source, n_to_come)
 
     def leave(self) -> None:
         """Forget what was to be measured; no compiler runs any more."""
-        self.builds.take([])
+        self._builds.forget()
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
@@ -180,7 +181,7 @@ class Evaluator:
         if self._is_to_end():
             raise KeyboardInterrupt
         sources = [self.source(c) for c in candidates]
-        artifacts = iter(self.builds.take([s for s in sources if isinstance(s, Source)]))
+        artifacts = iter(self._builds.take([s for s in sources if isinstance(s, Source)]))
         self._look_at_machine()
         outcomes = []
         for candidate, source in zip(candidates, sources, strict=True):

@@ -172,7 +172,7 @@ class Session:
             "surrogate": surrogate,
             "widened": registers.widened,
         }
-        for event in search(
+        found = search(
             registers.widened() or root,
             **world,
             strategy=self._options.strategy,
@@ -189,13 +189,16 @@ class Session:
                 largest_batch=largest_batch(self._device),
                 n_top=self._options.final_top,
             ),
-        ):
-            if isinstance(event, ev.Finished):
-                finished = event
-            else:
-                self._hear(event)
+        )
+        try:
+            for event in found:
+                if isinstance(event, ev.Finished):
+                    finished = event
+                else:
+                    self._hear(event)
+        finally:
+            evaluator.leave()
         assert finished is not None
-        evaluator.leave()
         return self._end(finished)
 
     def _look_again(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,30 +22,33 @@ _START = 6000
 class BuildQueue:
     """Sources that will be asked for, built by up to `jobs` compilers, each of which takes as many at once as the device lets it.
 
-    While sources are `put` their maker has one core, and compilers have the others. The groups that they take shrink with what is
-    left, so that all end at about the same time: guided self-scheduling (Polychronopoulos and Kuck 1987). For one thread.
+    While sources are `put`, up to `ahead` compilers are about the first of them: their maker has a core of its own. The groups
+    that compilers take shrink with what is left, so that all end at about the same time: guided self-scheduling (Polychronopoulos
+    and Kuck 1987). For one thread.
     """
 
-    def __init__(self, device: AbstractDevice, jobs: int) -> None:
+    def __init__(self, device: AbstractDevice, jobs: int, ahead: int = 0) -> None:
         self._device = device
         self._jobs = max(1, jobs)
+        self._ahead = min(ahead, self._jobs - 1)
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: dict[str, Source] = {}
         self._begun: list[_Group] = []
-        self._cost, self._cost_s = 0.0, 0.0  # of what was built, and the compilers' time
+        self._built_cost, self._built_s = 0.0, 0.0  # of what was built, and the compilers' time
         self.ahead_s = 0.0
         """Seconds in which compilers ran and nobody waited for them."""
 
     def put(self, source: Source, n_to_come: int) -> None:
         """One that will be asked for, together with others, of which at most so many are still to come."""
+        if any(s.key == source.key for group in self._begun for s in group.sources):
+            return
         self._waiting[source.key] = source
         n_left = len(self._waiting) + n_to_come
         n_running = sum(not group.future.done() for group in self._begun)
-        # The first begins with half of its share: a core is idle until then.
-        if n_running >= self._jobs - 1 or 2 * self._jobs * len(self._waiting) < n_left:
-            return
-        n_taken = min(-(-n_left // self._jobs), self._device.most_together)
-        self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
+        half_a_share = n_left / (2 * self._jobs)  # a compiler that waited for all of it would idle
+        if n_running < self._ahead and len(self._waiting) >= half_a_share:
+            n_taken = min(-(-n_left // self._jobs), self._device.most_together)
+            self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
     def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
         """All of them built, in their order. Whatever else was put is forgotten, and no compiler runs any more."""
@@ -55,18 +58,25 @@ class BuildQueue:
         left = {s.key: s for s in sources if s.key not in begun}
         for share in self._shared_out(left, asked_s):
             self._begin(share)
-        groups, pool = self._begun, self._pool
-        self._begun, self._pool, self._waiting = [], None, {}
-        if pool is not None:
-            pool.shutdown()
+        groups = list(self._begun)
+        try:
+            wait([group.future for group in groups])
+        finally:  # also where the user wants to wait no longer
+            self.forget()
         self.ahead_s += _covered_s(groups[:n_ahead], asked_s)
         found: dict[str, Artifact | Failure] = {}
         for group in groups:
             made = group.future.result()
             found |= zip((s.key for s in group.sources), made.built, strict=True)
-            self._cost += group.cost
-            self._cost_s += made.ended_s - made.began_s
+            self._built_cost += group.cost
+            self._built_s += made.ended_s - made.began_s
         return [found[s.key] for s in sources]
+
+    def forget(self) -> None:
+        """Build nothing of what was put. Returns when no compiler runs any more."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._pool, self._begun, self._waiting = None, [], {}
 
     def _begin(self, sources: list[Source]) -> None:
         if self._pool is None:
@@ -78,7 +88,7 @@ class BuildQueue:
         """Groups for every compiler, of as much text as the others have, counting what they still are about: the one that is done
         first would wait for them.
         """
-        rate = self._cost / self._cost_s if self._cost_s else 0.0
+        rate = self._built_cost / self._built_s if self._built_s else 0.0
         most = self._device.most_together
         n_groups = -(-len(sources) // (most * self._jobs)) * self._jobs
         left = [
@@ -90,7 +100,7 @@ class BuildQueue:
         shares = [_Share(0.0) for _ in range(n_groups - len(left))] + [_Share(c) for c in left]
         for source in sorted(sources.values(), key=lambda s: -len(s.text)):
             free = (s for s in shares if len(s.sources) < most)
-            min(free, key=lambda s: (s.cost, len(s.sources))).add(source)
+            min(free, key=lambda s: (s.cost_with(source), len(s.sources))).add(source)
         return [share.sources for share in shares if share.sources]
 
 
@@ -121,8 +131,11 @@ class _Share:
     cost: float
     sources: list[Source] = field(default_factory=list)
 
+    def cost_with(self, source: Source) -> float:
+        return self.cost + len(source.text) + (0 if self.sources else _START)
+
     def add(self, source: Source) -> None:
-        self.cost += len(source.text) + (0 if self.sources else _START)
+        self.cost = self.cost_with(source)
         self.sources.append(source)
 
 

@@ -99,8 +99,8 @@ class Surrogate:
         kept = _kept(times)
         old, new = kept[kept < n_old], kept[kept >= n_old]
         latest = [self._new[k - n_old][0] for k in new]
-        self._decided = np.concatenate(
-            [self._decided[:, old], *(d[:, None] for d in latest)], axis=1
+        self._decided = np.ascontiguousarray(  # along measurements, as it is read
+            np.concatenate([self._decided[:, old], *(d[:, None] for d in latest)], axis=1)
         )
         self._times, self._new = times[kept], []
         n = len(kept)

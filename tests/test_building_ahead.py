@@ -1,12 +1,23 @@
-"""Compilers begin while a search is still about a batch: nothing is timed beside them."""
+"""Compilers begin while a search is still about a batch: nothing is timed beside them, and none outlives it."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
-from threading import Lock
+from contextlib import nullcontext
 
+import pytest
+from kernelscape.explorer import evaluation
+from kernelscape.explorer.entry import explore_subject, library_subject
+from kernelscape.explorer.evaluation import Evaluator
+from kernelscape.explorer.subject import Options
+from kernelscape.kernels.library import load
+from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.journal import MemoryJournal
+from kernelscape.runtime.worker import Worker
 from kernelscape.tests.test_states import distinct_candidates, evaluator
 
 
@@ -17,16 +28,16 @@ class Builder(FakeDevice):
 
     def __init__(self) -> None:
         super().__init__()
-        self.n_running, self.n_built, self.lock = 0, 0, Lock()
+        self.n_running, self.n_built, self.lock = 0, 0, threading.Lock()
 
-    def build(self, source):
+    def build_together(self, sources):
         with self.lock:
             self.n_running += 1
-        time.sleep(0.005)
+        time.sleep(0.02)
         with self.lock:
             self.n_running -= 1
-            self.n_built += 1
-        return super().build(source)
+            self.n_built += len(sources)
+        return super().build_together(sources)
 
 
 class Watchful(FakeWorker):
@@ -41,26 +52,93 @@ class Watchful(FakeWorker):
         return super().evaluate(artifact, protocol, verify=verify)
 
 
-def test_nothing_runs_while_compilers_do_and_nothing_is_built_twice() -> None:
-    device = Builder()
+@pytest.fixture
+def device(monkeypatch):
+    monkeypatch.setattr(evaluation, "_JOBS", 2)
+    monkeypatch.setattr(evaluation, "_JOBS_AHEAD", 1)
+    return Builder()
+
+
+def test_nothing_is_built_twice_and_nothing_runs_while_compilers_do(device) -> None:
+    """Not even where what they are about was overtaken."""
     evaluate = evaluator(device, Watchful(device), MemoryJournal(), [])
-    distinct = distinct_candidates(evaluate, device)[:12]
-    for batch in (distinct[:6], distinct[6:]):
+    distinct = distinct_candidates(evaluate, device)[:13]
+    for batch in (distinct[:6], distinct[6:12]):
         for k, candidate in enumerate(batch[:-1], 1):
             evaluate.ahead(candidate, len(batch) - k)
         assert [o.status for o in evaluate(batch)] == ["ok"] * 6
     assert device.n_built == 12
-    assert evaluate.builds.ahead_s > 0
+    evaluate.ahead(distinct[12], 1)  # overtaken
+    assert [o.status for o in evaluate(distinct[:1])] == ["ok"]
 
 
-def test_a_search_that_ends_leaves_no_compiler_running() -> None:
-    device = Builder()
+def test_no_compiler_begins_once_the_time_is_over(device) -> None:
     evaluate = evaluator(device, Watchful(device), MemoryJournal(), [])
     distinct = distinct_candidates(evaluate, device)
     evaluate(distinct[:1])
     evaluate.ahead(distinct[1], 1)
     evaluate.leave()
     assert not device.n_running
-    evaluate.is_over = lambda: True  # then none begins
+    assert device.n_built == 2
+    evaluate.is_over = lambda: True
     evaluate.ahead(distinct[2], 1)
-    assert device.n_built + device.n_running == 2
+    evaluate.leave()
+    assert device.n_built == 2
+
+
+@pytest.fixture
+def running(monkeypatch) -> list[int]:
+    """Groups that are being built; whatever a worker runs asserts that there are none."""
+    found: list[int] = []
+    build = CpuDevice.build_together
+
+    def counted(device, sources):
+        found.append(1)
+        try:
+            return build(device, sources)
+        finally:
+            found.pop()
+
+    def watched(name):
+        run = getattr(Worker, name)
+
+        def call(*args, **kwargs):
+            assert not found
+            return run(*args, **kwargs)
+
+        monkeypatch.setattr(Worker, name, call)
+
+    monkeypatch.setattr(CpuDevice, "build_together", counted)
+    monkeypatch.setattr(evaluation, "_JOBS", 2)
+    monkeypatch.setattr(evaluation, "_JOBS_AHEAD", 1)
+    for name in ("evaluate", "interleave", "probe", "probe_state"):
+        watched(name)
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("ends_by", ["time", "signal", "bug"])
+def test_a_session_times_nothing_beside_compilers_and_leaves_none(
+    running, ends_by, tmp_path, monkeypatch
+) -> None:
+    ahead, queues = Evaluator.ahead, []
+
+    def watched(evaluate, candidate, n_to_come) -> None:
+        ahead(evaluate, candidate, n_to_come)
+        queues.append(evaluate._builds)
+        if not evaluate.top(1) or not queues[-1]._begun:
+            return
+        if ends_by == "signal":
+            os.kill(os.getpid(), signal.SIGINT)
+        elif ends_by == "bug":
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(Evaluator, "ahead", watched)
+    subject = library_subject(load("atax"), {"m": 64, "n": 48}, "f32", 1)
+    options = Options(time_limit_s=4.0, store=False, compiler="gcc")
+    with pytest.raises(ZeroDivisionError) if ends_by == "bug" else nullcontext():
+        run = explore_subject(subject, options, directory=tmp_path / "run")
+        assert run.status == {"time": "time_limit", "signal": "interrupted"}[ends_by]
+        assert ends_by == "signal" or queues[-1].ahead_s > 0
+    assert not running
+    assert not [t for t in threading.enumerate() if t.name.startswith("build")]

@@ -7,36 +7,62 @@ import time
 
 import pytest
 from kernelscape.codegen.source import Source
+from kernelscape.runtime import build_queue
 from kernelscape.runtime.build import Artifact
 from kernelscape.runtime.build_queue import BuildQueue
 from kernelscape.runtime.fake.device import FakeDevice
 from kernelscape.runtime.outcome import Failure
 
+LONG_S = 60.0  # no test takes as long, on however busy a machine
 
-class Slow(FakeDevice):
-    """Builds nothing until it is let; `groups` are those that were begun, in order."""
+
+class Gated(FakeDevice):
+    """Ends no build before it is let; `groups` are those that were begun, in order."""
 
     most_together = 8
 
     def __init__(self) -> None:
         super().__init__()
         self.groups: list[list[str]] = []
-        self.may_end = threading.Event()
         self.n_running = 0
+        self._ends = threading.Semaphore(0)
+        self._changed = threading.Condition()
 
     def build_together(self, sources):
-        self.groups.append([s.key for s in sources])
-        self.n_running += 1
-        assert self.may_end.wait(60)
-        self.n_running -= 1
+        with self._changed:
+            self.groups.append([s.key for s in sources])
+            self.n_running += 1
+            self._changed.notify_all()
+        assert self._ends.acquire(timeout=LONG_S)
+        with self._changed:
+            self.n_running -= 1
         return super().build_together(sources)
+
+    def let(self, n: int = 1000) -> None:
+        self._ends.release(n)
+
+    def begun(self, n: int) -> list[int]:
+        """Sizes of the groups, once there are n."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.groups) >= n, LONG_S)
+            return [len(group) for group in self.groups]
+
+    def let_once_begun(self, n: int, first=lambda: None) -> None:
+        """Let all end once there are n groups."""
+
+        def wait() -> None:
+            self.begun(n)
+            first()
+            self.let()
+
+        threading.Thread(target=wait, daemon=True).start()
 
 
 @pytest.fixture
 def device():
-    made = Slow()
+    made = Gated()
     yield made
-    made.may_end.set()
+    made.let()
 
 
 def text(k: int, characters: int = 4000) -> Source:
@@ -44,66 +70,61 @@ def text(k: int, characters: int = 4000) -> Source:
 
 
 def put_all(queue: BuildQueue, sources: list[Source], n: int) -> None:
-    """The first of a batch of n: the last is never put."""
+    """The first of a batch of n."""
     for k, source in enumerate(sources, 1):
         queue.put(source, n - k)
 
 
-def begun(device: Slow, n: int) -> list[int]:
-    """Sizes of the groups, once there are n."""
-    end_s = time.monotonic() + 60
-    while len(device.groups) < n and time.monotonic() < end_s:
-        time.sleep(0.001)
-    return [len(group) for group in device.groups]
-
-
-def test_one_of_two_compilers_begins_with_a_quarter_of_the_batch(device):
-    queue, sources = BuildQueue(device, 2), [text(k) for k in range(16)]
+def test_one_compiler_begins_with_a_quarter_of_the_batch(device):
+    queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(16)]
     put_all(queue, sources[:3], 16)
-    assert device.groups == []
-    put_all(queue, sources[:4], 16)
-    assert begun(device, 1) == [4]
-    for k, source in enumerate(sources[4:15], 5):
+    assert not queue._begun
+    for k, source in enumerate(sources[3:15], 4):
         queue.put(source, 16 - k)
-    time.sleep(0.01)
-    assert begun(device, 1) == [4]  # the other core is the search's
-    device.may_end.set()
+        assert len(queue._begun) == 1  # the other core is the search's
+    assert device.begun(1) == [4]
+    device.let()
     built = queue.take(sources)
     assert [a.source_key for a in built] == [s.key for s in sources]
     assert sorted(key for group in device.groups for key in group) == sorted(s.key for s in sources)
 
 
 def test_a_compiler_that_is_done_takes_half_of_what_is_left(device):
-    queue, sources = BuildQueue(device, 2), [text(k) for k in range(16)]
+    queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(16)]
     put_all(queue, sources[:13], 16)
-    assert begun(device, 1) == [4]
-    device.may_end.set()
-    end_s = time.monotonic() + 60
-    while device.n_running and time.monotonic() < end_s:
-        time.sleep(0.001)
-    while len(device.groups) < 2 and time.monotonic() < end_s:
-        queue.put(sources[13], 2)
-    assert begun(device, 2) == [4, 6]
+    device.let(1)
+    queue._begun[0].future.result(LONG_S)
+    queue.put(sources[13], 2)
+    assert device.begun(2) == [4, 6]
+    device.let()
     queue.take(sources)
 
 
 def test_what_is_left_is_shared_out_so_that_all_end_together(device):
-    """With 4 texts being built, the free compiler takes more of the other 12."""
-    queue, sources = BuildQueue(device, 2), [text(k) for k in range(16)]
+    """The compiler that is about four texts takes three of the other twelve, or it would be the last."""
+    device.most_together = 16
+    queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(16)]
     put_all(queue, sources[:4], 16)
-    assert begun(device, 1) == [4]
-    threading.Timer(0.05, device.may_end.set).start()
+    device.let_once_begun(2)
     queue.take(sources)
-    assert [len(group) for group in device.groups] == [4, 8, 4]
+    assert device.begun(3) == [4, 9, 3]
+
+
+def test_no_compiler_starts_once_more_for_what_another_does_sooner(device):
+    queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(9)]
+    put_all(queue, sources[:4], 16)
+    device.let_once_begun(2)
+    queue.take(sources)
+    assert device.begun(2) == [4, 5]
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 8])
 @pytest.mark.parametrize("n", [0, 1, 5, 16, 40])
 @pytest.mark.parametrize("n_put", [0, 4, 15])
-def test_all_that_is_asked_for_is_built_once(jobs, n, n_put):
-    device = Slow()
-    device.may_end.set()
-    queue, sources = BuildQueue(device, jobs), [text(k, 50 * k) for k in range(n)]
+def test_all_that_is_asked_for_is_built_once(device, jobs, n, n_put):
+    device.let()
+    queue, sources = BuildQueue(device, jobs, jobs - 1), [text(k, 50 * k) for k in range(n)]
+    put_all(queue, sources[:n_put], n)
     put_all(queue, sources[:n_put], n)
     built = queue.take(sources)
     assert [a.source_key for a in built] == [s.key for s in sources]
@@ -111,65 +132,95 @@ def test_all_that_is_asked_for_is_built_once(jobs, n, n_put):
     assert max(map(len, device.groups), default=0) <= device.most_together
 
 
-def test_one_compiler_leaves_the_only_core_alone():
-    device = Slow()
-    device.may_end.set()
-    queue, sources = BuildQueue(device, 1), [text(k) for k in range(8)]
-    put_all(queue, sources[:7], 8)
-    assert device.groups == []
-    queue.take(sources)
-    assert begun(device, 1) == [8]
+def test_without_a_core_for_it_nothing_begins_before(device):
+    device.let()
+    for jobs, ahead in ((1, 1), (2, 0)):
+        queue, sources = BuildQueue(device, jobs, ahead), [text(k) for k in range(8)]
+        put_all(queue, sources[:7], 8)
+        assert not queue._begun
+        assert len(queue.take(sources)) == 8
 
 
-def test_what_is_not_asked_for_is_forgotten_and_nothing_runs_any_more(device):
-    queue, sources = BuildQueue(device, 2), [text(k) for k in range(16)]
+@pytest.mark.parametrize("ends", [BuildQueue.forget, lambda queue: queue.take([])])
+def test_what_is_not_asked_for_is_forgotten_and_nothing_runs_any_more(device, ends):
+    queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(16)]
     put_all(queue, sources[:7], 16)
-    assert begun(device, 1) == [4]
-    threading.Timer(0.05, device.may_end.set).start()
-    assert queue.take([]) == []
+    device.let_once_begun(1, lambda: time.sleep(0.05))
+    ends(queue)
     assert device.n_running == 0
-    assert len(device.groups) == 1
+    assert device.begun(1) == [4]
     queue.take(sources[4:6])
-    assert sum(map(len, device.groups[1:])) == 2
+    assert sum(device.begun(2)[1:]) == 2
     queue.take(sources[:1])  # built before, for nobody
     assert device.groups[-1] == [sources[0].key]
 
 
+def test_who_wants_to_wait_no_longer_leaves_nothing_running(device, monkeypatch):
+    """What no compiler has begun with is never begun."""
+
+    def interrupted(futures):
+        device.begun(2)
+        device.let_once_begun(2, lambda: time.sleep(0.05))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build_queue, "wait", interrupted)
+    queue = BuildQueue(device, 2, 1)
+    with pytest.raises(KeyboardInterrupt):
+        queue.take([text(k) for k in range(40)])
+    assert device.n_running == 0
+    assert len(device.groups) < 6
+
+
 def test_the_same_source_twice_and_one_that_is_refused(device):
-    device.may_end.set()
+    device.let()
     good, wrong = text(0), Source("#error", "run_sequence", (), 1)
-    queue = BuildQueue(device, 2)
+    queue = BuildQueue(device, 2, 1)
     queue.put(wrong, 1)
     built = queue.take([good, wrong, good])
     assert [isinstance(b, Artifact) for b in built] == [True, False, True]
     assert isinstance(built[1], Failure)
 
 
-def test_a_bug_in_a_build_raises_where_all_is_asked_for(device, monkeypatch):
+def test_a_bug_in_a_build_raises_where_it_is_asked_for(device, monkeypatch):
     def fail(sources):
         raise ZeroDivisionError
 
     monkeypatch.setattr(device, "build_together", fail)
-    queue = BuildQueue(device, 2)
+    queue = BuildQueue(device, 2, 1)
+    queue.put(text(0), 1)
+    queue.forget()  # by nobody
     queue.put(text(0), 1)
     with pytest.raises(ZeroDivisionError):
         queue.take([text(0), text(1)])
     monkeypatch.undo()
-    device.may_end.set()
-    assert len(queue.take([text(0)])) == 1  # and the next batch is another
+    device.let()
+    assert len(queue.take([text(0)])) == 1  # the next batch is another
 
 
-def test_time_that_nobody_waited_is_counted(device):
-    queue, sources = BuildQueue(device, 2), [text(k) for k in range(4)]
-    device.may_end.set()
+class Clock:
+    """In place of the module `time`."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_time_in_which_nobody_waited_is_counted(device, monkeypatch, is_done):
+    clock = Clock()
+    monkeypatch.setattr(build_queue, "time", clock)
+    queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(4)]
+    queue.put(sources[0], 3)  # begun at 0
+    device.begun(1)
+    if is_done:
+        clock.now_s = 2.0
+        device.let(1)
+        queue._begun[0].future.result(LONG_S)
+    clock.now_s = 3.0
+    device.let_once_begun(2, lambda: setattr(clock, "now_s", 5.0))
     queue.take(sources)
-    assert queue.ahead_s == 0
-    device.may_end.clear()
-    put_s = time.monotonic()
-    put_all(queue, sources[:1], 4)
-    time.sleep(0.05)
-    assert begun(device, 3)[2:] == [1]
-    asked_s = time.monotonic()
-    threading.Timer(0.5, device.may_end.set).start()
-    queue.take(sources)
-    assert 0.05 <= queue.ahead_s < asked_s - put_s + 0.25
+    assert queue.ahead_s == (2.0 if is_done else 3.0)
+    device.let()
+    queue.take([text(9)])
+    assert queue.ahead_s == (2.0 if is_done else 3.0)

@@ -292,3 +292,21 @@ def test_small_spaces_are_still_proved(seed: int) -> None:
     assert last.status == every.status == "optimal"
     assert last.best.time_ns == every.best.time_ns
     assert last.tally.evaluations == every.tally.evaluations
+
+
+@pytest.mark.parametrize("share", [sg._share, getattr(sg._share, "py_func", sg._share)])
+def test_what_is_shared_is_the_sum_over_choices_in_whatever_order_it_is_asked(share):
+    """Each choice's weight, shared out among the values that are left."""
+    rng = np.random.default_rng(3)
+    n_choices, n = 6, 9
+    decided = np.uint32(1) << rng.integers(0, 5, (n_choices, n)).astype(np.uint32)
+    domains = rng.integers(1, 32, (12, n_choices)).astype(np.uint32)
+    weights = rng.random(n_choices)
+    n_left = np.array([[int(d).bit_count() for d in row] for row in domains])
+    meets = (domains[:, :, None] & decided[None]) != 0
+    wanted = np.einsum("kc,kcj->kj", weights / n_left, meets)
+    last, last_shared = np.zeros(n_choices, np.uint32), np.zeros(n)
+    for order in (np.arange(12), rng.permutation(12)):
+        found = np.empty((12, n))
+        share(domains[order], decided, weights, last, last_shared, found)
+        np.testing.assert_allclose(found, wanted[order], atol=1e-12)
