@@ -16,7 +16,7 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True)
 def _node(cls: type[_Class]) -> type[_Class]:
-    """A frozen dataclass to type checkers, and only to them: making a node that is frozen indeed takes several times as long."""
+    """A frozen dataclass to type checkers, and only to them: a text has thousands of nodes, which take longer to make if frozen."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,25 +82,22 @@ class Watch:
 def spent(places: Mapping[str, tuple[Any, str]]) -> Iterator[dict[str, float]]:
     """Seconds spent in functions, by name: each is replaced by one that adds them up."""
     seconds = dict.fromkeys(places, 0.0)
-    before = {key: getattr(place, name) for key, (place, name) in places.items()}
 
-    def watched(key: str) -> Any:
+    def watched(key: str, function: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
             started_s = time.monotonic()
             try:
-                return before[key](*args, **kwargs)
+                return function(*args, **kwargs)
             finally:
                 seconds[key] += time.monotonic() - started_s
 
         return call
 
-    for key, (place, name) in places.items():
-        setattr(place, name, watched(key))
-    try:
-        yield seconds
-    finally:
+    with ExitStack() as replaced:
         for key, (place, name) in places.items():
-            setattr(place, name, before[key])
+            function = watched(key, getattr(place, name))
+            replaced.enter_context(patch.object(place, name, function))
+        yield seconds
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from .outcome import Failure
 if TYPE_CHECKING:
     from .device import AbstractDevice
 
-# Characters of text that take a compiler as long as its start, the headers and the linker do.
+# Characters of text that take gcc about as long as its start, the headers and the linker do.
 _START = 6000
 
 
@@ -117,7 +117,7 @@ class _Group:
 
     sources: list[Source]
     future: Future[_Made]
-    began_s: float
+    began_s: float  # when it was handed over: a compiler may have been at another group until later
 
     @property
     def cost(self) -> float:

@@ -72,16 +72,16 @@ def search(
     batch at once (see `SearchOptions`), and answers in their order. `ahead(candidate, n)` is told of one that is to be
     measured, together with at most n more, so that work on it may begin; the cut may still overtake it.
     `next_choice(candidate)` is the decision order: an open choice. `incumbents` (tag U) and `warm_starts` (tag W) are
-    complete candidates measured first. Implementations of
-    equal `implementation_key` (None: the candidate key) are measured once. `known` outcomes, by that key, are not
-    measured again and set the first cut: that is how a search is resumed. `scale`, which the caller may lower at any
-    time and the search lowers after a time below its bound, multiplies every bound. `alarmed` are keys of
-    implementations once found faster than their bound: the gap stays withdrawn. `neighbour(centre, rng)` draws a
-    complete candidate near a good one; `mcts` alternates between the tree and such draws. `expected(candidate)` is a
-    guess in ns that rollouts weigh values by where it is above the bound. `surrogate` learns from all that is measured;
-    of several draws `mcts` measures the one that it expects most of. `widened()` gives the root of a wider space, with
-    the same choices, once what was measured shows that this one leaves too much out. `names(choice, value)` gives the
-    names that events use. Equal seeds and outcomes give equal events.
+    complete candidates measured first. Implementations of equal `implementation_key` (None: the candidate key) are
+    measured once. `known` outcomes, by that key, are not measured again and set the first cut: that is how a search is
+    resumed. `scale`, which the caller may lower at any time and the search lowers after a time below its bound,
+    multiplies every bound. `alarmed` are keys of implementations once found faster than their bound: the gap stays
+    withdrawn. `neighbour(centre, rng)` draws a complete candidate near a good one; `mcts` alternates between the tree
+    and such draws. `expected(candidate)` is a guess in ns that rollouts weigh values by where it is above the bound.
+    `surrogate` learns from all that is measured; of several draws `mcts` measures the one that it expects most of.
+    `widened()` gives the root of a wider space, with the same choices, once what was measured shows that this one
+    leaves too much out. `names(choice, value)` gives the names that events use. Equal seeds and outcomes give equal
+    events.
 
     Statuses: `optimal` when all was evaluated or closed under a cut whose bounds may be believed;
     `infeasible` when nothing valid exists; `exhausted` when the strategy has nothing left to try

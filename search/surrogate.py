@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..space.candidate import Candidate, Space
 from ..space.jit import jit_flat
+from ..space.propagate import count_values
 
 Floats = npt.NDArray[np.float64]
 Masks = npt.NDArray[np.uint32]
@@ -135,15 +136,6 @@ class Surrogate:
 
 
 @jit_flat
-def _n_values(domain: int) -> int:
-    n = 0
-    while domain:
-        domain &= domain - 1
-        n += 1
-    return n
-
-
-@jit_flat
 def _share(
     domains: Masks,
     decided: Masks,
@@ -162,8 +154,8 @@ def _share(
             if now == before:
                 continue
             last[c] = now
-            won = weights[c] / _n_values(now)
-            lost = weights[c] / _n_values(before) if before else 0.0
+            won = weights[c] / count_values(now)
+            lost = weights[c] / count_values(before) if before else 0.0
             for j in range(n_measured):
                 if decided[c, j] & now:
                     last_shared[j] += won

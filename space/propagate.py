@@ -214,7 +214,8 @@ def _pick(domain: Int, rank: Int) -> Int:
 
 
 @jit_flat
-def _count_values(domain: Int) -> Int:
+def count_values(domain: Int) -> Int:
+    """How many values a domain has left."""
     count = 0
     while domain:
         domain &= domain - 1
@@ -240,7 +241,7 @@ def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, s
         state[N_DECISIONS] += 1
         while domain & (domain - 1):
             draw = draw * 48271 % 2147483647
-            value = _pick(domain, draw % _count_values(domain))
+            value = _pick(domain, draw % count_values(domain))
             mark = np.int64(state[N_TRAIL])
             status = _decide(arrays, scratch, domains, var, np.int64(1) << value)
             if status != FIXPOINT:
