@@ -37,7 +37,7 @@ _CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7
 _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
 # Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
 _JOBS = min(max(2, available_cores()), 8)
-_JOBS_AHEAD = available_cores() - 1  # while the search has a core
+JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
 BATCH = 8  # candidates measured in a row, at first
 _DETAIL_CHARACTERS = 2000
 
@@ -102,7 +102,7 @@ class Evaluator:
         self._doubt = doubt
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self._builds = BuildQueue(device, _JOBS, _JOBS_AHEAD)
+        self._builds = BuildQueue(device, _JOBS, JOBS_AHEAD)
         self._on_change = on_change
         self._reports = reports
         self._states = MachineStates()

@@ -55,7 +55,7 @@ class Watchful(FakeWorker):
 @pytest.fixture
 def device(monkeypatch):
     monkeypatch.setattr(evaluation, "_JOBS", 2)
-    monkeypatch.setattr(evaluation, "_JOBS_AHEAD", 1)
+    monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
     return Builder()
 
 
@@ -110,7 +110,7 @@ def running(monkeypatch) -> list[int]:
 
     monkeypatch.setattr(CpuDevice, "build_together", counted)
     monkeypatch.setattr(evaluation, "_JOBS", 2)
-    monkeypatch.setattr(evaluation, "_JOBS_AHEAD", 1)
+    monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
     for name in ("evaluate", "interleave", "probe", "probe_state"):
         watched(name)
     return found
