@@ -164,8 +164,9 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
     if ended is None or ended.best_ns is None:
         raise RuntimeError("no implementation was found" if ended is None else ended.status)
     records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
-    # The journal has bounds as they were claimed: scaled to the memory of the moment.
-    timed = [(r.at_s, r.time_ns, r.bound_ns) for r in records if r.time_ns is not None]
+    # The journal counts from where the exploration was opened, and has bounds as they were claimed: scaled to the memory of then.
+    opened_s = watch.set_up_s["opened"]
+    timed = [(opened_s + r.at_s, r.time_ns, r.bound_ns) for r in records if r.time_ns is not None]
     least_ns = min(ns for _, ns, _ in timed)
     near_s, nearer_s = (
         next(s for s, ns, _ in timed if ns <= factor * least_ns) for factor in (NEAR, NEARER)
@@ -178,8 +179,7 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
         "below_bound": sum(ns < bound_ns * (1 - SLACK) for _, ns, bound_ns in timed),
         "failures": dict(ended.failures),
         "evaluations": len(records),
-        # A budget that the set-up has used up leaves measurements of before the search alone.
-        "search_s": max(0.0, max(r.at_s for r in records) - watch.set_up_s["started"]),
+        "search_s": opened_s + max(r.at_s for r in records) - watch.set_up_s["started"],
         "near_s": near_s,
         "nearer_s": nearer_s,
         "set_up_s": watch.set_up_s,

@@ -199,7 +199,7 @@ def _cells(r: Row) -> list[str]:
     def share_spent(key: str) -> str:
         search_s = sum(s["search_s"] for s in r["searches"])
         spent_s = [s["spent_s"].get(key) for s in r["searches"]]
-        return "–" if None in spent_s or not search_s else f"{sum(spent_s) / search_s:.0%}"
+        return "–" if None in spent_s else f"{sum(spent_s) / search_s:.0%}"
 
     return [
         title(r),
