@@ -22,11 +22,11 @@ from ..runtime.channel import available_cores
 from ..runtime.device import AbstractDevice
 from ..runtime.journal import AbstractJournal
 from ..runtime.outcome import Failure, Measurement, Protocol
-from ..runtime.records import Decisions, EvaluationRecord, LaunchRecord
+from ..runtime.records import Decisions, EvaluationRecord, LaunchRecord, Origin, Place, Timing
 from ..runtime.replay import dialect_of
 from ..runtime.worker import AbstractWorker
 from ..search.budget import Interrupt
-from ..search.events import Outcome
+from ..search.events import Outcome, Provenance
 from ..space.candidate import Candidate, DeadEnd
 from .states import EARLIER, MachineStates, best_of_each
 
@@ -86,10 +86,12 @@ class Evaluator:
         scale: Callable[[], float] = lambda: 1.0,
         on_change: Callable[[float], None] = lambda ratio: None,
         reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported(),
+        place: Callable[[int], Place | None] = lambda worker: None,
     ) -> None:
         """`doubt` is called when a time is below its bound times `scale`, before anybody sees it: the
         machine may have become faster than it was calibrated. `on_change` is called when one program takes `ratio` times as long
-        as it did before. `reports` is asked about every candidate that compiled.
+        as it did before. `reports` is asked about every candidate that compiled, `place` where the journal says that
+        a worker process, by its number, has measured.
         """
         self._device = device
         self._worker = worker
@@ -105,6 +107,8 @@ class Evaluator:
         self._builds = BuildQueue(device, _JOBS, JOBS_AHEAD)
         self._on_change = on_change
         self._reports = reports
+        self._place = place
+        self._provenances: dict[bytes, Provenance] = {}  # of what is to be measured
         self._states = MachineStates()
         self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
@@ -169,6 +173,10 @@ class Evaluator:
         if isinstance(source, Source) and not self._is_to_end():
             self._builds.put(source, n_to_come)
 
+    def announce(self, candidate: Candidate, provenance: Provenance) -> None:
+        """Told how a candidate that is to be measured was come by."""
+        self._provenances[candidate.key] = provenance
+
     def leave(self) -> None:
         """Forget what was to be measured; no compiler runs any more."""
         self._builds.forget()
@@ -190,6 +198,7 @@ class Evaluator:
             if self._is_to_end():
                 raise KeyboardInterrupt
             outcomes.append(self._measure(candidate, source, built))
+        self._provenances.clear()  # what the cut has overtaken is never asked for
         return outcomes
 
     def _is_to_end(self) -> bool:
@@ -256,11 +265,20 @@ class Evaluator:
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
                 slowness=self._states.slowness,
                 launches=reported.launches or msgspec.UNSET,
+                origin=self._origin(candidate),
+                place=self._place(self._worker.n_restarts),
+                timing=_timing(built, found, spent_s),
             )
         )
         artifact = built if isinstance(built, Artifact) else None
         self._note(candidate, outcome, self._states.current, artifact)
         return outcome
+
+    def _origin(self, candidate: Candidate) -> Origin | None:
+        p = self._provenances.get(candidate.key)
+        if p is None:
+            return None
+        return Origin(tag=p.tag, node=p.node, parent=p.parent.decode())
 
     def _look_at_machine(self) -> None:
         """Time one program again, to see whether the machine is still in the state in which the last candidates were timed."""
@@ -302,6 +320,19 @@ class Evaluator:
 
 def _time_ns(timed: Timed) -> float:
     return timed.time_ns
+
+
+def _timing(built: Artifact | Failure, found: Measurement | Failure, run_s: float) -> Timing:
+    build_s = 1e-9 * built.build_ns if isinstance(built, Artifact) else 0.0
+    if isinstance(found, Failure):
+        return Timing(build_s=build_s, run_s=run_s)
+    return Timing(
+        build_s=build_s,
+        run_s=run_s,
+        n_samples=found.n_samples,
+        n_disturbed=found.disturbed,
+        quantiles_ns=found.quantiles_ns,
+    )
 
 
 def open_decisions(candidate: Candidate) -> Decisions:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ..codegen.source import Source
 from ..runtime.conditions import Conditions
-from ..runtime.folder import BEST, HEADER, SOURCE
+from ..runtime.folder import BEST, HEADER, SOURCE, TREE
 from ..runtime.journal import AbstractJournal
 from ..runtime.records import (
     SCHEMA,
+    AgainRecord,
     BestFile,
     BoundRecord,
     EvaluationRecord,
     IncumbentRecord,
+    KeptRecord,
+    MachineRecord,
     NoteRecord,
+    Place,
     RecordError,
+    RemeasuredRecord,
     RunHeader,
     TallyRecord,
     load_header,
@@ -28,8 +34,11 @@ from ..runtime.records import (
 )
 from ..runtime.replay import StaleError
 from ..runtime.store import TunedKey, TunedStore
+from ..runtime.tree_file import Opened, TreeWriter
+from ..search import events as ev
 from ..search.events import Outcome, Tally
 from ..space.candidate import Candidate, Space
+from . import stages as st
 from .evaluation import open_decisions
 from .subject import Options, Subject
 
@@ -74,6 +83,10 @@ class Keeper:
         self._conditions = conditions
         self._earlier_s = max((r.at_s for r in journal.records()), default=0.0)
         self._started_s = time.monotonic()
+        self._session = 1 + len(self.notes("session"))
+        self._n_trees = 0
+        self._tree_s = 0.0  # spent on keeping them
+        self._tree = TreeWriter(folder / TREE)
         self._bound_told_s = -_BOUND_EVERY_S
         self._tally_told_s = -_TALLY_EVERY_S
 
@@ -116,6 +129,16 @@ class Keeper:
         else:
             write_record(path, self._header())
         self.note("session", f"seed {self._options.seed}")
+        self.machine()
+
+    def place(self, worker: int) -> Place:
+        """Where a measurement of now is made, by this worker process of the session."""
+        return Place(
+            session=self._session,
+            tree=max(0, self._n_trees - 1),
+            worker=worker,
+            device=self._conditions.machine,
+        )
 
     def note(self, kind: str, text: str) -> None:
         self._journal.append(NoteRecord(at_s=self.at_s(), kind=kind, text=text))
@@ -124,11 +147,69 @@ class Keeper:
         record = IncumbentRecord(at_s=self.at_s(), source_key=source_key, time_ns=time_ns)
         self._journal.append(record)
 
-    def bound(self, bound_ns: float) -> None:
-        """Keep a bound that moved, at most once a second."""
+    def bound(self, bound_ns: float, limiting: Callable[[], str]) -> None:
+        """Keep a bound that moved, and what sets it, at most once a second."""
         if self.at_s() - self._bound_told_s >= _BOUND_EVERY_S:
-            self._bound_told_s = self.at_s()
-            self._journal.append(BoundRecord(at_s=self._bound_told_s, bound_ns=bound_ns))
+            self._bound_told_s = at_s = self.at_s()
+            self._journal.append(BoundRecord(at_s=at_s, bound_ns=bound_ns, limiting=limiting()))
+
+    def machine(self, ratio: float = 1.0) -> None:
+        """Keep what the session runs on, or that the machine takes `ratio` times as long as before."""
+        c = self._conditions
+        self._journal.append(
+            MachineRecord(at_s=self.at_s(), device=c.machine, compiler=c.compiler, ratio=ratio)
+        )
+
+    def remeasured(self, told: st.Remeasured) -> None:
+        """Keep the final comparison."""
+        entries = tuple(
+            AgainRecord(source_key=e.key, time_ns=e.time_ns, spread=e.spread, search_ns=e.search_ns)
+            for e in told.entries
+        )
+        self._journal.append(
+            RemeasuredRecord(
+                at_s=self.at_s(),
+                entries=entries,
+                n_ties=told.n_ties,
+                is_disturbed=told.is_disturbed,
+            )
+        )
+
+    def plant(self, bound_ns: float) -> None:
+        """A tree begins, whose nodes count from 0."""
+        self._tree.begin(self._session, self._n_trees, bound_ns)
+        self._n_trees += 1
+
+    def grow(self, event: ev.NodeExpanded | ev.Pruned | ev.Reopened) -> None:
+        """Keep what became of nodes of the tree."""
+        started_s = time.monotonic()
+        match event:
+            case ev.NodeExpanded(children=children):
+                opened = [Opened(c.value, c.bound_ns, bool(c.pruned), c.why) for c in children]
+                first = children[0].node if children else 0
+                self._tree.expand(
+                    event.node, event.choice, event.tag, self.at_s(), first, opened, event.bound_ns
+                )
+            case ev.Pruned():
+                self._tree.close_node(event.node, event.reason, event.cut_ns)
+            case ev.Reopened():
+                self._tree.reopen(event.node)
+        self._tree_s += time.monotonic() - started_s
+
+    def end(self, status: str) -> None:
+        """The session ends; what keeping its records took is kept with them."""
+        self._tree.flush()
+        self._journal.append(
+            KeptRecord(
+                at_s=self.at_s(),
+                session_s=time.monotonic() - self._started_s,
+                journal_s=self._journal.spent_s,
+                tree_s=self._tree_s,
+                tree_children=self._tree.n_children,
+                tree_bytes=self._tree.n_bytes,
+            )
+        )
+        self.note("ended", status)
 
     def tally(self, tally: Tally, *, is_last: bool = False) -> None:
         """Keep what was pruned so far: now and then, and at the end of a session."""

@@ -44,6 +44,7 @@ _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
 _FINAL_S = 12.0  # and at most so long
 _RIVALS_SHARE = 0.33  # of that, for what other compilers make of them
+_CUT = "the best time"  # sets the bound where all that is open is slower
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -136,6 +137,9 @@ class Session:
         )
         self._bound_ns = whole.ns * self._scale.factor
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
+        self._bounder = bounder
+        self._keeper.bound(self._bound_ns, lambda: whole.limiting)
+        self._keeper.plant(self._bound_ns)
         self._prepare()
         registers = Registers(self._device, space, bounder)
         registers.recall(self._keeper.evaluations)
@@ -149,8 +153,9 @@ class Session:
             failed_folder=self._folder / "failed",
             doubt=self._look_again,
             scale=lambda: self._scale.factor,
-            on_change=lambda ratio: self._tell(st.MachineChanged(ratio)),
+            on_change=self._meet_change,
             reports=registers.reports,
+            place=self._keeper.place,
         )
         firsts = [candidate for _, candidate in first_candidates(space)]
         surrogate = Surrogate(space)
@@ -165,6 +170,7 @@ class Session:
             "bound": bounder.ns,
             "evaluate": evaluator,
             "ahead": evaluator.ahead,
+            "announce": evaluator.announce,
             "next_choice": NextChoice(space),
             "implementation_key": evaluator.implementation_key,
             "neighbour": registers.neighbour,
@@ -276,15 +282,29 @@ class Session:
                 self._keeper.incumbent(best.outcome.key, best.time_ns)
                 if isinstance(best.candidate, Candidate):
                     self._keep(best.outcome, best.candidate, "running")
-            case ev.BoundMoved(bound_ns=bound_ns):
+            case ev.BoundMoved(bound_ns=bound_ns, candidate=candidate):
                 self._bound_ns = bound_ns
-                self._keeper.bound(bound_ns)
+                self._keeper.bound(bound_ns, lambda: self._limiting(candidate))
+            case ev.NodeExpanded() | ev.Pruned() | ev.Reopened():
+                self._keeper.grow(event)
+            case ev.Widened(bound_ns=bound_ns):
+                self._keeper.plant(bound_ns)
             case ev.Row(tally=tally):
                 self._keeper.tally(tally)
             case ev.AdmissibilityAlarm(key=key):
                 self._bound_ns = None
                 self._keeper.note("alarm", key.decode(errors="replace"))
         self._tell(event)
+
+    def _limiting(self, candidate: object) -> str:
+        """The resource that limits the node which sets the bound."""
+        if isinstance(candidate, Candidate):
+            return self._bounder.bound(candidate).limiting
+        return _CUT
+
+    def _meet_change(self, ratio: float) -> None:
+        self._keeper.machine(ratio)
+        self._tell(st.MachineChanged(ratio))
 
     # ------------------------------------------------------------------ ending
 
@@ -325,6 +345,7 @@ class Session:
         if not timed:
             return []
         told = comparison(timed)
+        self._keeper.remeasured(told)
         self._tell(told)
         if told.is_disturbed:
             return []
@@ -390,7 +411,7 @@ class Session:
         gap = None
         if best_ns is not None and bound_ns is not None:
             gap = max(0.0, (best_ns - bound_ns) / best_ns)
-        keeper.note("ended", status)
+        keeper.end(status)
         ended = st.Ended(
             problem=self._subject.problem.name,
             status=status,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 HEADER, JOURNAL, BEST = "run.json", "journal.jsonl", "best.json"
+TREE = "tree.jsonl"  # may be deleted
 SOURCE = "kernel"  # with the suffix of its language
 
 

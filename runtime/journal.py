@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,8 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 class AbstractJournal(ABC):
     """An append-only list of records."""
+
+    spent_s: float = 0.0  # seconds that appending has taken
 
     @abstractmethod
     def append(self, record: Record) -> None:
@@ -97,11 +100,13 @@ class FileJournal(AbstractJournal):
     def append(self, record: Record) -> None:
         if self._fd is None:
             raise RecordError(f"the journal {self._path} is closed")
+        started_s = time.monotonic()
         line = memoryview(_encode(record))
         while line:
             line = line[os.write(self._fd, line) :]
         os.fsync(self._fd)
         self._records.append(record)
+        self.spent_s += time.monotonic() - started_s
 
     def records(self) -> tuple[Record, ...]:
         return tuple(self._records)

@@ -121,6 +121,7 @@ class Series:
             n_calls=self._n_calls,
             disturbed=len(self._disturbed),
             stopped_early=self._stopped_early,
+            quantiles_ns=five_numbers(times),
         )
 
     def _is_hopeless(self, call_ns: float) -> bool:
@@ -246,6 +247,12 @@ def waited_ns() -> int:
     except (OSError, IndexError, ValueError):
         return total
     return total
+
+
+def five_numbers(times: Sequence[float]) -> tuple[float, ...]:
+    """The least, the quartiles and the most; of one time five times that."""
+    inner = quantiles(times, n=4, method="inclusive") if len(times) > 1 else 3 * list(times)
+    return (min(times), *inner, max(times))
 
 
 def spread(times: Sequence[float]) -> float:

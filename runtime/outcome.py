@@ -45,6 +45,9 @@ class Measurement:
         None  # timed in turn with others: the median, had the machine been as usual in every turn
     )
     paired_spread: float = 0.0  # likewise
+    quantiles_ns: tuple[
+        float, ...
+    ] = ()  # of the samples: least, quarter, median, three quarters, most
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,11 @@ from .conditions import Conditions
 from .outcome import Status
 from .stored import StoredSequence
 
-SCHEMA = 1
+SCHEMA = 2  # what is written
+READ = (
+    1,
+    2,
+)  # what is read; the records of a journal one by one, so that a run may go on under another version
 
 # A pair of texts over several lines; people read these files, a decision a line. Within a text quotes
 # are escaped and lines are not broken, so nothing else matches.
@@ -66,6 +70,37 @@ class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     shared_bytes: Count  # of a block
 
 
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a candidate was come by: the tag of search.events, the deepest tree node on its path (-1: none), and the source key of
+    the implementation that a neighbour was made of ("": of none).
+    """
+
+    tag: str
+    node: int = -1
+    parent: str = ""
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where and when a candidate was measured: the session of the run, from 1; the tree of the session, from 0, whose nodes
+    count from 0; the worker process of the session, from 0; the key of the device.
+    """
+
+    session: Count
+    tree: Count
+    worker: Count
+    device: str
+
+
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a measurement took, and its samples: least, quarter, median, three quarters and most, in ns a call."""
+
+    build_s: Share  # of the compiler, for each of those that it built together; 0 where it was built before
+    run_s: Share  # of the worker, verifying included
+    n_samples: Count = 0
+    n_disturbed: Count = 0  # samples set aside because other work held the cores
+    quantiles_ns: tuple[PositiveNs, ...] = ()
+
+
 class EvaluationRecord(
     msgspec.Struct,
     frozen=True,
@@ -90,6 +125,10 @@ class EvaluationRecord(
         1.0  # how many times as long the machine took then as in the beginning of the session
     )
     launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
+    # None where a version of schema 1 wrote it.
+    origin: Origin | None = None
+    place: Place | None = None
+    timing: Timing | None = None
 
 
 class IncumbentRecord(
@@ -119,7 +158,7 @@ class BoundRecord(
 
     at_s: Share
     bound_ns: Share
-    limiting: str = ""
+    limiting: str = ""  # the resource that sets it; "" only where a version of schema 1 wrote it
 
 
 class TallyRecord(
@@ -152,7 +191,75 @@ class NoteRecord(
     text: str = ""
 
 
-Record = EvaluationRecord | IncumbentRecord | BoundRecord | TallyRecord | NoteRecord
+class AgainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One candidate of the final comparison."""
+
+    source_key: str
+    time_ns: PositiveNs
+    spread: Share
+    search_ns: PositiveNs  # what the search had measured
+
+
+class RemeasuredRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="remeasured",
+):
+    """The best candidates timed again in turn, fastest first; the first `n_ties` cannot be told apart."""
+
+    at_s: Share
+    entries: tuple[AgainRecord, ...]
+    n_ties: Count
+    is_disturbed: bool = False  # the machine was too restless: the times of the search stand
+
+
+class MachineRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="machine",
+):
+    """The machine at the beginning of a session (`ratio` 1), and whenever one program takes `ratio` times as long as before."""
+
+    at_s: Share
+    device: str
+    compiler: str
+    ratio: PositiveNs = 1.0
+
+
+class KeptRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="kept",
+):
+    """What a session took to keep its records, at its end."""
+
+    at_s: Share
+    session_s: Share
+    journal_s: Share
+    tree_s: Share
+    tree_children: Count
+    tree_bytes: Count
+
+
+Record = (
+    EvaluationRecord
+    | IncumbentRecord
+    | BoundRecord
+    | TallyRecord
+    | NoteRecord
+    | RemeasuredRecord
+    | MachineRecord
+    | KeptRecord
+)
 
 
 class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -256,8 +363,9 @@ def _load(path: Path, kind: type[T]) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise RecordError(f"{path} is torn or is no JSON: {e}") from e
     schema = found.get("schema") if isinstance(found, dict) else None
-    if schema != SCHEMA:
-        raise RecordError(f"{path} has schema {schema!r}, and this version reads schema {SCHEMA}")
+    if schema not in READ:
+        known = " and ".join(map(str, READ))
+        raise RecordError(f"{path} has schema {schema!r}, and this version reads schemas {known}")
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as e:

@@ -105,7 +105,9 @@ class WorkerError(Exception):
 
 
 class AbstractWorker(ABC):
-    """Evaluates artifacts on a prepared workload."""
+    """Evaluates artifacts on a prepared workload. `n_restarts` counts the children that took the place of one that died."""
+
+    n_restarts: int = 0
 
     @abstractmethod
     def prepare(self, workload: Workload) -> None:

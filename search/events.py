@@ -49,6 +49,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """How a candidate that is to be measured was come by: `node` is the deepest tree node on its path, -1 outside the tree;
+    `parent` is the key of the implementation that a neighbour was made of.
+    """
+
+    tag: Tag
+    node: int = -1
+    parent: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """A measured implementation. `candidate` is None when only its key is known (resumed)."""
 
@@ -164,11 +175,15 @@ class NewIncumbent:
 
 @dataclass(frozen=True, slots=True)
 class BoundMoved:
-    """The global lower bound changed (downwards only when the bounds were scaled down, or the space was widened)."""
+    """The global lower bound changed (downwards only when the bounds were scaled down, or the space was widened).
+
+    `candidate` is of a node that has this bound; None where it is the best, or what was pruned, that sets it.
+    """
 
     bound_ns: float
     previous_ns: float
     elapsed_s: float
+    candidate: SearchCandidate | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ _BATCH_S = 1.0  # that a batch which has grown takes to run
 Neighbour = Callable[[SearchCandidate, np.random.Generator], SearchCandidate | DeadEnd | None]
 # Told what is to be measured, and how many more at most with it.
 Ahead = Callable[[SearchCandidate, int], None]
+# Told what is to be measured, and how it was come by.
+Announce = Callable[[SearchCandidate, ev.Provenance], None]
 # What a candidate may be expected to take, in ns, where that is more than its bound says: a guess, that prunes nothing.
 Expected = Callable[[SearchCandidate], float]
 
@@ -86,9 +88,11 @@ class Exploration:
         expected: Expected | None = None,
         surrogate: Surrogate | None = None,
         ahead: Ahead = lambda candidate, n_to_come: None,
+        announce: Announce = lambda candidate, provenance: None,
     ) -> None:
         self.surrogate = surrogate
         self._ahead = ahead
+        self._announce = announce
         self.neighbour = neighbour
         self.expected = expected
         self.bound = bound
@@ -199,8 +203,9 @@ class Exploration:
         node: Node | None,
         *,
         is_leaf: bool = False,
+        parent: bytes = b"",
     ) -> bool:
-        """Ask for the outcome of a complete candidate; True if it has to be measured."""
+        """Ask for the outcome of a complete candidate; True if it has to be measured. `parent` is the key of what it is near."""
         self.last_tag = tag
         key, n_before = self.ledger.key(candidate), self.ledger.n_waiting
         answer = self.ledger.ask(Request(candidate, key, bound_ns, tag, node, is_leaf))
@@ -209,6 +214,8 @@ class Exploration:
             return False
         if is_leaf and node is not None:
             node.state = IN_FLIGHT
+        node_id = -1 if node is None else node.node_id
+        self._announce(candidate, ev.Provenance(tag, node_id, parent))
         remaining = self.budget.remaining_evaluations(self.tally.evaluations)
         batch = self.batch if remaining is None else min(self.batch, remaining)
         n_to_come = batch - self.ledger.n_waiting
@@ -336,6 +343,13 @@ class Exploration:
 
     # ------------------------------------------------------------------ telling
 
+    def _candidate_at(self, bound_ns: float) -> SearchCandidate | None:
+        """The candidate of the open node that sets this global bound, None where no open node does."""
+        node = self.tree.least_open()
+        if node is None or node.bound_ns * self.pruning.factor > bound_ns * (1 + RELATIVE_SLACK):
+            return None
+        return self.tree.candidate(node)
+
     def after_step(self) -> None:
         """Tell a bound that moved, and a row when one is due."""
         bound_ns = self.bound_ns
@@ -345,7 +359,8 @@ class Exploration:
             and abs(bound_ns - self._told_bound_ns) > RELATIVE_SLACK * bound_ns
         ):
             elapsed_s = self.elapsed_s
-            self.told.append(ev.BoundMoved(bound_ns, self._told_bound_ns, elapsed_s))
+            at_bound = self._candidate_at(bound_ns)
+            self.told.append(ev.BoundMoved(bound_ns, self._told_bound_ns, elapsed_s, at_bound))
             self._told_bound_ns = bound_ns
         if (elapsed_s := self.elapsed_s) - self._row_s >= self.options.row_every_s:
             self._row_s = elapsed_s

@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from ..space.candidate import DeadEnd
-from .events import Tally
+from .events import Ranked, Tally
 from .expansion import Live, expand, live_children
 from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
 from .policies import POLICIES, pick_by_bound
@@ -93,7 +93,8 @@ NEAR_TRIES = 3 * N_DRAWS
 BLIND = 1 / 8  # of steps take the first draw: what is expected is only a guess
 HEAT = 0.1  # a value that is expected to take e ** HEAT times as long as another is taken 1 / e times as often in rollouts
 
-Draw = tuple[SearchCandidate, float]  # a complete candidate and its bound
+# A complete candidate, its bound, and the key of the implementation that it was made of (b"": of none).
+Draw = tuple[SearchCandidate, float, bytes]
 
 
 class Mcts(AbstractStrategy):
@@ -158,17 +159,17 @@ class Mcts(AbstractStrategy):
 
     def _step_near(self, world: Exploration) -> bool:
         """Submit a new neighbour of one of the best; False where none is found."""
-        best = [r.candidate for r in world.incumbent.top(N_CENTRES) if r.candidate is not None]
+        best = [r for r in world.incumbent.top(N_CENTRES) if r.candidate is not None]
         if world.neighbour is None or not best:
             return False
         draws = self._draw_near(world, world.neighbour, best)
         n_draws = self._n_draws(world)
         while drawn := list(islice(draws, n_draws)):
             for n_better, k in enumerate(self._by_promise(world, drawn)):
-                candidate, bound_ns = drawn[k]
+                candidate, bound_ns, parent = drawn[k]
                 key = world.ledger.key(candidate)
                 if not world.ledger.is_settled(key):
-                    world.submit(candidate, bound_ns, "N", None)
+                    world.submit(candidate, bound_ns, "N", None, parent=parent)
                     world.tally.near_worse += len(drawn) - n_better - 1
                     return True
                 world.ledger.pass_over(candidate, key)
@@ -197,21 +198,22 @@ class Mcts(AbstractStrategy):
         """Places of draws, the most expected first; as they were drawn where nothing is expected."""
         expected = None
         if world.surrogate is not None and len(drawn) > 1:
-            expected = world.surrogate.expected([candidate for candidate, _ in drawn])
+            expected = world.surrogate.expected([candidate for candidate, _, _ in drawn])
         if expected is None:
             return list(range(len(drawn)))
         return [int(k) for k in np.argsort(expected, kind="stable")]
 
     @staticmethod
     def _draw_near(
-        world: Exploration, neighbour: Neighbour, best: Sequence[SearchCandidate]
+        world: Exploration, neighbour: Neighbour, best: Sequence[Ranked]
     ) -> Iterator[Draw]:
         """New neighbours that may beat the cut, with their bounds; not many tries are made."""
         drawn: set[bytes] = set()
         for _ in range(NEAR_TRIES):
             # The best half of the time, the next half of the rest, and so on.
             centre = best[min(int(world.rng.geometric(0.5)) - 1, len(best) - 1)]
-            candidate = neighbour(centre, world.rng)
+            assert centre.candidate is not None
+            candidate = neighbour(centre.candidate, world.rng)
             if candidate is None:
                 continue
             if isinstance(candidate, DeadEnd):
@@ -224,7 +226,7 @@ class Mcts(AbstractStrategy):
                 world.tally.near_known += 1
             elif candidate.key not in drawn:
                 drawn.add(candidate.key)
-                yield candidate, bound_ns
+                yield candidate, bound_ns, centre.key
 
     def _dive(self, world: Exploration) -> bool:
         """Open nodes of least bound; False where that leads to a candidate and there is no time for one, by its share."""
@@ -290,7 +292,7 @@ class Mcts(AbstractStrategy):
                 break
         if drawn:
             found = list(drawn.values())
-            candidate, bound_ns = found[self._by_promise(world, found)[0]]
+            candidate, bound_ns, _ = found[self._by_promise(world, found)[0]]
             self._note_descent(world, world.submit(candidate, bound_ns, "R", node))
 
     def _note_descent(self, world: Exploration, is_measured: bool) -> None:
@@ -329,4 +331,4 @@ class Mcts(AbstractStrategy):
             candidate = live.candidates.pop(at)
             passed.append(live)
         assert node.state == OPEN
-        return candidate, bound_ns
+        return candidate, bound_ns, b""

@@ -17,6 +17,7 @@ from .exploration import (
     RELATIVE_SLACK,
     AbstractStrategy,
     Ahead,
+    Announce,
     Expected,
     Exploration,
     Neighbour,
@@ -55,6 +56,7 @@ def search(
     incumbents: Sequence[SearchCandidate] = (),
     warm_starts: Sequence[SearchCandidate] = (),
     ahead: Ahead = lambda candidate, n_to_come: None,
+    announce: Announce = lambda candidate, provenance: None,
     implementation_key: Callable[[SearchCandidate], bytes | None] | None = None,
     known: Mapping[bytes, ev.Outcome] | None = None,
     alarmed: Collection[bytes] = (),
@@ -71,6 +73,7 @@ def search(
     `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures distinct complete candidates, a
     batch at once (see `SearchOptions`), and answers in their order. `ahead(candidate, n)` is told of one that is to be
     measured, together with at most n more, so that work on it may begin; the cut may still overtake it.
+    `announce(candidate, provenance)` is told of the same, before, how it was come by.
     `next_choice(candidate)` is the decision order: an open choice. `incumbents` (tag U) and `warm_starts` (tag W) are
     complete candidates measured first. Implementations of equal `implementation_key` (None: the candidate key) are
     measured once. `known` outcomes, by that key, are not measured again and set the first cut: that is how a search is
@@ -115,6 +118,7 @@ def search(
         expected=expected,
         surrogate=surrogate,
         ahead=ahead,
+        announce=announce,
     )
     for key in alarmed:
         world.incumbent.alarm(key)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 from kernelscape.runtime.records import (
+    AgainRecord,
     BoundRecord,
     EvaluationRecord,
     IncumbentRecord,
+    KeptRecord,
+    MachineRecord,
     NoteRecord,
+    Origin,
+    Place,
     RecordError,
+    RemeasuredRecord,
     TallyRecord,
+    Timing,
 )
 
 
@@ -33,6 +40,21 @@ RECORDS = (
     IncumbentRecord(at_s=0.6, source_key="key0", time_ns=100.0),
     BoundRecord(at_s=0.7, bound_ns=60.0, limiting="memory"),
     TallyRecord(at_s=0.8, counts={"rollouts": 3}, refused={"'sizes' leaves no value": 2}),
+    MachineRecord(at_s=0.9, device="cpu-1", compiler="gcc 12", ratio=1.3),
+    evaluation(
+        2,
+        origin=Origin(tag="N", node=-1, parent="key0"),
+        place=Place(session=1, tree=0, worker=0, device="cpu-1"),
+        timing=Timing(build_s=0.2, run_s=0.1, n_samples=5, quantiles_ns=(1.0, 2.0, 3.0, 4.0, 5.0)),
+    ),
+    RemeasuredRecord(
+        at_s=1.0,
+        entries=(AgainRecord(source_key="key0", time_ns=99.0, spread=0.01, search_ns=100.0),),
+        n_ties=1,
+    ),
+    KeptRecord(
+        at_s=1.1, session_s=1.1, journal_s=0.01, tree_s=0.0, tree_children=9, tree_bytes=180
+    ),
     evaluation(1, status="wrong", time_ns=None),
 )
 

@@ -44,6 +44,27 @@ def test_a_journal_of_a_version_without_tallies_can_be_read(path):
     assert read_journal(path) == tuple(r for r in RECORDS if not isinstance(r, TallyRecord))
 
 
+OLD_LINE = (
+    b'{"event":"evaluation","at_s":0.5,"decisions":[["order(a,b)","BEFORE"]],"source_key":"k",'
+    b'"status":"ok","time_ns":100.0,"spread":0.01,"min_ns":99.0,"bound_ns":50.0,"detail":"",'
+    b'"stopped_early":false,"slowness":1.0}\n'
+    b'{"event":"bound","at_s":0.7,"bound_ns":60.0,"limiting":""}\n'
+)
+
+
+def test_lines_of_schema_1_and_of_schema_2_may_follow_one_another(tmp_path):
+    """A run that an older version began goes on: each record is read by what it holds."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(OLD_LINE)
+    with FileJournal(path) as journal:
+        for r in RECORDS:
+            journal.append(r)
+    old, bound, *new = read_journal(path)
+    assert (old.time_ns, old.origin, old.place, old.timing) == (100.0, None, None, None)
+    assert bound.limiting == ""
+    assert tuple(new) == RECORDS
+
+
 def test_every_torn_end_loses_only_what_was_not_acknowledged(path):
     whole = path.read_bytes()
     last = len(whole[:-1].rsplit(b"\n", 1)[1]) + 1

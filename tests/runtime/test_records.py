@@ -31,7 +31,7 @@ def test_round_trip_leaves_only_the_file(path):
 
 def test_header_round_trip(tmp_path):
     header = RunHeader(
-        schema=1,
+        schema=2,
         sequence="axpydot",
         sizes={"n": 8},
         dtype="f32",
@@ -60,7 +60,7 @@ def edit(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"schema": 2}, "has schema 2, and this version reads schema 1"),
+        ({"schema": 3}, "has schema 3, and this version reads schemas 1 and 2"),
         ({"schema": ...}, "has schema None"),
         ({"seed": ...}, "missing required field `seed`"),
         ({"extra": 1}, "unknown field `extra`"),
@@ -78,6 +78,11 @@ def test_edited_file_is_one_sentence(path, changes, why):
         load_best(path)
     assert str(path) in str(e.value)
     assert "\n" not in str(e.value)
+
+
+def test_a_file_of_schema_1_is_still_read(path):
+    edit(path, schema=1)
+    assert load_best(path).decisions == best().decisions
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, -2])
