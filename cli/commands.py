@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -15,8 +14,19 @@ import click
 
 from ..search.run import STRATEGIES
 from .exits import Exit, exit_of, exit_of_replay, explain_error
-from .options import Talk, about_problem, limits, options_of, settings_of, sizes_of, talks
+from .options import (
+    Talk,
+    about_problem,
+    limits,
+    options_of,
+    put_json,
+    settings_of,
+    sizes_of,
+    talks,
+)
+from .picture_commands import graph, trace
 from .settings import Settings
+from .upkeep_commands import cache, schema
 from .user_file import find_subject
 
 _COMMANDS = (
@@ -27,8 +37,12 @@ _COMMANDS = (
     "explain",
     "replay",
     "codegen",
+    "graph",
+    "trace",
     "calibrate",
     "doctor",
+    "cache",
+    "schema",
 )
 
 
@@ -89,7 +103,7 @@ def list_command(talk: Talk) -> None:
 
     if talk.is_json:
         for fields in list_fields():
-            _data(fields)
+            put_json(fields)
         return
     for line in list_lines():
         click.echo(line)
@@ -121,7 +135,7 @@ def show(
     subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
     space = space_of(subject, settings.target, profile)
     if talk.is_json:
-        _data(show_fields(space, settings.seed, descents))
+        put_json(show_fields(space, settings.seed, descents))
         return
     for line in show_lines(space, settings.seed, descents, talk.verbosity):
         click.echo(line)
@@ -204,7 +218,7 @@ def explain(talk: Talk, path: Path) -> None:
 
     found = explain_run(path)
     if talk.is_json:
-        _data(explain_fields(found))
+        put_json(explain_fields(found))
         return
     for line in explain_lines(found, talk.verbosity):
         click.echo(line.rstrip())
@@ -223,7 +237,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
     again = replay_again(path, settings.input_sets, settings.tolerance)
     code = exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
     if talk.is_json:
-        _data(replay_fields(again) | {"exit": int(code)})
+        put_json(replay_fields(again) | {"exit": int(code)})
     else:
         for line in replay_lines(again, settings.tolerance):
             click.echo(line)
@@ -240,7 +254,7 @@ def codegen(talk: Talk, path: Path, output: Path) -> None:
 
     file, command, entry = write_source(path, output)
     if talk.is_json:
-        _data({"event": "source", "file": str(file), "compile": command, "entry": entry})
+        put_json({"event": "source", "file": str(file), "compile": command, "entry": entry})
         return
     click.echo(f"{file}  exports {entry}", err=True)
     click.echo(command)
@@ -259,7 +273,7 @@ def calibrate(talk: Talk, target: str | None) -> None:
         click.echo("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
     found = device.calibrate()
     if talk.is_json:
-        _data(calibration_fields(found))
+        put_json(calibration_fields(found))
         return
     for line in calibration_lines(found):
         click.echo(line)
@@ -276,7 +290,7 @@ def doctor(talk: Talk) -> None:
     for f in findings:
         if talk.is_json:
             fields = {"topic": f.topic, "verdict": f.verdict, "text": f.text, "advice": f.advice}
-            _data({"event": "finding"} | fields)
+            put_json({"event": "finding"} | fields)
         elif talk.verbosity or f.verdict != "ok":
             click.echo(f"{f.verdict:<8} {f.topic:<12} {f.text}")
             if f.advice:
@@ -285,8 +299,8 @@ def doctor(talk: Talk) -> None:
         sys.exit(Exit.ENVIRONMENT)
 
 
-def _data(fields: dict[str, Any]) -> None:
-    click.echo(json.dumps(fields, allow_nan=False))
+for _command in (graph, trace, cache, schema):
+    explore.add_command(_command)
 
 
 def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:

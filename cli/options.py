@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ..explorer.subject import Options
 from ..space.jit import tell_when_compiling
@@ -53,6 +55,11 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def put_json(fields: Mapping[str, Any]) -> None:
+    """One line of what `--json` prints."""
+    click.echo(json.dumps(fields, allow_nan=False))
+
+
 def settings_of(talk: Talk, **flags: Any) -> Settings:
     """All settings, of which `flags` come first. Raises SettingsError."""
     return load_settings(flags, config=talk.config)
@@ -63,7 +70,21 @@ def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
     size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
     dtype = click.option("--dtype", help="f32 or f64.")
     target = click.option("--target", help="cpu, cuda or emulator.")
-    return click.argument("sequence")(size(dtype(target(function))))
+    return sequence_argument(size(dtype(target(function))))
+
+
+def sequence_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument that names a sequence; shells complete it with those of the library, and files."""
+    return click.argument("sequence", shell_complete=_complete_sequence)(function)
+
+
+def _complete_sequence(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from ..kernels.library import names
+
+    found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
 
 
 def limits(function: Callable[..., Any]) -> Callable[..., Any]:

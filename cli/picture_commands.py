@@ -1,0 +1,71 @@
+"""Commands that write what other programs draw: `graph`, `trace`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from .options import Talk, put_json, sequence_argument, settings_of, sizes_of, talks
+from .user_file import find_subject
+
+
+@click.command()
+@sequence_argument
+@click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
+@click.option("--dtype", help="f32 or f64.")
+@click.option("--dot", "form", flag_value="dot", help="For Graphviz.")
+@click.option("--mermaid", "form", flag_value="mermaid", help="For Markdown.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; else stdout.")
+@talks
+def graph(
+    talk: Talk,
+    sequence: str,
+    sizes: tuple[str, ...],
+    dtype: str | None,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """The state-flow graph of a SEQUENCE: which task reads and writes which version of what."""
+    from ..kernels.graph_text import dot_text, mermaid_text
+    from ..kernels.stateflow import build_graph, show_graph
+
+    settings = settings_of(talk, dtype=dtype)
+    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
+    problem = subject.problem
+    found = build_graph(problem)
+    temporaries = frozenset(a.name for a in problem.arrays if a.role == "temp")
+    if form == "dot":
+        text = dot_text(found, problem.name, temporaries)
+    elif form == "mermaid":
+        text = mermaid_text(found, temporaries)
+    else:
+        text = show_graph(found)
+    if output is not None:
+        output.write_text(text)
+        click.echo(str(output), err=True)
+    if talk.is_json:
+        fields = {"event": "graph", "problem": problem.name, "form": form or "text", "text": text}
+        put_json(fields | {"file": None if output is None else str(output)})
+    elif output is None:
+        click.echo(text, nl=False)
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path("trace.json"), help="File."
+)
+@talks
+def trace(talk: Talk, directory: Path, output: Path) -> None:
+    """Write the run in DIRECTORY as Chrome trace events, which ui.perfetto.dev draws."""
+    from ..explorer.trace import trace_of
+
+    found = trace_of(directory)
+    output.write_text(json.dumps(found, allow_nan=False))
+    n_events = len(found["traceEvents"])
+    if talk.is_json:
+        put_json({"event": "trace", "file": str(output), "events": n_events})
+    else:
+        click.echo(f"{output}  {n_events} events; open it at https://ui.perfetto.dev")

@@ -1,0 +1,355 @@
+"""What a line of `--json` holds: one class an event, from which its JSON schema follows.
+
+A field that is added to a command's output is added here, or the tests refuse it.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+Number = float | None
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="event"):
+    """One line; `event` says which. Times are ns where the name ends in _ns, else seconds (_s)."""
+
+
+class Sequence(Line, tag="sequence"):
+    """`list`: a library sequence."""
+
+    name: str
+    formula: str
+    sizes: dict[str, int]
+    targets: list[str]
+
+
+class Space(Line, tag="space"):
+    """`show`."""
+
+    problem: str
+    formula: str
+    problem_key: str
+    space_key: str
+    tasks: list[str]
+    choices: int
+    open: int
+    open_by_kind: dict[str, int]
+    constraints: int
+    feasible: bool
+    bound_ns: float | UnsetType = UNSET  # the next four: where there is an implementation
+    limiting: str | UnsetType = UNSET
+    implementations: tuple[float, float, float] | UnsetType = UNSET  # estimate, and its 95 %
+    dead_end_share: float | UnsetType = UNSET
+
+
+class Start(Line, tag="start"):
+    """`run` and `resume`, as all down to `Result`: the run directory is there and the space is built."""
+
+    run_dir: str
+    problem: str
+    problem_key: str
+    space_key: str
+    target: str
+    calibrated: bool
+    seed: int
+    resumed: int  # finished evaluations taken over
+
+
+class RootBound(Line, tag="root_bound"):
+    """The bound of the whole space, by resource."""
+
+    bound_ns: float
+    terms_ns: dict[str, float]
+
+
+class Baseline(Line, tag="baseline"):
+    """What the result is compared with."""
+
+    baseline_ns: Number
+    numpy_ns: Number
+
+
+class Row(Line, tag="row"):
+    """A row of the log."""
+
+    elapsed_s: float
+    source: str
+    new_best: bool
+    explored: int
+    open: int
+    pruned_bound: int
+    pruned_csp: int
+    bound_ns: Number
+    best_ns: Number
+    spread: float
+    gap: Number
+    ok: int
+    wrong: int
+    crash: int
+    timeout: int
+    unbuilt: int
+
+
+class Alarm(Line, tag="alarm"):
+    """A measurement below its bound: the bound is wrong."""
+
+    time_ns: float
+    bound_ns: float
+
+
+class Widened(Line, tag="widened"):
+    """The space grew."""
+
+    bound_ns: Number
+
+
+class MachineChanged(Line, tag="machine_changed"):
+    """One program takes `ratio` times as long as a moment ago."""
+
+    ratio: float
+
+
+class Finalist(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    time_ns: float
+    spread: float
+
+
+class Final(Line, tag="final"):
+    """The best, timed again in turn, fastest first; the first `ties` are equal."""
+
+    top: list[Finalist]
+    ties: int
+
+
+class OtherCompiler(Line, tag="other_compiler"):
+    """What another compiler makes of the best."""
+
+    compiler: str
+    time_ns: float
+    ratio: float
+
+
+class Result(Line, tag="result"):
+    """The last line of a run."""
+
+    status: str
+    best_ns: Number
+    spread: float
+    bound_ns: Number
+    gap: Number
+    baseline_ns: Number
+    numpy_ns: Number
+    evaluations: int
+    alarms: int
+    failures: dict[str, int]
+    verified: bool
+    compiler: str
+    run_dir: str
+    elapsed_s: float
+
+
+class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):
+    kernel: str
+    block: list[int]
+    registers: int
+    registers_counted: int
+    registers_expected: Number
+    shared_bytes: int
+    spill_bytes: int
+    occupancy: float
+    limit: str
+
+
+class Built(Line, tag="built"):
+    """`run --build-only`: an implementation."""
+
+    tag: str
+    candidate: str
+    bound_ns: float
+    status: str
+    why: str | UnsetType = UNSET  # of a failure
+    warnings: str | UnsetType = UNSET
+    launches: list[BuiltLaunch] | UnsetType = UNSET
+
+
+class UseFields(msgspec.Struct, forbid_unknown_fields=True):
+    resource: str
+    ns: float
+    amount: float
+    unit: str
+
+
+class StartsFields(msgspec.Struct, forbid_unknown_fields=True):
+    n_launches: int
+    n_teams: int | None
+    n_barriers: int
+
+
+class AccountFields(msgspec.Struct, forbid_unknown_fields=True):
+    """Where the time of one implementation must go."""
+
+    time_ns: Number
+    bound_ns: float
+    unexplained_ns: Number
+    binding: str
+    terms: list[UseFields]
+    phases: list[str]
+    starts: StartsFields
+    words: dict[str, list[str]]
+    launches: list[dict[str, Any]] | UnsetType = UNSET  # of a GPU, as its compiler reported them
+
+
+class Changed(msgspec.Struct, forbid_unknown_fields=True):
+    choice: str
+    default: str
+    best: str
+
+
+class PrunedFields(msgspec.Struct, forbid_unknown_fields=True):
+    evaluations: int
+    stopped_early: int
+    failures: dict[str, int]
+    sessions: int
+    tallies: dict[str, int] | None
+    refused: dict[str, int]
+
+
+class UntriedFields(msgspec.Struct, forbid_unknown_fields=True):
+    choice: str
+    kind: str
+    tried: list[str]
+    beaten: list[str]
+    open_values: list[str]
+
+
+class Explanation(Line, tag="explanation"):
+    """`explain`."""
+
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    status: str
+    notes: list[str]
+    rates: dict[str, str]
+    best: AccountFields
+    default: AccountFields | None
+    changed: list[Changed]
+    pruned: PrunedFields | None
+    untried: list[UntriedFields] | None
+
+
+class Replay(Line, tag="replay"):
+    """`replay`."""
+
+    source_key: str
+    status: str
+    detail: str
+    verified: bool
+    time_ns: Number
+    saved_ns: float
+    machine: float
+    slower_by: Number
+    notes: list[str]
+    exit: int
+
+
+class SourceFile(Line, tag="source"):
+    """`codegen`."""
+
+    file: str
+    compile: str
+    entry: str
+
+
+class GraphText(Line, tag="graph"):
+    """`graph`."""
+
+    problem: str
+    form: Literal["text", "dot", "mermaid"]
+    text: str
+    file: str | None
+
+
+class Trace(Line, tag="trace"):
+    """`trace`."""
+
+    file: str
+    events: int
+
+
+class Calibration(Line, tag="calibration"):
+    """`calibrate`."""
+
+    machine: str
+    calibrations: int
+    facts: dict[str, float]
+    spreads: dict[str, float]
+    cores: int
+    vector_bytes: int
+
+
+class Finding(Line, tag="finding"):
+    """`doctor`."""
+
+    topic: str
+    verdict: str
+    text: str
+    advice: str
+
+
+class Kept(Line, tag="kept"):
+    """`cache`: one place."""
+
+    name: str
+    path: str
+    files: int
+    bytes: int
+    can_be_cleared: bool
+    what: str
+
+
+class Cleared(Line, tag="cleared"):
+    """`cache --clear`."""
+
+    names: list[str]
+    freed_bytes: int
+
+
+class Schema(Line, tag="schema"):
+    """`schema`."""
+
+    schema: dict[str, Any]
+
+
+LINES: tuple[type[Line], ...] = tuple(Line.__subclasses__())
+
+
+def events() -> dict[str, type[Line]]:
+    """Every event, by the name that a line has it under."""
+    return {str(c.__struct_config__.tag): c for c in LINES}
+
+
+def line_schema() -> dict[str, Any]:
+    """The JSON schema (2020-12) of a line."""
+    (schema,), parts = msgspec.json.schema_components([_any_line()], ref_template="#/$defs/{name}")
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line that an explore command prints with --json",
+    }
+    return head | schema | {"$defs": parts}
+
+
+def read_line(text: str | bytes) -> Line:
+    """A line as its class. Raises msgspec.ValidationError where it is none."""
+    line: Line = msgspec.json.decode(text, type=_any_line())
+    return line
+
+
+def _any_line() -> Any:
+    return reduce(or_, LINES)

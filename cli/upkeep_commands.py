@@ -1,0 +1,59 @@
+"""Commands about what kernelscape keeps and what it prints: `cache`, `schema`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from .options import Talk, put_json, talks
+
+
+@click.command()
+@click.option("--clear", metavar="NAME", help="Remove that one, or `all` that can be made again.")
+@talks
+def cache(talk: Talk, clear: str | None) -> None:
+    """What is kept on this machine, where, and how large it is; what can be made again can be cleared."""
+    from ..explorer.kept import clear_kept, kept_places
+
+    if clear is not None:
+        try:
+            freed = clear_kept(clear)
+        except ValueError as e:
+            raise click.UsageError(str(e)) from e
+        if talk.is_json:
+            put_json({"event": "cleared", "names": freed.names, "freed_bytes": freed.n_bytes})
+        else:
+            click.echo(f"cleared {', '.join(freed.names)}: {freed.n_bytes / 1e6:.1f} MB")
+        return
+    for place in kept_places():
+        if talk.is_json:
+            put_json(
+                {
+                    "event": "kept",
+                    "name": place.name,
+                    "path": str(place.path),
+                    "files": len(place.files),
+                    "bytes": place.n_bytes,
+                    "can_be_cleared": place.can_be_cleared,
+                    "what": place.what,
+                }
+            )
+        else:
+            size = f"{len(place.files)} files, {place.n_bytes / 1e6:.1f} MB"
+            click.echo(f"{place.name:<13} {size:<22} {place.path}")
+            if talk.verbosity > 1:
+                click.echo(f"{'':<13} {place.what}")
+
+
+@click.command()
+@talks
+def schema(talk: Talk) -> None:
+    """The JSON schema of a line that any command prints with --json."""
+    from .schema import line_schema
+
+    found = line_schema()
+    if talk.is_json:
+        put_json({"event": "schema", "schema": found})
+    else:
+        click.echo(json.dumps(found, indent=2))

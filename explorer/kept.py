@@ -1,0 +1,85 @@
+"""What kernelscape keeps on a machine outside of runs: where, how much, and what of it can be made again."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..runtime.device import cache_folder
+from ..runtime.store import default_store
+from ..space.jit import cache_folder as jitted_folder
+
+# NAME of jit.cache_folder: numba's folder may be shared with other programs.
+_JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Folders, or files whose names begin alike. `n_bytes` counts contents, not blocks of the disk."""
+
+    name: str
+    path: Path  # that people are shown
+    what: str
+    can_be_cleared: bool
+    files: tuple[Path, ...]
+    n_bytes: int
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What was cleared."""
+
+    names: tuple[str, ...]
+    n_bytes: int
+
+
+def kept_places() -> tuple[Place, ...]:
+    """All places, whether anything is there or not."""
+    cache, jitted = cache_folder(), jitted_folder().parent
+    versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
+    return (
+        _place("builds", cache / "build", "compiled candidates with their sources"),
+        _place("search-code", jitted, "what numba compiled of the search itself", versions),
+        _place("calibrations", cache / "targets", "measured facts of machines"),
+        _store(default_store()),
+    )
+
+
+def clear_kept(name: str) -> Freed:
+    """Remove one place that can be made again, or "all" of them. Raises ValueError, one sentence, for any other name."""
+    places = kept_places()
+    clearable = [p for p in places if p.can_be_cleared]
+    chosen = [p for p in clearable if name in (p.name, "all")]
+    if not chosen:
+        known = ", ".join(p.name for p in clearable)
+        if any(p.name == name for p in places):
+            raise ValueError(f"{name} cannot be made again: remove it by hand; to clear: {known}")
+        raise ValueError(f"there is nothing called {name!r} to clear: there are {known}, all")
+    for folder in (f for place in chosen for f in place.folders):
+        shutil.rmtree(folder, ignore_errors=True)
+    left = {p.name: p.n_bytes for p in kept_places()}
+    freed = sum(p.n_bytes - left[p.name] for p in chosen)
+    return Freed(tuple(p.name for p in chosen), freed)
+
+
+def _place(name: str, path: Path, what: str, folders: Sequence[Path] | None = None) -> Place:
+    folders = (path,) if folders is None else tuple(folders)
+    files = tuple(f for folder in folders for f in folder.rglob("*") if f.is_file())
+    return Place(name, path, what, True, files, sum(map(_size, files)), tuple(folders))
+
+
+def _store(path: Path) -> Place:
+    files = tuple(f for f in path.parent.glob(f"{path.name}*") if f.is_file())
+    what = "the fastest implementations of all searches"
+    return Place("store", path, what, False, files, sum(map(_size, files)))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # another process has just removed it
+        return 0

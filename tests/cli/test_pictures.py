@@ -1,0 +1,103 @@
+"""`explore graph` and `explore trace`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from kernelscape.explorer.trace import events_of
+from kernelscape.kernels.graph_text import dot_text, mermaid_text
+from kernelscape.kernels.stateflow import Node, State, connect
+from kernelscape.runtime.records import BoundRecord, EvaluationRecord, IncumbentRecord, NoteRecord
+
+from .command import SMALL, USER_FILE, objects
+
+
+@pytest.mark.parametrize("form", ["dot", "mermaid"])
+def test_the_graph_of_a_library_sequence(explore, golden, form: str) -> None:
+    code, out, _ = explore("graph", "gemver", "--size", "n=64", f"--{form}")
+    assert code == 0
+    golden(out, f"gemver_graph.{form}.txt")
+
+
+def test_the_graph_of_a_users_file_goes_to_a_file(explore) -> None:
+    Path("mine.py").write_text(USER_FILE)
+    code, out, err = explore("graph", "mine.py:both", "--size", "n=8", "--dot", "-o", "both.dot")
+    assert (code, out, err) == (0, "", "both.dot\n")
+    assert 't0 -> t1 [label="y@1"];' in Path("both.dot").read_text()
+    code, out, _ = explore("graph", "mine.py:both", "--size", "n=8", "--json")
+    (fields,) = objects(out)
+    assert fields["form"] == "text" and "scale0 -> scale1  flow value(y)@1" in fields["text"]
+    assert explore("graph", "mine.py:neither", "--size", "n=8")[0] == 2
+
+
+def test_lines_say_why_a_task_must_wait() -> None:
+    """One that overwrites what another reads, and one that overwrites what nobody read."""
+    y, z = State("value", "y"), State("value", "z")
+    nodes = [Node(0, "a", (y,), (z,)), Node(1, "b", (), (y,)), Node(2, "c", (), (y,))]
+    dot = dot_text(connect(nodes), 'a "name"')
+    assert dot.startswith('digraph "a \\"name\\"" {')
+    assert 't0 -> t1 [label="y@0", style=dashed];' in dot
+    assert 't1 -> t2 [label="y@1", style=dotted];' in dot
+    assert 't2 -> out0 [label="y@2"];' in dot
+    assert "out0" not in dot_text(connect(nodes), "x", frozenset({"y", "z"}))
+    assert 't0 -.->|"anti y@0"| t1' in mermaid_text(connect(nodes))
+
+
+def test_the_trace_of_a_run(explore) -> None:
+    assert explore("run", *SMALL, "--target", "fake", "--max-evals", 3, "-o", "run")[0] == 0
+    assert explore("resume", "run", "--max-evals", 2)[0] == 0
+    code, out, _ = explore("trace", "run", "--json")
+    assert code == 0
+    found = json.loads(Path("trace.json").read_text())
+    assert objects(out) == [
+        {"event": "trace", "file": "trace.json", "events": len(found["traceEvents"])}
+    ]
+    assert found["otherData"]["sequence"] == "axpydot"
+    events = found["traceEvents"]
+    assert all(e["ph"] == "M" or e["ts"] >= 0 for e in events)
+    sessions = [e for e in events if e["ph"] == "X" and e["name"].startswith("session")]
+    assert [e["name"] for e in sessions] == ["session 1", "session 2"]
+    assert sessions[0]["ts"] + sessions[0]["dur"] <= sessions[1]["ts"]
+    measured = [e for e in events if e.get("args", {}).get("source_key")]
+    assert len(measured) == 5
+    best = [e["args"]["value"] for e in events if e["name"] == "best, ms"]
+    assert min(best) == pytest.approx(
+        json.loads(Path("run/best.json").read_text())["time_ns"] / 1e6
+    )
+
+
+def test_a_killed_session_ends_with_its_last_record() -> None:
+    """Of a journal of schema 1, which does not say how long a measurement took."""
+    evaluation = EvaluationRecord(
+        at_s=2.0, decisions=(), source_key="k" * 8, status="ok", time_ns=5e6, slowness=1.5
+    )
+    records = (
+        NoteRecord(at_s=0.5, kind="session", text="seed 1"),
+        BoundRecord(at_s=1.0, bound_ns=1e6),
+        evaluation,
+        IncumbentRecord(at_s=2.0, source_key="k" * 8, time_ns=5e6),
+        NoteRecord(at_s=9.0, kind="session", text="seed 1"),
+    )
+    events = list(events_of(records))
+    slices = {e["name"]: e for e in events if e["ph"] == "X"}
+    assert (slices["session 1"]["ts"], slices["session 1"]["dur"]) == (0.5e6, 1.5e6)
+    assert slices["session 1"]["args"] == {"status": "ended without a word"}
+    assert slices["session 2"]["args"] == {"status": "no end yet"}
+    values = {e["name"]: e["args"]["value"] for e in events if e["ph"] == "C"}
+    assert values == {
+        "bound, ms": 1.0,
+        "best, ms": 5.0,
+        "time of one program, in its first": 1.5,
+    }
+    assert [e["name"] for e in events if e["ph"] == "i"] == ["5 ms"]
+
+
+@pytest.mark.parametrize("place", ["nowhere", "best.json", "empty"])
+def test_no_trace_without_a_run(explore, place: str) -> None:
+    Path("best.json").write_text("{}")
+    Path("empty").mkdir()
+    code, out, err = explore("trace", place)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert not Path("trace.json").exists()

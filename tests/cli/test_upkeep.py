@@ -1,0 +1,137 @@
+"""`explore cache`, `explore schema`, and what shells complete."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import jsonschema
+import kernelscape
+import pytest
+from click.shell_completion import ShellComplete
+from kernelscape.cli import commands as cli
+from kernelscape.cli.schema import Line, events, line_schema, read_line
+from kernelscape.explorer import kept
+from kernelscape.kernels.library import names
+
+from .command import SMALL, objects
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with a build, numba's code of two versions, and what another program keeps beside it."""
+    root = tmp_path / "cache" / "kernelscape"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    version = "1.0-numba0.60-0123456789abcdef"
+    for name in ("build/a.so", f"numba/{version}/x.nbi", "numba/of_others/y.nbi"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x" * 100)
+    monkeypatch.setattr(kept, "jitted_folder", lambda: root / "numba" / version)
+    return root
+
+
+def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
+    code, out, _ = explore("cache", "--json")
+    assert code == 0
+    found = {x["name"]: x for x in objects(out)}
+    assert {n: (x["files"], x["bytes"]) for n, x in found.items()} == {
+        "builds": (1, 100),
+        "search-code": (1, 100),
+        "calibrations": (0, 0),
+        "store": (0, 0),
+    }
+    assert Path(found["builds"]["path"]) == place / "build"
+    code, out, _ = explore("cache", "--clear", "builds")
+    assert (code, out) == (0, "cleared builds: 0.0 MB\n")
+    assert not (place / "build").exists()
+    code, out, _ = explore("cache", "--clear", "all", "--json")
+    assert objects(out)[0]["freed_bytes"] == 100
+    assert (place / "numba" / "of_others" / "y.nbi").exists()
+
+
+def test_the_store_is_not_cleared(explore, place: Path) -> None:
+    code, _, err = explore("cache", "--clear", "store")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "store cannot be made again" in err
+    code, _, err = explore("cache", "--clear", "bilds")
+    assert code == 2 and "there are builds, search-code, calibrations, all" in err
+
+
+def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    fake = ("--target", "fake", "-o", run, "--json")
+    lines = []
+    for arguments in (
+        ("list", "--json"),
+        ("show", *SMALL, "--descents", 5, "--json"),
+        ("show", *SMALL, "--descents", 0, "--json"),
+        ("run", *SMALL, "--max-evals", 12, *fake),
+        ("resume", run, "--max-evals", 2, "--json"),
+        ("explain", run, "--json"),
+        ("explain", run / "best.json", "--json"),
+        ("replay", run, "--json"),
+        ("codegen", run, "-o", tmp_path, "--json"),
+        ("graph", *SMALL, "--json"),
+        ("trace", run, "--json"),
+        ("doctor", "--json"),
+        ("cache", "--json"),
+        ("schema", "--json"),
+    ):
+        code, out, err = explore(*arguments)
+        assert code == 0, err
+        lines += out.splitlines()
+    _, out, _ = explore("schema")
+    schema = json.loads(out)
+    assert schema == line_schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    seen = set()
+    for line in lines:
+        validator.validate(json.loads(line))
+        read_line(line)  # strictly: no field that the schema does not know
+        seen.add(json.loads(line)["event"])
+    of_other_machines = {"built", "calibration"}
+    of_luck = {"alarm", "widened", "machine_changed", "other_compiler", "final", "cleared"}
+    assert set(events()) - seen <= of_other_machines | of_luck
+
+
+def test_a_line_of_another_shape_is_refused() -> None:
+    validator = jsonschema.Draft202012Validator(line_schema())
+    validator.validate({"event": "trace", "file": "trace.json", "events": 3})
+    for wrong in ({"event": "trace"}, {"event": "trace", "file": 1, "events": 3}, {"event": "no"}):
+        assert not validator.is_valid(wrong)
+
+
+def test_every_event_is_in_the_schema() -> None:
+    """Also those that no test can make happen: all that the command's texts name."""
+    folder = Path(kernelscape.__file__).parent / "cli"
+    told = set()
+    for file in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Dict):
+                pairs = zip(node.keys, node.values, strict=True)
+                told |= {
+                    v.value
+                    for k, v in pairs
+                    if isinstance(k, ast.Constant)
+                    and k.value == "event"
+                    and isinstance(v, ast.Constant)
+                }
+    assert told == set(events())
+    assert all(issubclass(c, Line) and c.__doc__ for c in events().values())
+
+
+def test_shells_complete_commands_and_sequences() -> None:
+    completion = ShellComplete(cli.explore, {}, "explore", "_EXPLORE_COMPLETE")
+
+    def completed(*words: str, last: str) -> list[str]:
+        return [item.value for item in completion.get_completions(list(words), last)]
+
+    assert completed(last="rep")[0] == "replay"
+    assert completed("run", last="gem") == [n for n in names() if n.startswith("gem")]
+    assert completed("graph", last="mine.p") == ["mine.p"]
+    assert "--mermaid" in completed("graph", last="--m")
+
+
+def test_the_package_says_that_it_has_types() -> None:
+    assert (Path(kernelscape.__file__).parent / "py.typed").is_file()
