@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -353,9 +354,9 @@ def _run(arguments: list[str] | None) -> int:
     except click.ClickException as e:
         _say(e.format_message())
         return Exit.USAGE
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as e:
         _say("stopped")
-        return Exit.INTERRUPTED
+        return Exit.TERMINATED if e.args == (signal.SIGTERM,) else Exit.INTERRUPTED
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else Exit.INTERNAL
     except Exception as e:

@@ -74,6 +74,11 @@ class TextLog:
             self._open(event)
         elif isinstance(event, st.Rooted):
             self._root(event)
+        elif isinstance(event, st.OutOfTime):
+            self._write(
+                f"!     the time limit of {event.limit_s:g} s passed while the reference was computed, so nothing was"
+                " measured: give more time, or smaller sizes"
+            )
         elif isinstance(event, st.Compared):
             self._compare(event)
         elif isinstance(event, ev.Row):
@@ -292,6 +297,8 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 "baseline_ns": event.default_ns,
                 "numpy_ns": event.numpy_ns,
             }
+        case st.OutOfTime():
+            return {"event": "out_of_time", "limit_s": event.limit_s}
         case ev.Row():
             return _row_fields(event)
         case ev.AdmissibilityAlarm():

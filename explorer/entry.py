@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import LibrarySequence, names
+from ..runtime.apart import Stopped
 from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.free_memory import within_free_memory
 from ..runtime.measure import Sampler, measure
@@ -220,7 +221,10 @@ def _run_session(
 def _interruptible(
     interrupt: Interrupt, on_interrupt: Callable[[], None] | None
 ) -> Iterator[list[int]]:
-    """The first SIGINT or SIGTERM asks the session to end, the second ends it; signals seen."""
+    """The first SIGINT or SIGTERM asks the session to end, the second ends it; signals seen.
+
+    The first raises Stopped where nothing was measured yet that could be lost.
+    """
     seen: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
@@ -228,6 +232,8 @@ def _interruptible(
         if interrupt.is_set:
             raise KeyboardInterrupt
         interrupt.set()
+        if interrupt.is_immediate:
+            raise Stopped(number)
         if on_interrupt is not None:
             on_interrupt()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
+from ..runtime.apart import Stopped
 from ..runtime.calibration import LATENCIES
 from ..runtime.conditions import Conditions, take_conditions
 from ..runtime.cpu.device import CpuDevice
@@ -36,15 +37,24 @@ def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
 
 
 def time_reference(
-    device: AbstractDevice, workload: Workload, reference: tuple[str, str]
+    device: AbstractDevice,
+    workload: Workload,
+    reference: tuple[str, str],
+    is_over: Callable[[], bool] = lambda: False,
 ) -> float | None:
-    """Nanoseconds of a NumPy function, in a child of its own: its threads must not be bound."""
+    """Nanoseconds of a NumPy function, in a child of its own: its threads must not be bound. None where it took too long, or
+    `is_over` first.
+    """
     if not isinstance(device, CpuDevice):
         return None
     worker = Worker(device, WorkerOptions(bind_threads=False))
+    worker.end_when(is_over)
     with worker:
-        worker.prepare(replace(workload, sets=workload.sets[:1]))
-        outcome = worker.time_function(*reference)
+        try:
+            worker.prepare(replace(workload, sets=workload.sets[:1]))
+            outcome = worker.time_function(*reference)
+        except Stopped:
+            return None
     return outcome.time_ns if isinstance(outcome, Measurement) else None
 
 

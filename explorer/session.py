@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..codegen.source import Source
+from ..runtime.apart import Stopped, over_after
 from ..runtime.conditions import Conditions
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import FileJournal
+from ..runtime.reference import Reference
 from ..runtime.replay import restore_complete
 from ..runtime.worker import WorkerError
 from ..search import events as ev
@@ -45,6 +48,9 @@ _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
 _FINAL_S = 12.0  # and at most so long
 _RIVALS_SHARE = 0.33  # of that, for what other compilers make of them
 _CUT = "the best time"  # sets the bound where all that is open is slower
+_LEAST_REFERENCE_SHARE = 0.5  # of the time limit, whatever other preparation took
+_LATE_SHARE = 0.25  # of the time limit: what the last evaluation may take beyond it
+_PATIENCE_S = 1.0  # what a running evaluation is given once the user has interrupted
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -71,6 +77,7 @@ class Session:
         self._default_ns: float | None = None
         self._numpy_ns = subject.numpy_ns
         self._n_sets = 0
+        self._last_s = math.inf  # when even what is running is given up
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
         self._compiler = ""
@@ -87,21 +94,27 @@ class Session:
             o.target, DeviceOptions(compiler=o.compiler, compile_timeout_s=o.compile_timeout_s)
         )
         with FileJournal(self._folder / JOURNAL) as journal, open_worker(device) as worker:
-            now = look_at(device, worker)
-            target = device.facts()
-            space = build_space(self._subject.problem, target)
-            conditions = conditions_of(device, worker)
+            worker.end_when(self._is_past_waiting)
+            with self._interrupt.immediate():
+                now = look_at(device, worker)
+                target = device.facts()
+                space = build_space(self._subject.problem, target)
+                conditions = conditions_of(device, worker)
             keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
             keeper.begin()
             self._tell_opened(keeper, space, target, device.calibrated_by)
-            root = space.root()
+            with self._interrupt.immediate():
+                root = space.root()
             if isinstance(root, DeadEnd):
                 return self._tell_end("infeasible", None, None, keeper, 0)
             self._keeper, self._journal = keeper, journal
             self._device, self._worker, self._target = device, worker, target
             self._compiler = device.compiler_version()
             lower_to(self._scale, target, now)
-            return self._explore(space, root)
+            try:
+                return self._explore(space, root)
+            except Stopped:  # before anything was measured
+                return self._end_early()
 
     def _tell_opened(
         self, keeper: Keeper, space: Space, target: Target, calibrated_by: str
@@ -209,25 +222,60 @@ class Session:
 
     def _look_again(self) -> None:
         """Lower bounds to the machine as it is now: something was faster than its bound."""
-        with suppress(WorkerError):  # then nothing new is known of it
+        with suppress(WorkerError, Stopped):  # then nothing new is known of it
             lower_to(self._scale, self._target, look_at(self._device, self._worker))
 
     def _prepare(self) -> None:
         """Hand the inputs to the worker, and time NumPy on them once a run."""
         s, o = self._subject, self._options
         rng = np.random.default_rng(o.seed)
-        workload = make_workload(s.recording, s.problem, s.arguments, rng, o.input_sets)
+        is_over, is_enough = self._limits_of_reference()
+        with self._interrupt.immediate():
+            workload = make_workload(
+                s.recording,
+                s.problem,
+                s.arguments,
+                rng,
+                o.input_sets,
+                Reference(is_over),
+                is_enough,
+            )
         self._n_sets = sum(bool(s.expected) for s in workload.sets)
         noted = self._keeper.notes("numpy_ns")
         if noted:
             self._numpy_ns = float(noted[0])
         elif s.reference is not None and not self._interrupt.is_set:
-            self._numpy_ns = time_reference(self._device, workload, s.reference)
+            with self._interrupt.immediate():
+                self._numpy_ns = time_reference(self._device, workload, s.reference, is_over)
         if self._numpy_ns is not None and not noted:
             self._keeper.note("numpy_ns", repr(self._numpy_ns))
         started_s = time.monotonic()
-        self._worker.prepare(workload)
+        with self._interrupt.immediate():
+            self._worker.prepare(workload)
         self._preparing_s = time.monotonic() - started_s
+
+    def _limits_of_reference(self) -> tuple[Callable[[], bool], Callable[[], bool]]:
+        """Whether the reference is to end, and whether no more input sets are to be made: after what is left of the time limit, and
+        half of that. Where other preparation took more than half, half of the limit is for the reference all the same.
+        """
+        limit_s = self._options.time_limit_s
+        if limit_s is None:
+            return (lambda: self._interrupt.is_set), (lambda: False)
+        left_s = max(limit_s - self._elapsed_s, _LEAST_REFERENCE_SHARE * limit_s)
+        is_late, is_half_late = over_after(left_s), over_after(left_s / 2)
+        return (lambda: self._interrupt.is_set or is_late()), is_half_late
+
+    def _is_past_waiting(self) -> bool:
+        """Whether no answer of a worker is of use any more."""
+        return time.monotonic() > self._last_s or self._interrupt.since_s > _PATIENCE_S
+
+    def _end_early(self) -> st.Ended:
+        """Where preparing alone took the time there was."""
+        if self._interrupt.is_set:
+            return self._tell_end("interrupted", None, None, self._keeper, 0)
+        assert self._options.time_limit_s is not None
+        self._tell(st.OutOfTime(self._options.time_limit_s))
+        return self._tell_end("time_limit", None, None, self._keeper, 0)
 
     def _warm(self, space: Space) -> list[Candidate]:
         """The best candidates of earlier sessions."""
@@ -264,6 +312,7 @@ class Session:
             rules.append(Seconds(search_s))
             # A batch of slow candidates must not carry the search far beyond its time.
             end_s = time.monotonic() + search_s
+            self._last_s = end_s + self._final_s + _LATE_SHARE * o.time_limit_s + _PATIENCE_S
             self._evaluator.is_over = lambda: time.monotonic() > end_s
         return Budget(*rules, interrupt=self._interrupt)
 
@@ -316,12 +365,14 @@ class Session:
         top = self._evaluator.top(self._options.final_top)
         if not top:
             return self._tell_end(finished.status, None, None, self._keeper, finished.tally.alarms)
-        if finished.status != "interrupted":
-            top = self._time_again() or top
         (best, candidate), conditions = top[0], None
-        if finished.status != "interrupted" and (rival := self._try_other_compilers(top)):
-            best, candidate, conditions = rival.outcome, rival.candidate, rival.conditions
-            self._default_ns, self._compiler = rival.default_ns, rival.compiler
+        with suppress(Stopped):  # then what was there before it stands
+            if finished.status != "interrupted":
+                top = self._time_again() or top
+                best, candidate = top[0]
+            if finished.status != "interrupted" and (rival := self._try_other_compilers(top)):
+                best, candidate, conditions = rival.outcome, rival.candidate, rival.conditions
+                self._default_ns, self._compiler = rival.default_ns, rival.compiler
         assert best.time_ns is not None
         alarms = finished.tally.alarms
         if self._bound_ns is not None and finished.status == "optimal":

@@ -38,6 +38,13 @@ class Rooted:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfTime:
+    """The time limit passed before anything could be measured: the reference alone took it."""
+
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """What the result is compared with; None where it is not known."""
 
@@ -106,4 +113,4 @@ class Ended:
     elapsed_s: float
 
 
-Stage = Opened | Rooted | Compared | MachineChanged | Remeasured | OtherCompiler | Ended
+Stage = Opened | Rooted | OutOfTime | Compared | MachineChanged | Remeasured | OtherCompiler | Ended

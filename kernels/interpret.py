@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -289,7 +289,7 @@ class _Run:
                 value = np.where(self.mask, value, 0)
             low, high = (value, value) if np.ndim(value) == 0 else (value.min(), value.max())
             if low < 0 or high >= extent:
-                _out_of_range(name, axis, low if low < 0 else high, extent)
+                out_of_range(name, axis, low if low < 0 else high, extent)
             found.append(value)
         return tuple(found)
 
@@ -336,10 +336,11 @@ class _Run:
 
 def _check(name: str, axis: int, low: int, high: int, extent: int) -> None:
     if low < 0 or high >= extent:
-        _out_of_range(name, axis, low if low < 0 else high, extent)
+        out_of_range(name, axis, low if low < 0 else high, extent)
 
 
-def _out_of_range(name: str, axis: int, value: Any, extent: int) -> None:
+def out_of_range(name: str, axis: int, value: Any, extent: int) -> NoReturn:
+    """Raises IndexError for an index along an axis of an array of `extent` elements there."""
     raise IndexError(f"index {axis} of {name} is {int(value)}, outside 0..{extent - 1}")
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .interpret import evaluate_scalar, run_kernel
-from .ir import Store, Update
+from .ir import KernelIR, Store, Update
 from .lanes import statements
 from .rewrite import widened
 from .sequence import Call, Recording
 
+Array = np.ndarray[Any, Any]
+RunKernel = Callable[[KernelIR, Mapping[str, Array], Mapping[str, Any]], None]
+"""Runs a kernel in place, as `interpret.run_kernel` does."""
+
 
 def run_reference(
     recording: Recording,
-    arrays: Mapping[str, np.ndarray[Any, Any]],
+    arrays: Mapping[str, Array],
     scalars: Mapping[str, Any],
     dtype: Any = None,
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, Array]:
     """All arrays of the sequence after its calls ran in order on copies (temporaries start as
     zeros).
 
@@ -27,20 +31,44 @@ def run_reference(
     of higher precision. Arrays that no call writes are the given ones themselves, unconverted:
     copies in double of large inputs would cost more than the computation.
     """
-    is_wide = dtype is not None and np.dtype(dtype) == np.float64
-    seen = widened(recording) if is_wide else recording
-    written = {name for call in seen.calls for name in _written(call)}
-    found: dict[str, np.ndarray[Any, Any]] = {
-        p.name: np.array(arrays[p.name], dtype=p.dtype.numpy, order="C")
-        if p.name in written
-        else arrays[p.name]
-        for p in seen.arrays
-    }
-    for p in seen.temps:
-        found[p.name] = np.zeros(p.shape, dtype=p.dtype.numpy)
-    numbers = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in seen.scalars}
-    for call in seen.calls:
-        run_kernel(
+    seen = widened(recording) if dtype is not None and np.dtype(dtype) == np.float64 else recording
+    found = initial_arrays(seen, arrays)
+    run_calls(seen, found, scalars)
+    return found
+
+
+def initial_arrays(
+    recording: Recording,
+    arrays: Mapping[str, Array],
+    empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
+) -> dict[str, Array]:
+    """What the calls of a recording run on: copies of arrays that any of them writes, made by `empty(shape, dtype)`, temporaries of
+    zeros, and the other arrays themselves.
+    """
+    written = {name for call in recording.calls for name in _written(call)}
+    found: dict[str, Array] = {}
+    for p in recording.arrays:
+        if p.name in written:
+            found[p.name] = empty(p.shape, p.dtype.numpy)
+            found[p.name][...] = arrays[p.name]
+        else:
+            found[p.name] = arrays[p.name]
+    for p in recording.temps:
+        found[p.name] = empty(p.shape, p.dtype.numpy)
+        found[p.name][...] = 0
+    return found
+
+
+def run_calls(
+    recording: Recording,
+    found: Mapping[str, Array],
+    scalars: Mapping[str, Any],
+    run: RunKernel = run_kernel,
+) -> None:
+    """All calls of a recording in place, on what `initial_arrays` gives."""
+    numbers = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in recording.scalars}
+    for call in recording.calls:
+        run(
             call.ir,
             {p.name: found[name] for p, name in zip(call.ir.arrays, call.arrays, strict=True)},
             {
@@ -48,7 +76,6 @@ def run_reference(
                 for p, x in zip(call.ir.scalars, call.scalars, strict=True)
             },
         )
-    return found
 
 
 def _written(call: Call) -> set[str]:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ._child import ChildOptions
+from .apart import Stopped
 from .messages import (
     Broken,
     Fault,
@@ -33,6 +34,7 @@ from .messages import (
 )
 
 _START_S = 60.0
+_LOOK_S = 0.1  # how often it is asked whether anybody still waits for an answer
 # Settings that would change what is measured: OPENBLAS_CORETYPE halves OpenBLAS where it is
 # preset wrongly.
 _REMOVED_PREFIXES = ("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_")
@@ -79,6 +81,7 @@ class Channel:
         self._bind_threads = bind_threads
         self._given = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
+        self.is_over: Callable[[], bool] = lambda: False
         self._request_fd = self._reply_fd = -1
 
     @property
@@ -87,7 +90,7 @@ class Channel:
 
     def ask(self, request: Request, deadline_s: float) -> Answer:
         """The answer, or the child's death. Raises RuntimeError when the child reports a bug of
-        its own.
+        its own, and Stopped once `is_over` says that nobody waits for the answer any more.
         """
         try:
             if self._child is None:
@@ -176,8 +179,13 @@ class Channel:
         poll = select.poll()
         poll.register(self._reply_fd, select.POLLIN)
         while len(parts) < n_bytes:
-            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
-                return True
+            left_s = max(0.0, end - time.monotonic())
+            if not poll.poll(min(left_s, _LOOK_S) * 1000):
+                if self.is_over():
+                    raise Stopped
+                if left_s <= _LOOK_S:
+                    return True
+                continue
             part = os.read(self._reply_fd, n_bytes - len(parts))
             if not part:
                 return False

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.ir import Binary, Const, DType, Unary
-from ..kernels.oracle import run_reference
 from ..kernels.rewrite import rewrite
 from ..kernels.sequence import Recording
 from ..kernels.tasks import Problem
+from .reference import Reference
 from .verify import Expected, integers_like, poison_value, signed_like, tolerance_factor
 from .worker import InputSet, Workload
 
@@ -79,20 +79,27 @@ def make_workload(
     first: Arguments,
     rng: np.random.Generator,
     n_sets: int = 3,
+    reference: Reference | None = None,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Workload:
     """Everything that candidates of the problem are verified and timed on; `first` is not
     changed.
+
+    Raises Stopped when the reference is ended. Once `is_enough` there are no more sets than there are.
     """
+    reference = reference or Reference()
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
     is_huge = n_bytes > _HUGE_BYTES and n_sets > 1
     if n_bytes > _MANY_BYTES:
         n_sets = min(n_sets, 2)
     ranges = ranges_of(first)
-    maker = _Maker(recording, problem, roles)
+    maker = _Maker(recording, problem, roles, reference)
     sets = [maker.unverified(first) if is_huge else maker.plain(first)]
     for k in range(1, n_sets):
         fill = integers_like if k == 1 else signed_like
+        if is_enough() and not is_huge:
+            break
         drawn = _vary(recording, ranges, first, rng, fill)
         sets.append(maker.exact(drawn) if k == 1 else maker.plain(drawn))
     return Workload(roles, tuple(sets))
@@ -124,8 +131,15 @@ def _vary(
 class _Maker:
     """Input sets of one sequence with what must come out, by a reference in float64."""
 
-    def __init__(self, recording: Recording, problem: Problem, roles: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        problem: Problem,
+        roles: Mapping[str, str],
+        reference: Reference,
+    ) -> None:
         self._recording = recording
+        self._reference = reference
         self._roles = roles
         self._stages = max(1, sum(t.is_reduction for t in problem.tasks))
 
@@ -136,13 +150,13 @@ class _Maker:
     def plain(self, given: Arguments) -> InputSet:
         """Right is what lies within the rounding of the partial results."""
         arrays = self._before(given)
-        found = run_reference(self._recording, arrays, given.scalars, dtype=np.float64)
+        found = self._reference.run(self._recording, arrays, given.scalars)
         return self._set(arrays, given, found, self._sizes(arrays, given))
 
     def exact(self, given: Arguments) -> InputSet:
         """The same, but for integer results that are exact: hardly any error is allowed there."""
         arrays = self._before(given)
-        found = run_reference(self._recording, arrays, given.scalars, dtype=np.float64)
+        found = self._reference.run(self._recording, arrays, given.scalars)
         if not self._is_exact(found):
             return self._set(arrays, given, found, self._sizes(arrays, given))
         wanted = {
@@ -193,7 +207,7 @@ class _Maker:
             for p in self._recording.scalars
         }
         with np.errstate(all="ignore"):
-            found = run_reference(_absolute(self._recording), absolute, scalars, dtype=np.float64)
+            found = self._reference.run(_absolute(self._recording), absolute, scalars)
         return {name: _largest(array) for name, array in found.items()}
 
     def _is_exact(self, found: Mapping[str, Array]) -> bool:

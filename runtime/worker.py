@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -136,6 +136,10 @@ class AbstractWorker(ABC):
         """
 
     @abstractmethod
+    def end_when(self, is_over: Callable[[], bool]) -> None:
+        """From now on whoever waits for an answer once `is_over` gets Stopped instead."""
+
+    @abstractmethod
     def close(self) -> None:
         """End the child and remove the scratch folder. Safe to call twice."""
 
@@ -232,6 +236,9 @@ class Worker(AbstractWorker):
         request = TimeFunction(module, attribute, protocol)
         copied_s = 4e-9 * self._prepared.size_bytes
         return self._outcomes(request, copied_s + self.deadline_s(protocol, 3))[0]
+
+    def end_when(self, is_over: Callable[[], bool]) -> None:
+        self._channel.is_over = is_over
 
     def close(self) -> None:
         self._channel.kill()

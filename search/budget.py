@@ -4,9 +4,11 @@ The first hit wins.
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -109,11 +111,29 @@ class Interrupt:
     thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._set_s = math.inf
         self.is_set = False
+        self.is_immediate = False
+        """Whether who sets it is to raise, too: nothing would be lost."""
 
     def set(self) -> None:
-        self.is_set = True
+        self.is_set, self._set_s = True, min(self._set_s, self._clock())
+
+    @property
+    def since_s(self) -> float:
+        """Seconds since it was set first; negative where it is not."""
+        return self._clock() - self._set_s
+
+    @contextmanager
+    def immediate(self) -> Iterator[None]:
+        """Within the block nothing would be lost if it was left at any moment."""
+        self.is_immediate = True
+        try:
+            yield
+        finally:
+            self.is_immediate = False
 
 
 class Budget:

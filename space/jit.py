@@ -49,6 +49,11 @@ def cache_folder() -> Path:
     of a callee in another file; the hash in the folder name forbids that.
     """
     name = f"{_package_version()}-numba{numba.__version__}-{source_hash()}"
+    return own_folder(name)
+
+
+def own_folder(name: str) -> Path:
+    """A folder of compiled code that nobody else can write to, for `name`: numba's, else a temporary one."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     base = Path(_CONFIG.CACHE_DIR) if _CONFIG.CACHE_DIR else Path(home, "kernelscape", "numba")
     for folder in (base / name, Path(tempfile.gettempdir(), f"kernelscape-{os.getuid()}", name)):

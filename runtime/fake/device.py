@@ -165,6 +165,9 @@ class FakeWorker(AbstractWorker):
     def prepare(self, workload: Workload) -> None:
         return
 
+    def end_when(self, is_over: Callable[[], bool]) -> None:
+        """It never makes anybody wait."""
+
     def prepare_as(self, other: AbstractWorker) -> None:
         return
 

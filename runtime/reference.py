@@ -1,0 +1,179 @@
+"""The reference result of a sequence: each kernel interpreted or compiled, whichever is sooner done.
+
+The interpreter (kernels/interpret.py) says what is right; numba compiles the same loops from a text of their own
+(kernels/python_text.py), with one thread, in order and without fast arithmetic. Nothing of codegen/ is used. What may take long
+runs in a child, which a signal or a deadline ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import config as numba_config
+from numpy.typing import NDArray
+
+from ..kernels.interpret import out_of_range, run_kernel
+from ..kernels.ir import KernelIR, Store, Update
+from ..kernels.lanes import statements
+from ..kernels.oracle import initial_arrays, run_calls
+from ..kernels.python_text import NAME, Printed, print_python
+from ..kernels.rewrite import widened
+from ..kernels.sequence import Recording
+from ..kernels.work import work_of
+from ..space.jit import own_folder
+from .apart import run_apart, shared_empty
+
+Array = NDArray[Any]
+
+_COMPILE_NS = 1.5e9  # of a kernel, the first time
+_N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
+_LONG_NS = 5e7  # what is expected to take longer runs in a child
+
+
+_CONFIG: Any = numba_config  # its fields are set at run time, unknown to type checkers
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a kernel is run, and the nanoseconds that this is expected to take. `printed` is None where it is interpreted."""
+
+    printed: Printed | None
+    ns: float
+
+
+class Reference:
+    """Computes references, until `is_over` says that the user or the clock wants no more of it."""
+
+    def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        self.is_over = is_over
+
+    def run(
+        self,
+        recording: Recording,
+        arrays: Mapping[str, Array],
+        scalars: Mapping[str, Any],
+        *,
+        wide: bool = True,
+    ) -> dict[str, Array]:
+        """All arrays of the sequence after its calls ran in order on copies (temporaries start as zeros): in float64 where `wide`,
+        as `kernels.oracle.run_reference` with that dtype, else in the types of the sequence.
+
+        Raises Stopped, and IndexError where an index leaves its array.
+        """
+        seen = widened(recording) if wide else recording
+        ways = {id(call.ir): choose_way(call.ir) for call in seen.calls}
+        is_long = sum(ways[id(call.ir)].ns for call in seen.calls) > _LONG_NS
+
+        def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:
+            printed = ways[id(ir)].printed
+            if printed is None:
+                run_kernel(ir, given, numbers)
+            else:
+                self._run_compiled(ir, printed, given, numbers)
+
+        found = initial_arrays(seen, arrays, shared_empty if is_long else np.empty)
+        for call in seen.calls:
+            printed = ways[id(call.ir)].printed
+            if printed is not None:
+                types = [found[name].dtype for name in call.arrays]
+                self._load(call.ir, printed, types)
+        if is_long:
+            run_apart(lambda: run_calls(seen, found, scalars, run), self.is_over)
+        else:
+            run_calls(seen, found, scalars, run)
+        return found
+
+    def _load(self, ir: KernelIR, printed: Printed, dtypes: list[np.dtype[Any]]) -> None:
+        """Compile a kernel; in a child where that was not done before, since it takes a second or more."""
+        key, signature = _key(printed.text), _signature(ir, dtypes)
+        if (key, signature) in _LOADED:
+            return
+        path = _module_path(key, printed.text)
+        done = path.with_suffix(f".{_key(str(signature))}.done")
+        if not done.exists():
+
+            def compile_once() -> None:
+                _compiled(path).compile(signature)
+                done.touch()
+
+            run_apart(compile_once, self.is_over)
+        function = _compiled(path)
+        function.compile(signature)
+        _LOADED[key, signature] = function
+
+    def _run_compiled(
+        self,
+        ir: KernelIR,
+        printed: Printed,
+        arrays: Mapping[str, Array],
+        scalars: Mapping[str, Any],
+    ) -> None:
+        given = [np.ascontiguousarray(arrays[p.name]).reshape(p.shape) for p in ir.arrays]
+        function = _LOADED[_key(printed.text), _signature(ir, [a.dtype for a in given])]
+        at = np.zeros(1, np.int64)
+        numbers = [p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars]
+        place = int(function(*given, *numbers, at))
+        if place:
+            where = printed.places[place - 1]
+            out_of_range(where.array, where.axis, int(at[0]), where.extent)
+
+
+# Functions by the key of their text and the types of their arguments.
+_LOADED: dict[tuple[str, tuple[Any, ...]], Any] = {}
+
+
+def choose_way(ir: KernelIR) -> _Way:
+    """The way in which all runs of a session are sooner done."""
+    work = work_of(ir)
+    first_ns = work.interpreted_ns * _N_RUNS
+    if _CONFIG.DISABLE_JIT or first_ns < _COMPILE_NS + work.compiled_ns * _N_RUNS:
+        return _Way(None, work.interpreted_ns)
+    return _Way(print_python(ir), work.compiled_ns)
+
+
+def _key(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _signature(ir: KernelIR, dtypes: list[np.dtype[Any]]) -> tuple[Any, ...]:
+    """The types of numba of a call: what is not written may be read-only."""
+    written = {s.array for s in statements(ir.body) if isinstance(s, (Store, Update))}
+    of: Any = numba.from_dtype  # its stub knows booleans alone
+    arrays = [
+        numba.types.Array(of(dtype), len(p.shape), "C", readonly=p.name not in written)
+        for p, dtype in zip(ir.arrays, dtypes, strict=True)
+    ]
+    numbers = [of(p.dtype.numpy) for p in ir.scalars]
+    return (*arrays, *numbers, numba.int64[::1])
+
+
+def _module_path(key: str, text: str) -> Path:
+    """The module of a text, in a folder of this Python and this numba. It is written once: numba's cache goes by its date."""
+    version = f"py{sys.version_info.major}{sys.version_info.minor}-numba{numba.__version__}"
+    path = own_folder(f"reference-{version}") / f"reference_{key}.py"
+    if not path.exists():
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False) as f:
+            f.write(text)
+        os.replace(f.name, path)
+    return path
+
+
+def _compiled(path: Path) -> Any:
+    """The function of a module, which numba compiles when it is told for which types."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return getattr(module, NAME)

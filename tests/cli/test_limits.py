@@ -1,0 +1,74 @@
+"""What a limit or a signal does before anything is measured: the run ends, with a sentence."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from .command import objects, start
+
+pytestmark = pytest.mark.compiler
+
+# No reference of it is ever complete; LONG is known only at run time, so nobody can say so before.
+ENDLESS = """
+import kernelscape as ks
+import numpy as np
+
+nd = ks.types.ndarray()
+
+@ks.kernel
+def endless(n: nd, x: nd):
+    for _ in range(1):
+        for i in range(n[0]):
+            for j in range(x.shape[0]):
+                x[j] = 0.5 * x[j - 1 if j > 0 else 0] + 1.0
+
+def run(n, x):
+    endless(n, x)
+
+def make_arguments(sizes, dtype, rng):
+    return np.array([1 << 50]), np.ones(2000, dtype)
+"""
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> str:
+    file = tmp_path / "user.py"
+    file.write_text(ENDLESS)
+    return f"{file}:run"
+
+
+def test_a_reference_that_takes_longer_than_the_limit(explore, endless, tmp_path):
+    code, out, _ = explore("run", endless, "--time-limit", "1s", "--json", "-o", tmp_path / "run")
+    told = objects(out)
+    assert code == 4
+    assert told[-1]["status"] == "time_limit"
+    assert told[-2] == {"event": "out_of_time", "limit_s": 1.0}
+
+
+def test_the_same_in_words(explore, endless, tmp_path):
+    code, out, _ = explore("run", endless, "--time-limit", "1s", "-o", tmp_path / "run")
+    assert code == 4
+    assert "the time limit of 1 s passed while the reference was computed" in out
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
+)
+def test_a_signal_ends_the_reference(endless, tmp_path, number, code):
+    running = start("run", endless, "--json", "-o", tmp_path / "run")
+    assert running.stdout is not None
+    for line in running.stdout:
+        if json.loads(line)["event"] == "root_bound":
+            break
+    time.sleep(0.2)  # so that it is most likely the reference that is met
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == code
+    assert objects(out)[-1]["status"] == "interrupted"
+    assert "Traceback" not in err
