@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..space import choices as ch
-from ..space.jit import jit
+from ..space.jit import jit, jit_internal
 from .bound_tables import MAX_PEELED, BoundTables
 from .tables import Floats, Ints
 
@@ -39,7 +39,7 @@ _DIRECT = 1 << ch.DIRECT
 _MAYBE, _SURELY, _BALANCED = 1, 2, 4
 
 
-@jit
+@jit_internal
 def _largest(universe: Ints, at: Int, domain: Int) -> Int:
     size = 1
     k = 0
@@ -50,7 +50,7 @@ def _largest(universe: Ints, at: Int, domain: Int) -> Int:
     return size
 
 
-@jit
+@jit_internal
 def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
     parallel[:] = 0
     for k in range(tables.outer.shape[0]):
@@ -71,7 +71,7 @@ def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
                 parallel[task] |= _BALANCED
 
 
-@jit
+@jit_internal
 def join(phase: Ints, a: Int, b: Int) -> None:
     low, high = min(phase[a], phase[b]), max(phase[a], phase[b])
     if low != high:
@@ -80,7 +80,7 @@ def join(phase: Ints, a: Int, b: Int) -> None:
                 phase[t] = low
 
 
-@jit
+@jit_internal
 def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
     """Group tasks that may have a loop in common: phase[t] becomes the least task of its group."""
     for t in range(phase.size):
@@ -90,7 +90,7 @@ def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
             join(phase, tables.merge[k, 0], tables.merge[k, 1])
 
 
-@jit
+@jit_internal
 def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
     """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
     merged_tasks(tables, domains, phase)
@@ -138,7 +138,7 @@ def array_traffic(
     return read, written
 
 
-@jit
+@jit_internal
 def phase_traffic(
     tables: BoundTables, domains: Mask, phase: Ints, read: Floats, write: Floats
 ) -> None:
@@ -152,7 +152,7 @@ def phase_traffic(
             write[p] += array_written[p]
 
 
-@jit
+@jit_internal
 def _arithmetic(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, work: Floats, chain: Floats
 ) -> None:
@@ -185,7 +185,7 @@ def _arithmetic(
         work[p] = max(work[p], one_core[p])
 
 
-@jit
+@jit_internal
 def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> float:
     """For how many iterations of loops `first` to `end` of load_spared one load may do, at most."""
     copies = 1.0
@@ -206,7 +206,7 @@ def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> 
     return copies
 
 
-@jit
+@jit_internal
 def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
     """The same for one loop of decided sizes: a compiler may unroll short loops completely, and load once for all copies."""
     trips = (extent + mid * inner - 1) // (mid * inner)
@@ -218,7 +218,7 @@ def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
     return int(copies)
 
 
-@jit
+@jit_internal
 def _element_loads(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, loads: Floats
 ) -> None:
@@ -244,7 +244,7 @@ def _element_loads(
             loads[phase[t]] = max(loads[phase[t]], ns)
 
 
-@jit
+@jit_internal
 def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
     """Number of launches of a team that are surely there: tasks that surely share none."""
     n = parallel.size
@@ -259,7 +259,7 @@ def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
     return count
 
 
-@jit
+@jit_internal
 def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
     """Whether partial results of threads surely meet inside a launch, for other threads to read."""
     for k in range(tables.barrier.shape[0]):
@@ -270,7 +270,7 @@ def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
     return False
 
 
-@jit
+@jit_internal
 def _add_phases(
     tables: BoundTables,
     phase: Ints,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..space import choices as ch
 from ..space.gpu_resources import MAX_REGISTERS
-from ..space.jit import jit
+from ..space.jit import jit, jit_internal
 from .bound_terms import Mask
 from .gpu_tables import GpuTables
 from .tables import Floats, Ints
@@ -38,7 +38,7 @@ _DIRECT = 1 << ch.DIRECT
 _LANES = 1 << ch.LANES
 
 
-@jit
+@jit_internal
 def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
     least, most = 0, 1
     k = 0
@@ -51,7 +51,7 @@ def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
     return max(1, least), most
 
 
-@jit
+@jit_internal
 def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
     """The facts of every loop."""
     for k in range(gpu.loop.shape[0]):
@@ -68,7 +68,7 @@ def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
         facts[k, IS_LOOP] = 2 if outer == _LOOP else 0
 
 
-@jit
+@jit_internal
 def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
     """Iterations of one thread along a loop, one after the other, at least."""
     extent = gpu.loop[k, 1]
@@ -82,7 +82,7 @@ def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
     return max(1.0, float(min(facts[k, MID_LEAST], whole)))
 
 
-@jit
+@jit_internal
 def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> float:
     """Registers that the sums of a thread of a task take, as the space counts them: the least that is still open."""
     n = float(gpu.words[t])
@@ -104,7 +104,7 @@ def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
     return counted
 
 
-@jit
+@jit_internal
 def task_facts(
     gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, registers: Floats, line: Floats
 ) -> None:
@@ -156,13 +156,13 @@ def task_facts(
         tasks[t, WAVES] = max(1.0, np.ceil(full / (gpu.cores * resident)))
 
 
-@jit
+@jit_internal
 def is_copied(staging: Int) -> bool:
     """Whether an operand surely has a block in shared memory, or several in turn."""
     return not staging & _DIRECT
 
 
-@jit
+@jit_internal
 def _resident(
     gpu: GpuTables, domains: Mask, facts: Floats, t: int, threads: float, kept: float
 ) -> float:
@@ -188,7 +188,7 @@ def _resident(
     return max(1.0, float(most))
 
 
-@jit
+@jit_internal
 def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
     """A copied block is waited for in every iteration of the loops around it."""
     for row in range(gpu.copy.shape[0]):

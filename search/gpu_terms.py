@@ -16,7 +16,7 @@ from math import gcd
 import numpy as np
 
 from ..space import choices as ch
-from ..space.jit import jit
+from ..space.jit import jit, jit_internal
 from .bound_tables import BoundTables
 from .bound_terms import Mask, join, merged_tasks, phase_traffic
 from .gpu_facts import (
@@ -60,7 +60,7 @@ _KEEP, _DIRECT = 1 << ch.KEEP, 1 << ch.DIRECT
 _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 
 
-@jit
+@jit_internal
 def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
     """How many threads, one beside the other or in different blocks, load each element."""
     n = 1.0
@@ -80,7 +80,7 @@ def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
     return n
 
 
-@jit
+@jit_internal
 def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, float]:
     """Elements that one request of a warp takes from one sector at most, lanes that may want one element, and the widest vector.
 
@@ -108,7 +108,7 @@ def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, flo
     return min(same * near, WARP * widest), min(same, WARP), widest
 
 
-@jit
+@jit_internal
 def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
     """Whether an access surely goes to memory, surely to shared memory, surely to either."""
     choice = gpu.access[row, 3]
@@ -127,7 +127,7 @@ def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
     return is_direct, is_copied(staging) or in_shared, not in_register
 
 
-@jit
+@jit_internal
 def _requests(
     gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, phase: Ints, costs: Floats
 ) -> None:
@@ -178,7 +178,7 @@ def _requests(
     _add_requests(costs, dearest, stores)
 
 
-@jit
+@jit_internal
 def _add_requests(costs: Floats, dearest: Floats, stores: Floats) -> None:
     for p in range(costs.shape[0]):
         costs[p, L1] += dearest[p, 0] + stores[p, 0]
@@ -186,7 +186,7 @@ def _add_requests(costs: Floats, dearest: Floats, stores: Floats) -> None:
         costs[p, ISSUE] += dearest[p, 2] + stores[p, 2]
 
 
-@jit
+@jit_internal
 def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> None:
     """Group the tasks (phase[t] is the least task of its group); whether a phase surely begins with a launch."""
     merged_tasks(tables, domains, phase)
@@ -203,7 +203,7 @@ def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> 
             is_first[phase[b]] = 0
 
 
-@jit
+@jit_internal
 def _memory(
     tables: BoundTables, gpu: GpuTables, read: float, write: float, held: float, ports: float
 ) -> tuple[float, float, float, float]:
@@ -221,7 +221,7 @@ def _memory(
     return reads, writes, mixed, crossing
 
 
-@jit
+@jit_internal
 def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> int:
     """Launches that are surely there: of tasks that surely share none, and one for what blocks leave to be combined."""
     chosen = np.ones(n, np.bool_)
@@ -237,7 +237,7 @@ def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> int
     return count
 
 
-@jit
+@jit_internal
 def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: Floats) -> None:
     """ns of arithmetic, of its issue and of latencies, by phase; after `_requests`."""
     for t in range(phase.size):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .jit import jit_flat
+from .jit import jit_flat_internal
 from .model import LITERAL, PRODUCT, Arrays, Model
 from .order import ANY_ORDER
 
@@ -60,7 +60,7 @@ def make_scratch(model: Model) -> Scratch:
 # ---- queues and narrowing
 
 
-@jit_flat
+@jit_flat_internal
 def push_var(scratch: Scratch, var: Int) -> None:
     if scratch.var_queued[var]:
         return
@@ -72,7 +72,7 @@ def push_var(scratch: Scratch, var: Int) -> None:
     state[N_VARS] += 1
 
 
-@jit_flat
+@jit_flat_internal
 def push_constraint(scratch: Scratch, constraint: Int, is_heavy: bool) -> None:
     if scratch.queued[constraint]:
         return
@@ -89,7 +89,7 @@ def push_constraint(scratch: Scratch, constraint: Int, is_heavy: bool) -> None:
         state[N_LIGHT] += 1
 
 
-@jit_flat
+@jit_flat_internal
 def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> bool:
     """Keep only the values in `mask`; False if none is left (the domain then stays as it was)."""
     old = np.int64(domains[var])
@@ -111,7 +111,7 @@ def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int)
     return True
 
 
-@jit_flat
+@jit_flat_internal
 def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: Int) -> None:
     state = scratch.state
     while state[N_TRAIL] > length:
@@ -124,7 +124,7 @@ def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: Int) -> None:
             domains[mirror] = arrays.inverse[mask]
 
 
-@jit_flat
+@jit_flat_internal
 def clear(scratch: Scratch) -> None:
     state = scratch.state
     for k in range(state[N_VARS]):
@@ -142,7 +142,7 @@ def clear(scratch: Scratch) -> None:
 # ---- filters: False when a domain would become empty
 
 
-@jit_flat
+@jit_flat_internal
 def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> bool:
     """Path consistency of every triple that holds the changed pair (a, b)."""
     n = arrays.n_objects
@@ -164,7 +164,7 @@ def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> b
     return True
 
 
-@jit_flat
+@jit_flat_internal
 def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     start = arrays.start[constraint]
     a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
@@ -183,7 +183,7 @@ def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
     )
 
 
-@jit_flat
+@jit_flat_internal
 def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     start = arrays.start[constraint]
     a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
@@ -211,7 +211,7 @@ def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
     )
 
 
-@jit_flat
+@jit_flat_internal
 def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     alive = -1
@@ -230,7 +230,7 @@ def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
     return narrow(arrays, scratch, domains, var, mask)
 
 
-@jit_flat
+@jit_flat_internal
 def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
     """Smallest weight that a term can still have if its condition is true."""
     domain = np.int64(domains[arrays.scope[entry]])
@@ -246,7 +246,7 @@ def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
     return lightest
 
 
-@jit_flat
+@jit_flat_internal
 def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     """Forbid what would exceed the limit even if every other term is as small as it can be."""
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
@@ -289,7 +289,7 @@ def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: 
     return True
 
 
-@jit_flat
+@jit_flat_internal
 def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: Int, heaviest: Int) -> bool:
     var = np.int64(arrays.scope[entry])
     domain = np.int64(domains[var])
@@ -302,7 +302,7 @@ def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: Int, hea
     return narrow(arrays, scratch, domains, var, keep)
 
 
-@jit_flat
+@jit_flat_internal
 def _first_term(arrays: Arrays, entry: Int) -> Int:
     """The first term of the group that begins at an entry: it has literals, then terms, at least one of each."""
     while arrays.scope_weights[entry] == LITERAL:
@@ -310,14 +310,14 @@ def _first_term(arrays: Arrays, entry: Int) -> Int:
     return entry
 
 
-@jit_flat
+@jit_flat_internal
 def _end_of_terms(arrays: Arrays, entry: Int, stop: Int) -> Int:
     while entry < stop and arrays.scope_weights[entry] != LITERAL:
         entry += 1
     return entry
 
 
-@jit_flat
+@jit_flat_internal
 def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
     """Whether one of the literals is true already."""
     for k in range(first, end):
@@ -327,7 +327,7 @@ def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
     return False
 
 
-@jit_flat
+@jit_flat_internal
 def _least_product(
     arrays: Arrays, domains: Mask, first: Int, end: Int, but: Int, limit: Int
 ) -> Int:
@@ -339,7 +339,7 @@ def _least_product(
     return least
 
 
-@jit_flat
+@jit_flat_internal
 def filter_budget(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     """Forbid what would exceed the limit even if every other group is as small as it can be."""
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]

@@ -46,7 +46,7 @@ from .filters import (
     push_var,
     undo,
 )
-from .jit import jit_flat
+from .jit import jit_flat, jit_flat_internal
 from .model import BUDGET, CLAUSE, SUM, TABLE2, TABLE3, Arrays, Model
 
 FIXPOINT = -1
@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 
-@jit_flat
+@jit_flat_internal
 def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> None:
     for k in range(arrays.watch_start[var], arrays.watch_start[var + 1]):
         # A clause can only be hurt by a literal that just became false.
@@ -85,7 +85,7 @@ def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> None:
         push_constraint(scratch, constraint, arrays.kind[constraint] >= SUM)
 
 
-@jit_flat
+@jit_flat_internal
 def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     kind = arrays.kind[constraint]
     if kind == TABLE3:
@@ -99,7 +99,7 @@ def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) ->
     return filter_counter(arrays, scratch, domains, constraint)
 
 
-@jit_flat
+@jit_flat_internal
 def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
     state = scratch.state
     n_order = arrays.n_objects * arrays.n_objects
@@ -159,7 +159,7 @@ def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
     return _fixpoint(arrays, scratch, domains)
 
 
-@jit_flat
+@jit_flat_internal
 def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> Int:
     if not narrow(arrays, scratch, domains, var, mask):
         return EXCLUDED
@@ -201,7 +201,7 @@ def expand(
             culprits[value] = scratch.state[CULPRIT]
 
 
-@jit_flat
+@jit_flat_internal
 def _pick(domain: Int, rank: Int) -> Int:
     """Position of the set bit that has `rank` set bits below it."""
     value = 0
@@ -213,7 +213,7 @@ def _pick(domain: Int, rank: Int) -> Int:
         value += 1
 
 
-@jit_flat
+@jit_flat_internal
 def count_values(domain: Int) -> Int:
     """How many values a domain has left."""
     count = 0
@@ -275,7 +275,7 @@ def random_descent(
     return int(status), int(scratch.state[N_DECISIONS]), int(scratch.state[N_PROPAGATIONS])
 
 
-@jit_flat
+@jit_flat_internal
 def _next_value(domain: Int, preference: npt.NDArray[np.uint8], var: Int) -> Int:
     for k in range(preference.shape[1]):
         if domain >> np.int64(preference[var, k]) & 1:

@@ -1,5 +1,6 @@
 """The compiled and the plain engine agree; the cache is keyed by the source."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -152,3 +153,44 @@ def test_who_compiles_is_told_once(tmp_path):
         for _ in range(2)
     ]
     assert said == [["compiling", "5 7.0"], ["5 7.0"]]
+
+
+def decorated(tree):
+    """Functions of a module by name, each with the names of its decorators."""
+    return {
+        f: {d.id for d in f.decorator_list if isinstance(d, ast.Name)}
+        for f in tree.body
+        if isinstance(f, ast.FunctionDef)
+    }
+
+
+def test_internal_functions_are_called_by_compiled_functions_only():
+    """From Python such a call would end the process: there is no wrapper."""
+    package = Path(jit.__file__).parent.parent
+    files = [p for f in ("space", "search", "tests") for p in (package / f).rglob("*.py")]
+    trees = {path: ast.parse(path.read_text()) for path in files}
+    internal = {
+        (path.stem, f.name)
+        for path, tree in trees.items()
+        for f, names in decorated(tree).items()
+        if names & {"jit_internal", "jit_flat_internal"}
+    }
+    assert ("filters", "narrow") in internal
+    wrong = []
+    for path, tree in trees.items():
+        here = {name for module, name in internal if module == path.stem}
+        here |= {
+            a.asname or a.name
+            for i in tree.body
+            if isinstance(i, ast.ImportFrom) and i.module
+            for a in i.names
+            if (i.module.split(".")[-1], a.name) in internal
+        }
+        compiled = {f for f, names in decorated(tree).items() if any("jit" in n for n in names)}
+        inside = {id(x) for f in compiled for x in ast.walk(f)}
+        wrong += [
+            f"{path.name}:{x.lineno} {x.id}"
+            for x in ast.walk(tree)
+            if isinstance(x, ast.Name) and x.id in here and id(x) not in inside
+        ]
+    assert not wrong
