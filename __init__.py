@@ -35,6 +35,7 @@ _PUBLIC = {
     "explore": "explorer",
     "replay": "explorer",
     "load": "explorer",
+    "plot": "report",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -25,7 +25,7 @@ from .options import (
     sizes_of,
     talks,
 )
-from .picture_commands import graph, trace
+from .picture_commands import graph, report, trace
 from .settings import Settings
 from .upkeep_commands import cache, schema
 from .user_file import find_subject
@@ -36,6 +36,7 @@ _COMMANDS = (
     "run",
     "resume",
     "explain",
+    "report",
     "replay",
     "codegen",
     "graph",
@@ -300,7 +301,7 @@ def doctor(talk: Talk) -> None:
         sys.exit(Exit.ENVIRONMENT)
 
 
-for _command in (graph, trace, cache, schema):
+for _command in (report, graph, trace, cache, schema):
     explore.add_command(_command)
 
 

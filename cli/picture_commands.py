@@ -1,4 +1,4 @@
-"""Commands that write what other programs draw: `graph`, `trace`."""
+"""Commands that draw: `report`, and `graph` and `trace` for other programs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ import click
 
 from .options import Talk, put_json, sequence_argument, settings_of, sizes_of, talks
 from .user_file import find_subject
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File; RUN/report.html if left out."
+)
+@click.option("--live", is_flag=True, help="Write it again and again while the search goes on.")
+@talks
+def report(talk: Talk, path: Path, output: Path | None, live: bool) -> None:
+    """Draw the run in PATH as one HTML page that needs no network."""
+    from ..report.live import LIVE_EVERY_S, pages
+
+    for page in pages(path, output, LIVE_EVERY_S if live else 0.0):
+        if talk.is_json:
+            put_json({"event": "report", "file": str(page.file), "evaluations": page.n_evaluations})
+        else:
+            click.echo(f"{page.file}  {page.summary}")
 
 
 @click.command()

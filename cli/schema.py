@@ -316,6 +316,13 @@ class Finding(Line, tag="finding"):
     advice: str
 
 
+class Report(Line, tag="report"):
+    """`report`: a page that was written."""
+
+    file: str
+    evaluations: int
+
+
 class Kept(Line, tag="kept"):
     """`cache`: one place."""
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..kernels.closed import Closed
 from ..kernels.library import LibrarySequence, names
+from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
 from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.free_memory import within_free_memory
@@ -70,6 +71,14 @@ class Run:
     @property
     def directory(self) -> Path:
         return self.ended.directory
+
+    def report(self) -> Report:
+        """The page of this run, which notebooks show and `save` writes to a file."""
+        return report_of(self)
+
+    def frame(self) -> dict[str, list[Any]]:
+        """Its evaluations as columns: `pandas.DataFrame(run.frame())`, or polars (report/frame.py)."""
+        return frame(self)
 
 
 def explore(

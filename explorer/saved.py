@@ -24,6 +24,7 @@ class Best:
 
     file: BestFile
     device: AbstractDevice
+    directory: Path | None = None  # of its run, where it was loaded from one
 
     def __repr__(self) -> str:
         return f"Best({self.file.sequence} on {self.file.target}, {self.time_ns:.0f} ns)"
@@ -73,7 +74,9 @@ def load(path: str | Path) -> Best:
     """
     best = stored_best(Path(path))
     compiler = compiler_named(best.conditions.compiler)
-    return Best(best, open_device(best.target, DeviceOptions(compiler=compiler)))
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    device = open_device(best.target, DeviceOptions(compiler=compiler))
+    return Best(best, device, folder if (folder / HEADER).exists() else None)
 
 
 def replay(path: str | Path) -> Tuned:

@@ -46,7 +46,7 @@ class Neighbourhood:
                 candidate = candidate.decide(var, 1 << self._near(centre.value(var), others, rng))
         if not isinstance(candidate, Candidate):
             return candidate
-        return candidate.complete(self._preference(centre), self._order, MAX_BACKTRACKS)
+        return candidate.complete(self.preference(centre), self._order, MAX_BACKTRACKS)
 
     @staticmethod
     def _near(value: int, others: list[int], rng: np.random.Generator) -> int:
@@ -54,7 +54,7 @@ class Neighbourhood:
         weights = np.array([1.0 / abs(v - value) for v in others])
         return int(others[int(rng.choice(len(others), p=weights / weights.sum()))])
 
-    def _preference(self, centre: Candidate) -> npt.NDArray[np.uint8]:
+    def preference(self, centre: Candidate) -> npt.NDArray[np.uint8]:
         """[n_choices, n_values] the centre's value first, then the others by distance."""
         values = np.arange(self._values)
         held = np.log2(centre.domains.astype(np.float64)).astype(np.int64)

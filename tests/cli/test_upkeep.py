@@ -74,6 +74,7 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         ("codegen", run, "-o", tmp_path, "--json"),
         ("graph", *SMALL, "--json"),
         ("trace", run, "--json"),
+        ("report", run, "--json"),
         ("doctor", "--json"),
         ("cache", "--json"),
         ("schema", "--json"),
@@ -127,7 +128,7 @@ def test_shells_complete_commands_and_sequences() -> None:
     def completed(*words: str, last: str) -> list[str]:
         return [item.value for item in completion.get_completions(list(words), last)]
 
-    assert completed(last="rep")[0] == "replay"
+    assert completed(last="rep") == ["report", "replay"]
     assert completed("run", last="gem") == [n for n in names() if n.startswith("gem")]
     assert completed("graph", last="mine.p") == ["mine.p"]
     assert "--mermaid" in completed("graph", last="--m")

@@ -1,0 +1,109 @@
+"""What only the space of a run can tell of its implementations: their C text, the terms of their bounds, the roofs above them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..codegen.lower import lower, print_source
+from ..kernels.stateflow import StateFlowGraph, build_graph
+from ..kernels.tasks import Problem
+from ..runtime.conditions import take_conditions
+from ..runtime.device import AbstractDevice, DeviceError, open_device
+from ..runtime.records import EvaluationRecord
+from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_older
+from ..search.bound import Bound, Bounder, Roofline
+from ..space.candidate import Candidate, Space
+from ..space.constraints import build_space
+from .pairs import Predictions, predicted_effects
+from .run_data import RunData
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One implementation: its text, and its bound with the terms, largest first, scaled as the search believed them."""
+
+    candidate: Candidate
+    text: str
+    bound: Bound
+    scale: float
+
+    @property
+    def terms(self) -> list[tuple[str, float]]:
+        return [(name, ns * self.scale) for name, ns in self.bound.terms]
+
+
+class Rebuilt:
+    """The space of a run, built again on this machine."""
+
+    def __init__(self, problem: Problem, space: Space, device: AbstractDevice) -> None:
+        self.problem = problem
+        self.space = space
+        self._dialect = dialect_of(device)
+        self._bounder = Bounder(space)
+        self._looked: dict[str, Looked | None] = {}
+
+    def look(self, r: EvaluationRecord) -> Looked | None:
+        """An evaluated implementation; None where its decisions have no meaning in this space."""
+        if r.source_key not in self._looked:
+            self._looked[r.source_key] = self._look(r)
+        return self._looked[r.source_key]
+
+    def _look(self, r: EvaluationRecord) -> Looked | None:
+        try:
+            candidate = restore_older(self.space, r.decisions)
+        except StaleError:
+            return None
+        bound = self._bounder.bound(candidate)
+        scale = min(1.0, r.bound_ns / bound.ns) if r.bound_ns > 0 and bound.ns > 0 else 1.0
+        text = print_source(lower(candidate), self._dialect).text
+        return Looked(candidate, text, bound, scale)
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        return self._bounder.roofline()
+
+    @property
+    def roofs(self) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+        """Rates of memory and caches in bytes a ns, and of arithmetic of the types that occur in operations a ns."""
+        t = self.space.target
+        sizes = {task.dtype.size_bytes for task in self.problem.tasks}
+        rates = {4: ("f32", t.f32_flops_per_ns), 8: ("f64", t.f64_flops_per_ns)}
+        bandwidths = [("memory", t.memory_read_bytes_per_ns)]
+        bandwidths += [(level.name, level.read_bytes_per_ns) for level in reversed(t.levels)]
+        return bandwidths, [rates[n] for n in sorted(sizes & set(rates))]
+
+    def predictions(
+        self, best: EvaluationRecord, evaluations: Sequence[EvaluationRecord]
+    ) -> Predictions | None:
+        looked = self.look(best)
+        if looked is None:
+            return None
+        return predicted_effects(looked.candidate.space, looked.candidate, evaluations)
+
+
+def graph_of(run: RunData) -> StateFlowGraph | str:
+    """The state-flow graph of the run's sequence, or why there is none."""
+    try:
+        return build_graph(rebuild_problem(run.header.stored, run.header.problem_key)[1])
+    except StaleError as e:
+        return str(e)
+
+
+def rebuilt(run: RunData) -> Rebuilt | str:
+    """The run's space, or a sentence why what follows from it cannot be shown: another machine has other bounds."""
+    try:
+        device = open_device(run.header.target)
+        here = take_conditions(accelerator=device.accelerator()).machine
+        if run.header.conditions.machine != here:
+            return (
+                f"this machine is {here}, and the run was made on {run.header.conditions.machine}"
+            )
+        problem = rebuild_problem(run.header.stored, run.header.problem_key)[1]
+        space = build_space(problem, device.facts())
+    except (StaleError, DeviceError) as e:
+        return str(e)
+    if space.key != run.header.space_key:
+        return "the space has changed since the run was made"
+    return Rebuilt(problem, space, device)

@@ -1,0 +1,134 @@
+"""A run directory as pictures need it: also of a run that was killed, or that is still going on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from ..runtime.folder import BEST, HEADER, JOURNAL, TREE
+from ..runtime.journal import read_journal
+from ..runtime.records import (
+    BestFile,
+    EvaluationRecord,
+    NoteRecord,
+    Record,
+    RecordError,
+    RunHeader,
+    load_best,
+    load_header,
+)
+from ..runtime.tree_file import TreeFile, read_trees
+
+
+class Explored(Protocol):
+    """What knows the directory of its run: the result of `explore`, or of `load`."""
+
+    @property
+    def directory(self) -> Path | None: ...
+
+
+Source = str | Path | Explored
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Everything that a run has kept. `best` is None while nothing was found; `notes` say what could not be read."""
+
+    folder: Path
+    header: RunHeader
+    best: BestFile | None
+    records: tuple[Record, ...]
+    tree_file: TreeFile
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def evaluations(self) -> tuple[EvaluationRecord, ...]:
+        return tuple(r for r in self.records if isinstance(r, EvaluationRecord))
+
+    @cached_property
+    def timed(self) -> tuple[EvaluationRecord, ...]:
+        """The evaluations that gave a time."""
+        return tuple(r for r in self.evaluations if r.time_ns is not None)
+
+    @cached_property
+    def status(self) -> str:
+        """Why the last session ended; "not ended" of one that goes on, or was killed."""
+        found = "not ended"
+        for r in self.records:
+            if isinstance(r, NoteRecord) and r.kind in ("session", "ended"):
+                found = r.text if r.kind == "ended" else "not ended"
+        return found
+
+    @property
+    def is_ended(self) -> bool:
+        return self.status != "not ended"
+
+    @cached_property
+    def total_s(self) -> float:
+        """Seconds from the first record to the last, over all sessions."""
+        return max((r.at_s for r in self.records), default=0.0)
+
+    @cached_property
+    def numpy_ns(self) -> float | None:
+        if self.best is not None and self.best.numpy_ns is not None:
+            return self.best.numpy_ns
+        texts = [r.text for r in self.records if isinstance(r, NoteRecord) and r.kind == "numpy_ns"]
+        try:
+            return float(texts[-1]) if texts else None
+        except ValueError:
+            return None
+
+    @cached_property
+    def default(self) -> EvaluationRecord | None:
+        """The unfused default, where it was measured."""
+        for r in self.evaluations:
+            if r.origin is not None and r.origin.tag == "U" and r.status == "ok":
+                return r
+        return None
+
+    def is_alarmed(self) -> bool:
+        """Whether a time below its bound has withdrawn the gap."""
+        return any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in self.records)
+
+
+def ns_of(r: EvaluationRecord) -> float:
+    """The time of an evaluation that has one."""
+    assert r.time_ns is not None
+    return r.time_ns
+
+
+def folder_of(run: Source) -> Path:
+    """The directory of a run, named itself, by a file in it, or by what an exploration gave. Raises RecordError."""
+    named = run if isinstance(run, str | Path) else run.directory
+    if named is None:
+        raise RecordError("this best belongs to no run directory: name the directory of its run")
+    place = Path(named)
+    if place.is_file():
+        place = place.parent
+    if not (place / HEADER).exists():
+        raise RecordError(f"{place} holds no run: it has no {HEADER}")
+    return place
+
+
+def load_run(run: Source) -> RunData:
+    """What a run has kept so far. Raises RecordError."""
+    folder = folder_of(run)
+    header = load_header(folder / HEADER)
+    records = read_journal(folder / JOURNAL)
+    notes = []
+    best = None
+    if (folder / BEST).exists():
+        try:
+            best = load_best(folder / BEST)
+        except RecordError as e:
+            notes.append(str(e))
+    tree_file = read_trees(folder / TREE)
+    if not tree_file.trees:
+        notes.append(f"no search tree was kept: {TREE} is not there, or holds none")
+    if tree_file.n_lost:
+        notes.append(f"{tree_file.n_lost} lines of {TREE} could not be used")
+    if tree_file.is_full:
+        notes.append(f"{TREE} has reached its cap: later nodes are not in it")
+    return RunData(folder, header, best, records, tree_file, tuple(notes))
