@@ -316,6 +316,12 @@ class Finding(Line, tag="finding"):
     advice: str
 
 
+class OutOfTime(Line, tag="out_of_time"):
+    """The time limit was over before anything could be searched."""
+
+    limit_s: float
+
+
 class Report(Line, tag="report"):
     """`report`: a page that was written."""
 
