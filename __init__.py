@@ -29,7 +29,6 @@ _PUBLIC = {
     "i64": "kernels.language",
     "ndarray": "kernels.sequence",
     "record": "kernels.sequence",
-    "empty": "runtime.cpu.memory",
     "LanguageError": "kernels.errors",
     "interpret": "kernels.interpret",
     "explore": "explorer",

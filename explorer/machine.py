@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from ..runtime.apart import Stopped
-from ..runtime.calibration import LATENCIES
+from ..runtime.calibration import LATENCIES, parse_stream
 from ..runtime.conditions import Conditions, take_conditions
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import learn_latencies
@@ -87,7 +87,21 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
     taken = [(ns, getattr(target, name)) for name, ns in now.items() if name in LATENCIES]
     ratios = [known / rate for known, rate in rates if rate > 0]
     ratios += [ns / known for ns, known in taken if known > 0]
+    ratios += _curve_ratios(target, now)
     scale.lower(min([scale.factor, *ratios]))
+
+
+def _curve_ratios(target: Target, now: dict[str, float]) -> list[float]:
+    """Rates of reading again and again that the target says over those of `now`, where both know the size."""
+    known = {
+        (curve.kind, curve.cores, read + written): rate
+        for curve in target.streams
+        for read, written, rate in zip(
+            curve.read_bytes, curve.written_bytes, curve.bytes_per_ns, strict=True
+        )
+    }
+    met = ((parse_stream(name), rate) for name, rate in now.items())
+    return [known[point] / rate for point, rate in met if point in known]
 
 
 def lower_to_earlier(

@@ -15,13 +15,16 @@ from .ir import (
     Expr,
     For,
     Load,
+    Location,
     LoopIndex,
     Stmt,
     Store,
     Update,
 )
 from .renaming import Renaming, expressions, loads, nested_statements
-from .tasks import Access, Closure, Loop, OpaqueBody, Reason, Task
+from .tasks import Access, Loop, OpaqueBody, Task
+
+_NOWHERE = Location("", 0)
 
 
 def opaque_task(
@@ -29,7 +32,6 @@ def opaque_task(
     kernel: str,
     arrays: Mapping[str, ArrayParam],
     fast_math: bool,
-    reason: Reason,
     *,
     serial: bool = False,
 ) -> Task | None:
@@ -56,19 +58,11 @@ def opaque_task(
             reads.append(writes[-1])
     if not writes:
         return None
-    inside = OpaqueBody(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), reason)
+    inside = OpaqueBody(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)))
     target = inside.writes[0]
     dtype = arrays[target.array].dtype
     return Task(
-        target.array,
-        kernel,
-        loops,
-        target,
-        dtype,
-        None,
-        opaque=inside,
-        fast_math=fast_math,
-        where=reason.where,
+        target.array, kernel, loops, target, dtype, None, opaque=inside, fast_math=fast_math
     )
 
 
@@ -106,12 +100,10 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
     assert isinstance(task.finish, Binary)
     own = task.finish.a
     assert isinstance(own, Load)
-    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
+    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, _NOWHERE),)
     for loop in reversed(task.loops):
-        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+        body = (For(loop.name, Const(loop.extent, DType.i64), body, _NOWHERE),)
     serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
-    text = f"the updates of {own.array} in their order (fast_math=False)"
-    reason = Reason(Closure.ORDER, text, task.where)
-    made = opaque_task(body, task.kernel, arrays, False, reason, serial=serial)
+    made = opaque_task(body, task.kernel, arrays, False, serial=serial)
     assert made is not None
     return replace(made, name=task.name)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from ..space.target import Target
+from ..space.target import StreamCurve, Target
 from .device import cache_folder
 from .measure import spread
 from .records import write_atomically
 
 SCHEMA = 2
+_STREAM = "stream_"
 LATENCIES = (
     "launch_ns",
     "barrier_ns",
@@ -40,8 +41,21 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
     """What one calibration found."""
-    spreads = {name: spread(s) for name, s in samples.items()}
+    spreads = {name: spread(s) for name, s in samples.items() if parse_stream(name) is None}
     return Calibration(SCHEMA, machine, target, spreads, 1)
+
+
+def stream_name(kind: str, cores: int, n_bytes: int) -> str:
+    """The name of samples of a way of reading and writing arrays of `n_bytes` together again and again."""
+    return f"{_STREAM}{cores}_{n_bytes}_{kind}"
+
+
+def parse_stream(name: str) -> tuple[str, int, int] | None:
+    """Kind, cores and bytes of a name that `stream_name` gave; None of any other."""
+    if not name.startswith(_STREAM):
+        return None
+    cores, n_bytes, kind = name.removeprefix(_STREAM).split("_", 2)
+    return kind, int(cores), int(n_bytes)
 
 
 def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
@@ -84,12 +98,38 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
         replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
         for x in new.target.levels
     )
-    target = replace(new.target, levels=levels, **rates, **latencies)
+    streams = _merge_streams(old.target.streams, new.target.streams)
+    target = replace(new.target, levels=levels, streams=streams, **rates, **latencies)
     spreads = {
         n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
         for n in old.spreads.keys() | new.spreads.keys()
     }
     return Calibration(SCHEMA, new.machine, target, spreads, old.n_calibrations + 1)
+
+
+def _merge_streams(
+    old: tuple[StreamCurve, ...], new: tuple[StreamCurve, ...]
+) -> tuple[StreamCurve, ...]:
+    """Every point of either, with the larger of two rates."""
+    points: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
+    for curve in (*old, *new):
+        known = points.setdefault((curve.kind, curve.cores), {})
+        sizes = zip(curve.read_bytes, curve.written_bytes, strict=True)
+        for size, rate in zip(sizes, curve.bytes_per_ns, strict=True):
+            known[size] = max(rate, known.get(size, 0.0))
+    return tuple(curve_of(kind, cores, known) for (kind, cores), known in points.items())
+
+
+def curve_of(kind: str, cores: int, rates: dict[tuple[int, int], float]) -> StreamCurve:
+    """The curve through `rates`, bytes a nanosecond by (bytes read, bytes written)."""
+    sizes = sorted(rates)
+    return StreamCurve(
+        kind=kind,
+        cores=cores,
+        read_bytes=tuple(read for read, _ in sizes),
+        written_bytes=tuple(written for _, written in sizes),
+        bytes_per_ns=tuple(rates[size] for size in sizes),
+    )
 
 
 def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:

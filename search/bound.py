@@ -27,7 +27,10 @@ __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
 Mask = npt.NDArray[np.uint32]
 
 # In the order of bound_terms.py, where the levels of cache follow, and of gpu_terms.py.
-_NAMES = ("memory read", "memory write", "memory", "operations", "chain", "loads", "launches")
+_NAMES = (
+    *("memory read", "memory write", "memory", "streams"),
+    *("operations", "chain", "loads", "launches"),
+)
 _GPU_NAMES = (
     *("memory read", "memory write", "memory", "L2", "L1", "shared memory"),
     *("operations", "issue", "latency", "launches"),
@@ -149,11 +152,11 @@ class Bounder:
 
     def _named_phases(self, domains: Mask) -> tuple[Phase, ...]:
         tasks, arrays = self.space.problem.tasks, self.space.problem.arrays
-        phases = []
+        phases, nobody = [], np.zeros((len(tasks), len(tasks)), np.bool_)
         for p in sorted(set(self._phase.tolist())):
             reads, writes = [], []
             for a, array in enumerate(arrays):
-                read, written = bt.array_traffic(self.tables, domains, self._phase, a)
+                read, written = bt.array_traffic(self.tables, domains, self._phase, nobody, a)
                 if read[p]:
                     reads.append((array.name, float(read[p])))
                 if written[p]:

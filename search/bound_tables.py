@@ -14,6 +14,7 @@ from ..space.candidate import Space
 from ..space.target import Target
 from .element_loads import element_loads
 from .operations import SureOperations, expression_weight
+from .streams import is_fresh, passes, stream_tables
 from .tables import Floats, Ints, Universes, int_rows
 from .traffic import read_bytes, written_bytes
 
@@ -43,8 +44,13 @@ class BoundTables(NamedTuple):
     touch_start: Ints  # [n_arrays + 1]
     touch: Ints  # [n, 5] task, 1 where it may write, store, first and end of its flows
     touch_bytes: Floats  # [n, 2] surely read, surely written
-    flow: Ints  # mem_space of the flows of touches
+    flow: Ints  # [n, 2] of the flows of touches: mem_space, task that the value comes from
+    touch_fresh: Ints  # [n] 1 where it writes lines that no task of the call has read before
+    passes: Ints  # [n_arrays] how it is gone through, see streams.py
     reused_bytes: float  # of arrays both written and read: keeping a dirty line can save two trips
+    stream: Ints  # [n_kinds, 4] cores, 1 of updates in place, where its points begin and end
+    stream_point: Floats  # [n, 4] bytes read and written; bytes a ns read and written
+    after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
     # arithmetic
     operations_ns: Floats  # [n_tasks] on all cores, in vectors
     lanes: Floats  # [n_tasks] by how much scalar code is slower
@@ -62,6 +68,9 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
     universe = Universes(space)
     return BoundTables(
         **_machine(space.target),
+        **stream_tables(space.target),
+        passes=passes(space.problem),
+        after=_after(space),
         outer=_outer_dims(space, universe),
         vector=_vector_dims(space),
         merge=_merges(space),
@@ -126,11 +135,22 @@ def _pairs(space: Space) -> Ints:
     return int_rows(((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items()), 4)
 
 
+def _after(space: Space) -> Ints:
+    n = len(space.problem.tasks)
+    after = np.zeros((n, n), np.int64)
+    for d in space.backbone.dependences:
+        after[d.source, d.sink] = 1
+    for between in range(n):
+        after |= np.outer(after[:, between], after[between])
+    return after
+
+
 def _touches(space: Space) -> dict[str, Any]:
     v, problem = space.variables, space.problem
     rows: list[tuple[int, ...]] = []
     amounts: list[tuple[int, int]] = []
-    start, flows, reused = [0], list[int](), 0
+    fresh: list[int] = []
+    start, flows, reused = [0], list[tuple[int, int]](), 0
     for array in problem.arrays:
         is_temp = array.role == "temp"
         readers = writers = False
@@ -141,7 +161,9 @@ def _touches(space: Space) -> dict[str, Any]:
                 continue
             first = len(flows)
             flows += [
-                var for f, var in v.mem_space.items() if (f.consumer, f.array) == (t, array.name)
+                (var, f.producer)
+                for f, var in v.mem_space.items()
+                if (f.consumer, f.array) == (t, array.name)
             ]
             # Only a temporary has a store to leave away; what it may leave away and cannot is open.
             store = v.store.get(t, -1) if is_temp and writes else -1
@@ -152,13 +174,15 @@ def _touches(space: Space) -> dict[str, Any]:
                 written = written if store >= 0 else 0
             rows.append((t, int(writes), store, first, len(flows)))
             amounts.append((read, written))
+            fresh.append(int(writes and is_fresh(problem, t, array.name)))
         start.append(len(rows))
         reused += array.size_bytes if readers and writers else 0
     return {
         "touch_start": np.array(start, np.int64),
         "touch": int_rows(rows, 5),
         "touch_bytes": np.array(amounts, np.float64).reshape(-1, 2),
-        "flow": np.array(flows, np.int64),
+        "touch_fresh": np.array(fresh, np.int64),
+        "flow": int_rows(flows, 2),
         "reused_bytes": float(reused),
     }
 

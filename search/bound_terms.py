@@ -14,13 +14,23 @@ import numpy.typing as npt
 from ..space import choices as ch
 from ..space.jit import jit, jit_internal
 from .bound_tables import MAX_PEELED, BoundTables
+from .streams import (
+    ANYHOW,
+    BY_EACH,
+    FRESH_ONCE,
+    N_COLUMNS,
+    READ_ONCE,
+    WRITTEN_ONCE,
+    streaming_ns,
+)
 from .tables import Floats, Ints
 
 Mask = npt.NDArray[np.uint32]
+Bools = npt.NDArray[np.bool_]
 Int = int | np.int64
 
 # Of the terms; the levels of cache follow.
-READ, WRITE, MIXED, OPERATIONS, CHAIN, LOADS, LAUNCHES, FIRST_LEVEL = range(8)
+READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, LAUNCHES, FIRST_LEVEL = range(9)
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
@@ -102,7 +112,7 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
         both = parallel[a] & parallel[b]
         if not (parallel[a] | parallel[b]) & _MAYBE:
             continue  # one thread runs one after the other
-        if tables.pair[k, 3]:
+        if tables.after[a, b]:
             continue  # a value passes through memory between separate loops: threads meet first
         if both & _BALANCED:
             in_step = IN_STEP
@@ -113,9 +123,12 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
 
 @jit
 def array_traffic(
-    tables: BoundTables, domains: Mask, phase: Ints, array: int
+    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, array: int
 ) -> tuple[Floats, Floats]:
-    """Distinct bytes of one array that each phase surely reads from outside it, and writes."""
+    """Distinct bytes of one array that each phase surely reads from outside it, and writes.
+
+    What a task takes from one that surely ends before it (ends[first, second]) is in memory, or in copies as large.
+    """
     n = phase.size
     read = np.zeros(n)
     written = np.zeros(n)
@@ -126,7 +139,8 @@ def array_traffic(
         if tables.touch_bytes[k, 0] > read[p] and not is_written[p]:
             in_memory = first == end
             for f in range(first, end):
-                in_memory = in_memory or domains[tables.flow[f]] == _GLOBAL
+                in_memory = in_memory or domains[tables.flow[f, 0]] == _GLOBAL
+                in_memory = in_memory or ends[tables.flow[f, 1], tables.touch[k, 0]]
             if in_memory:
                 read[p] = tables.touch_bytes[k, 0]
         if tables.touch[k, 1]:
@@ -140,16 +154,41 @@ def array_traffic(
 
 @jit_internal
 def phase_traffic(
-    tables: BoundTables, domains: Mask, phase: Ints, read: Floats, write: Floats
+    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, read: Floats, write: Floats
 ) -> None:
-    """Distinct bytes of all arrays that each phase surely reads from outside it, and writes."""
+    """Distinct bytes of all arrays that each phase surely reads from outside it, and writes; `ends` as in `array_traffic`."""
     read[:] = 0.0
     write[:] = 0.0
     for array in range(tables.touch_start.size - 1):
-        array_read, array_written = array_traffic(tables, domains, phase, array)
+        array_read, array_written = array_traffic(tables, domains, phase, ends, array)
         for p in range(phase.size):
             read[p] += array_read[p]
             write[p] += array_written[p]
+
+
+@jit_internal
+def _stream_traffic(
+    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, through: Floats
+) -> None:
+    """Bytes that each phase surely goes through once a call, by the columns of streams.py ([n, N_COLUMNS])."""
+    through[:] = 0.0
+    for array in range(tables.touch_start.size - 1):
+        first, end = tables.touch_start[array], tables.touch_start[array + 1]
+        if tables.passes[array] == ANYHOW or first == end:
+            continue
+        p = phase[tables.touch[first, 0]]
+        is_together = True
+        fresh = 0
+        for k in range(first, end):
+            is_together = is_together and phase[tables.touch[k, 0]] == p
+            fresh = max(fresh, tables.touch_fresh[k])
+        if is_together:
+            # What several tasks of different phases touch may be used in another order by each.
+            read, written = array_traffic(tables, domains, phase, ends, array)
+            side = int(tables.passes[array] == BY_EACH)
+            through[p, READ_ONCE + side] += read[p]
+            through[p, WRITTEN_ONCE + side] += written[p]
+            through[p, FRESH_ONCE + side] += fresh * written[p]
 
 
 @jit_internal
@@ -271,57 +310,124 @@ def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
 
 
 @jit_internal
-def _add_phases(
+def _price_phases(
     tables: BoundTables,
+    domains: Mask,
     phase: Ints,
+    ends: Bools,
     parallel: Ints,
-    costs: tuple[Floats, Floats, Floats, Floats, Floats],
-    scale: float,
     terms: Floats,
-) -> tuple[float, float]:
-    """ns of all phases, and ns of what each core does alone in them.
-
-    `terms` becomes, resource by resource, the largest of what it is and of the sum over the phases.
-    """
-    read, write, work, chain, loads = costs
+    prices: tuple[Floats, Floats],
+) -> None:
+    """ns of each phase alone: of each resource (`terms`, [n, n_terms]); as `prices`, of all and of what each core does alone."""
+    n = phase.size
+    read, write = np.zeros(n), np.zeros(n)
+    work, chain, loads = np.zeros(n), np.zeros(n), np.zeros(n)
+    through = np.zeros((n, N_COLUMNS))
+    phase_traffic(tables, domains, phase, ends, read, write)
+    _arithmetic(tables, domains, parallel, phase, work, chain)
+    _element_loads(tables, domains, parallel, phase, loads)
+    if tables.stream.shape[0] > 0:
+        _stream_traffic(tables, domains, phase, ends, through)
     n_levels = tables.rate.size - 1
     cached = tables.capacity[n_levels]
-    sums = np.zeros(terms.size)
-    all_ns, core_ns = 0.0, 0.0
-    for p in range(phase.size):
+    # What a phase wrote last may leave the caches while the next one runs; of all as one phase that is the next call.
+    leaving = cached if phase.max() > 0 else 0.0
+    terms[:] = 0.0
+    all_ns, core_ns = prices
+    all_ns[:] = 0.0
+    core_ns[:] = 0.0
+    for p in range(n):
         if phase[p] != p:
             continue
         threads = 0
-        for t in range(p, phase.size):
+        for t in range(p, n):
             if phase[t] == p:
                 threads |= parallel[t]
-        from_memory = max(0.0, read[p] - cached) / tables.rate[n_levels]
-        to_memory = max(0.0, write[p] - cached) / tables.write_rate
+        is_alone = not threads & _MAYBE
+        here = terms[p]
+        here[READ] = max(0.0, read[p] - cached) / tables.rate[n_levels]
+        here[WRITE] = max(0.0, write[p] - cached) / tables.write_rate
+        # Dirty lines that stay save the trip out, and where they are read again the trip in.
+        kept = cached + min(cached, tables.reused_bytes)
+        here[MIXED] = max(0.0, read[p] + write[p] - kept) / tables.mixed_rate
+        cores = 1 if is_alone else np.int64(tables.cores)
+        here[STREAMS] = streaming_ns(
+            tables.stream, tables.stream_point, cores, through[p], (cached, leaving)
+        )
+        here[OPERATIONS], here[CHAIN], here[LOADS] = work[p], chain[p], loads[p]
         alone = max(max(work[p], chain[p]), loads[p])
-        longest = max(from_memory, to_memory)
+        longest = max(max(here[READ], here[WRITE]), here[STREAMS])
         for k in range(n_levels):
             ns = max(0.0, read[p] - tables.capacity[k]) / tables.rate[k]
             is_private = k < n_levels - 1 or k == 0
-            if is_private and not threads & _MAYBE:
+            if is_private and is_alone:
                 ns *= max(1.0, tables.cores / CLOCK_SLACK)
-            sums[FIRST_LEVEL + k] += ns
+            here[FIRST_LEVEL + k] = ns
             if is_private:
                 alone = max(alone, ns)
             else:
                 longest = max(longest, ns)
-        sums[READ] += from_memory
-        sums[WRITE] += to_memory
-        # Dirty lines that stay save the trip out, and where they are read again the trip in.
-        kept = cached + min(cached, tables.reused_bytes)
-        sums[MIXED] += max(0.0, read[p] + write[p] - kept) / tables.mixed_rate
-        sums[OPERATIONS] += work[p]
-        sums[CHAIN] += chain[p]
-        sums[LOADS] += loads[p]
-        all_ns += max(longest, alone)
-        core_ns += alone
+        all_ns[p], core_ns[p] = max(longest, alone), alone
+
+
+@jit_internal
+def _add(parts: Floats, scale: float, terms: Floats) -> None:
+    """Each of `terms` becomes the larger of what it is and of the sum over the phases."""
     for k in range(terms.size):
-        terms[k] = max(terms[k], sums[k] * scale)
-    return all_ns * scale, core_ns * scale
+        total = 0.0
+        for p in range(parts.shape[0]):
+            total += parts[p, k]
+        terms[k] = max(terms[k], total * scale)
+
+
+@jit_internal
+def _ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
+    """ends[u, t]: whether task u is surely complete before task t begins; whether any is.
+
+    So it is where one needs what the other computes, and the two have no loop in common: threads meet between them, or a launch
+    ends. That a task between them may share loops with either does not matter: one loop nest has one outermost loop, which all its
+    tasks share.
+    """
+    n = ends.shape[0]
+    for u in range(n):
+        for t in range(n):
+            ends[u, t] = tables.after[u, t] != 0
+    for k in range(tables.merge.shape[0]):
+        if domains[tables.merge[k, 2]] & _MERGED:
+            ends[tables.merge[k, 0], tables.merge[k, 1]] = False
+            ends[tables.merge[k, 1], tables.merge[k, 0]] = False
+    return bool(ends.any())
+
+
+@jit_internal
+def _longest_path(
+    ends: Bools, parts: Floats, prices: tuple[Floats, Floats], terms: Floats
+) -> tuple[float, float]:
+    """ns of tasks that surely run one after the other: of all that they do, and of what each core does alone."""
+    n = parts.shape[0]
+    all_ns, core_ns = prices
+    before = np.full(n, -1, np.int64)
+    last = 0
+    for t in range(n):
+        longest, longest_core = 0.0, 0.0
+        for u in range(t):
+            if ends[u, t]:
+                longest_core = max(longest_core, core_ns[u])
+                if all_ns[u] > longest:
+                    longest, before[t] = all_ns[u], u
+        all_ns[t] += longest
+        core_ns[t] += longest_core
+        if all_ns[t] > all_ns[last]:
+            last = t
+    for k in range(terms.size):
+        total = 0.0
+        t = last
+        while t >= 0:
+            total += parts[t, k]
+            t = before[t]
+        terms[k] = max(terms[k], total)
+    return all_ns.max(), core_ns.max()
 
 
 @jit
@@ -330,23 +436,29 @@ def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) 
     n = phase.size
     terms[:] = 0.0
     parallel = np.zeros(n, np.int64)
-    read, write = np.zeros(n), np.zeros(n)
-    work, chain, loads = np.zeros(n), np.zeros(n), np.zeros(n)
-    costs = (read, write, work, chain, loads)
+    parts = np.zeros((n, terms.size))
+    prices = (np.zeros(n), np.zeros(n))
     _threads(tables, domains, parallel)
+    all_ns, core_ns = 0.0, 0.0
+    ends = np.zeros((n, n), np.bool_)
+    if n > 2 and _ends_before(tables, domains, ends):  # of two the phases below say as much
+        for t in range(n):
+            phase[t] = t
+        _price_phases(tables, domains, phase, ends, parallel, parts, prices)
+        all_ns, core_ns = _longest_path(ends, parts, prices, terms)
     # Everything as one phase, because what caches keep is then subtracted once only.
     phase[:] = 0
-    phase_traffic(tables, domains, phase, read, write)
-    _arithmetic(tables, domains, parallel, phase, work, chain)
-    _element_loads(tables, domains, parallel, phase, loads)
-    all_ns, core_ns = _add_phases(tables, phase, parallel, costs, 1.0, terms)
+    ends[:] = False
+    _price_phases(tables, domains, phase, ends, parallel, parts, prices)
+    _add(parts, 1.0, terms)
+    all_ns, core_ns = max(all_ns, prices[0].sum()), max(core_ns, prices[1].sum())
     in_step = _phases(tables, domains, parallel, phase)
-    phase_traffic(tables, domains, phase, read, write)
-    _arithmetic(tables, domains, parallel, phase, work, chain)
-    _element_loads(tables, domains, parallel, phase, loads)
-    split_all, split_core = _add_phases(tables, phase, parallel, costs, in_step, terms)
-    all_ns = max(max(all_ns, split_all), float(terms[MIXED]))
-    core_ns = max(core_ns, split_core)
+    if phase.max() > 0:
+        _price_phases(tables, domains, phase, ends, parallel, parts, prices)
+        _add(parts, in_step, terms)
+        all_ns = max(all_ns, prices[0].sum() * in_step)
+        core_ns = max(core_ns, prices[1].sum() * in_step)
+    all_ns = max(all_ns, terms[MIXED])
     launches = _launches(tables, domains, parallel)
     started = launches * tables.launch_ns
     met = tables.barrier_ns if _has_barrier(tables, domains, parallel) else 0.0

@@ -41,6 +41,8 @@ def explain_phases(bound: Bound, space: Space) -> list[str]:
         return [f"L2 may hold {held} of each launch from before", *map(_phase, bound.phases)]
     held = size_text(float(sum(level.capacity_bytes for level in levels)))
     kept = f"the caches may hold {held} of each phase from before"
+    if space.target.streams:
+        kept += ", of what is gone through once a call no more than was measured"
     return [kept, *(_phase(phase) for phase in bound.phases)]
 
 
@@ -51,6 +53,7 @@ def rate_texts(space: Space) -> dict[str, str]:
         "memory read": f"at {target.memory_read_bytes_per_ns:.1f} GB/s",
         "memory write": f"at {target.memory_write_bytes_per_ns:.1f} GB/s",
         "memory": f"reads and writes at {target.memory_mixed_bytes_per_ns:.1f} GB/s",
+        "streams": "what is gone through once a call, at the best mix of measured ways for its size",
         "operations": _arithmetic_rates(space),
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
         "loads": f"of one element each, {target.loads_per_ns:.0f} a ns",
@@ -86,6 +89,9 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)
+    if name == "streams":
+        phases = bound.phases
+        return sum(n for p in phases for _, n in (*p.read_bytes, *p.written_bytes)), "B"
     cached = float(tables.capacity[-1])
     if name == "memory write":
         held, rate = cached, tables.write_rate

@@ -276,18 +276,19 @@ def lower_bound(
     costs = np.zeros((n, N_TERMS))
     read, write = np.zeros(n), np.zeros(n)
     is_first = np.ones(n, np.int64)
+    ends = np.zeros((n, n), np.bool_)
     tilings(gpu, domains, facts)
     task_facts(gpu, domains, facts, tasks, registers, line)
     meetings(gpu, domains, facts, tasks)
     # Everything as one phase, because what L2 keeps is then subtracted once only.
     phase[:] = 0
-    phase_traffic(tables, domains, phase, read, write)
+    phase_traffic(tables, domains, phase, ends, read, write)
     ports = 1.0
     for t in range(n):
         ports = max(ports, tasks[t, BLOCKS_MOST])
     whole = _memory(tables, gpu, read[0], write[0], 0.0, ports)
     _phases(tables, domains, phase, is_first)
-    phase_traffic(tables, domains, phase, read, write)
+    phase_traffic(tables, domains, phase, ends, read, write)
     _requests(gpu, domains, facts, tasks, phase, costs)
     _compute(gpu, tasks, phase, is_first, costs)
     total = 0.0

@@ -17,6 +17,22 @@ class CacheLevel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StreamCurve:
+    """How fast `cores` cores together go through the same arrays again and again, always in the same order, in one mix of reads and
+    writes: the optimistic end of what was measured, for arrays of growing size.
+
+    Point k is about `read_bytes[k]` distinct bytes that are read and `written_bytes[k]` that are written; an update in place counts
+    as both. `bytes_per_ns[k]` is the sum of both a nanosecond.
+    """
+
+    kind: str  # of the probe, as in "triad_nt"
+    cores: int
+    read_bytes: tuple[int, ...]
+    written_bytes: tuple[int, ...]
+    bytes_per_ns: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Facts of one machine as seen by one backend. Every rate is the optimistic end of its measured spread, all cores together.
 
@@ -41,6 +57,9 @@ class Target:
     loads_per_ns: float = 0.0  # of one element each, that all cores together start; 0: not known
     line_bytes: int = LINE_BYTES  # the least that memory delivers
     calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
+    streams: tuple[
+        StreamCurve, ...
+    ] = ()  # of all cores and of one; (): not known, as in calibrations of older versions
     # Of GPUs only. There `cores` counts the multiprocessors, and `vector_bytes` is the widest access of one thread.
     architecture: str = ""  # what code is compiled for, as in "sm_90"
     max_threads_per_block: int = 0

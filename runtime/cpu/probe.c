@@ -57,7 +57,7 @@ static double now_ns(void) {
 int ks_vector_bytes(void) { return VECTOR_BYTES; }
 int ks_vector_registers(void) { return VECTOR_REGISTERS; }
 
-enum { READ, WRITE, WRITE_NT, COPY, COPY_NT, TRIAD_NT, SCALE, READ3_WRITE_NT, N_KINDS };
+enum { READ, WRITE, WRITE_NT, COPY, COPY_NT, TRIAD_NT, SCALE, READ3_WRITE_NT, TRIAD, READ3_WRITE, N_KINDS };
 
 /* The register class of vectors in inline assembly. */
 #if defined(__x86_64__) && defined(__AVX512F__)
@@ -118,6 +118,14 @@ static void pass(int kind, vf *restrict a, vf *restrict b, vf *restrict c, vf *r
       for (long i = 0; i < n; i += 4) UNROLL(4)
         for (int k = 0; k < 4; k++) stream(&a[i + k], b[i + k] + s * c[i + k] + d[i + k]);
       break;
+    case TRIAD:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) a[i + k] = b[i + k] + s * c[i + k];
+      break;
+    case READ3_WRITE:
+      for (long i = 0; i < n; i += 4) UNROLL(4)
+        for (int k = 0; k < 4; k++) a[i + k] = b[i + k] + s * c[i + k] + d[i + k];
+      break;
   }
   stream_fence();
   __asm__ volatile("" : : "r"(a) : "memory");
@@ -163,7 +171,7 @@ int ks_reserve(int threads, int64_t bytes) {
 /* `passes` passes of one kind, every thread on arrays of `bytes` bytes each that begin `offset` bytes into its memory.
  * -1 when they do not fit the reserve. */
 double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
-  static const int n_arrays[N_KINDS] = {1, 1, 1, 2, 2, 3, 1, 4};
+  static const int n_arrays[N_KINDS] = {1, 1, 1, 2, 2, 3, 1, 4, 3, 4};
   /* Each array starts one line and a bit later in its page than the one before. */
   size_t step = ((size_t)bytes / 4096 + 2) * 4096 + 832;
   step -= step % VECTOR_BYTES;

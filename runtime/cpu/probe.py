@@ -9,7 +9,6 @@ largest value ever seen, a latency the least, also of those that an exploration 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,18 +22,24 @@ from ..calibration import (
     keep,
     keep_latencies,
     load_calibration,
+    stream_name,
 )
 from .machine import Machine, read_machine
+from .streams import (
+    KINDS,
+    N_ARRAYS,
+    READ,
+    curves_from,
+    knee_samples,
+    open_probe,
+    rate,
+    reserve,
+    stream_samples,
+)
 
 if TYPE_CHECKING:
     from .device import CpuDevice
 
-_READ, _WRITE, _WRITE_NT, _COPY, _COPY_NT, _TRIAD_NT, _SCALE, _READ3_WRITE_NT = range(8)
-_KINDS = {_READ: "read", _WRITE: "write", _WRITE_NT: "write_nt", _COPY: "copy"}
-_KINDS |= {_COPY_NT: "copy_nt", _TRIAD_NT: "triad_nt", _SCALE: "scale"}
-_KINDS |= {_READ3_WRITE_NT: "read3_write_nt"}
-_N_ARRAYS = (1, 1, 1, 2, 2, 3, 1, 4)  # touched by each kind
-_N_MOVED = (1, 1, 1, 2, 2, 3, 2, 4)  # arrays read plus arrays written
 _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
@@ -137,6 +142,7 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
         add_latency_ns=best["add_latency_ns"],
         loads_per_ns=best["loads"],
         calibrated=True,
+        streams=curves_from(best),
     )
 
 
@@ -158,17 +164,19 @@ def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, lis
     probe = _open(library)
     total = probed_bytes(_last_cache_bytes(read_machine()), whole)
     n_bytes = max(16 << 20, total // n_threads)
-    _reserve(probe, n_threads, n_bytes + (1 << 16))
+    reserve(probe, n_threads, n_bytes + (1 << 16))
     try:
         samples: dict[str, list[float]] = {}
         for _ in range(
             5 if whole else 3
         ):  # a mix is met once a round: a disturbed one must not count
-            for kind, name in _KINDS.items():
-                if kind == _READ or whole:
-                    share = n_bytes // _N_ARRAYS[kind] // 4096 * 4096
-                    rate = _rate(probe, kind, share, n_threads, 1)
-                    samples.setdefault(f"memory_{name}", []).append(rate)
+            for kind, name in KINDS.items():
+                if kind == READ or whole:
+                    share = n_bytes // N_ARRAYS[kind] // 4096 * 4096
+                    found = rate(probe, kind, share, n_threads, 1)
+                    samples.setdefault(f"memory_{name}", []).append(found)
+        if whole:
+            samples |= knee_samples(probe, n_threads, n_bytes)
     finally:
         probe.ks_release()
     return samples | (_teams(probe, n_threads, 10, 200) if whole else {})
@@ -190,7 +198,7 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
     # Eight times the last cache: what still hits there raises the rate by an eighth at most.
     total = max(256 << 20, 8 * _last_cache_bytes(machine))
     per_thread = min(total, machine.memory_bytes // 4) // n_threads
-    _reserve(probe, n_threads, per_thread)
+    reserve(probe, n_threads, per_thread)
     samples: dict[str, list[float]] = {
         "vector_bytes": [float(probe.ks_vector_bytes())],
         "vector_registers": [float(probe.ks_vector_registers())],
@@ -201,18 +209,25 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
             share = cache.capacity_bytes // n_threads
             sizes = [n for n in (share // 8, share // 4, share // 2) if n > 1.5 * inner]
             samples[f"{cache.name}_read"] = [
-                _rate(probe, _READ, n, n_threads, max(1, _PASS_BYTES // n))
+                rate(probe, READ, n, n_threads, max(1, _PASS_BYTES // n))
                 for n in sizes or [share // 2]
                 for _ in range(15)
             ]
             inner = share
+        samples |= stream_samples(probe, machine, n_threads, per_thread)
         for _ in range(12):  # kinds in turn, so that a change of state meets all of them
-            for kind, name in _KINDS.items():
+            for kind, name in KINDS.items():
                 block = per_thread // _N_BLOCKS // 4096 * 4096
-                n_bytes = block // _N_ARRAYS[kind] - (1 << 14)
+                n_bytes = block // N_ARRAYS[kind] - (1 << 14)
                 samples.setdefault(f"memory_{name}", []).extend(
-                    _rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
+                    rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
                 )
+        # The farthest point of each curve.
+        for name in KINDS.values():
+            far = stream_name(name, n_threads, per_thread * n_threads)
+            samples[far] = samples[f"memory_{name}"]
+        reserve(probe, 1, per_thread * n_threads)
+        samples |= stream_samples(probe, machine, 1, per_thread * n_threads)
     finally:
         probe.ks_release()
     return samples | _cores(probe, n_threads, int(samples["vector_bytes"][0]))
@@ -248,28 +263,13 @@ def _teams(
 
 
 def _open(library: Path) -> ctypes.CDLL:
-    probe = ctypes.CDLL(os.fspath(library))
-    probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
-    probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_int64]
+    probe = open_probe(library)
     for name in ("ks_peak_f32", "ks_peak_f64", "ks_peak_loads", "ks_launch", "ks_barrier"):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
         getattr(probe, name).restype = ctypes.c_double
     probe.ks_call.argtypes = probe.ks_add_latency.argtypes = [ctypes.c_int64]
-    probe.ks_call.restype = probe.ks_add_latency.restype = probe.ks_stream.restype = ctypes.c_double
+    probe.ks_call.restype = probe.ks_add_latency.restype = ctypes.c_double
     return probe
-
-
-def _reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
-    if probe.ks_reserve(n_threads, n_bytes) != 0:
-        raise MemoryError(f"the probe needs {n_threads} times {n_bytes >> 20} MiB")
-
-
-def _rate(
-    probe: ctypes.CDLL, kind: int, n_bytes: int, n_threads: int, passes: int, offset: int = 0
-) -> float:
-    elapsed_ns = probe.ks_stream(kind, n_bytes, passes, offset)
-    assert elapsed_ns > 0, "arrays do not fit the reserve"
-    return float(_N_MOVED[kind] * n_bytes * n_threads * passes / elapsed_ns)
 
 
 def _last_cache_bytes(machine: Machine) -> int:
