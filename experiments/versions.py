@@ -1,0 +1,345 @@
+"""Is what this version makes as fast as what an earlier version made?
+
+    python -m kernelscape.experiments.versions --before REV_OR_FOLDER [--only atax:n=256,m=256] [--seconds 20] [--again]
+
+Each row is made of one sequence and size. The earlier version searches it; this version lowers the decisions that were found
+there again, and searches for itself. The three libraries are then timed in turn, each in a process of its own, on equal arrays,
+by one loop. Rows that are in the results already are kept unless --again is given. Writes experiments/results/versions.md and
+.json after every row. The exit status is 1 when a row fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..kernels.library import load as load_sequence
+from ..kernels.library import names
+from ..runtime.build import Artifact
+from ..runtime.cpu.device import CpuDevice, load_harness
+from ..runtime.cpu.memory import CpuArray
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.folder import BEST
+from ..runtime.records import load_best
+from ..runtime.replay import dialect_of, rebuild_problem, restore_older
+from ..space.constraints import build_space
+from .conditions import stamp, stamp_text
+from .measuring import built, median, spread
+from .rows import Job, Row, Table, table_parser, title, wanted_jobs
+from .writing import ratio_text, table, time_text
+
+ROOT = Path(__file__).resolve().parent.parent
+# Two of each size class and kind of the table of searches.
+JOBS = (
+    Job("axpydot", {"n": 1 << 15}),
+    Job("waxpby", {"n": 1 << 15}),
+    Job("atax", {"m": 256, "n": 256}),
+    Job("gesummv", {"m": 256, "n": 256}),
+    Job("bicgk", {"m": 1024, "n": 1024}),
+    Job("gemver", {"m": 1024, "n": 1024}),
+    Job("heat", {"m": 1024, "n": 1024}),
+    Job("standardise", {"m": 1024, "n": 1024}),
+    Job("sgemvt", {"m": 4096, "n": 4096}),
+    Job("vadd", {"n": 1 << 24}),
+    Job("matmul", {"m": 1024, "n": 1024, "k": 1024}),
+    Job("matmul_strided", {"m": 1024, "n": 1024, "k": 1024}),
+)
+_SAMPLE_NS = 1.5e7  # of one sample
+_REST_S = 0.003  # between samples: threads that wait spin no longer then
+_LIMIT_S = 300.0  # of everything that a child does at once
+
+PROTOCOL = """The earlier version ({before}) searches for {seconds:g} s; "again" is what it found, lowered by this version;
+"searched" is what this version finds in as long. All three are built by gcc, each with its version's own flags, and run in a
+process of their own on equal arrays; samples of 15 ms in turn, {rounds} rounds, each after a call that warms the caches. Ratios
+are of times within a round (below 1: this version is faster), median and half the inter-quartile range."""
+
+# Run by the earlier version: what it found, built by itself.
+_BUILD_BEFORE = """
+import json, sys
+from kernelscape.explorer.saved import load
+from kernelscape.runtime.replay import dialect_of, rebuild
+best = load(sys.argv[1])
+made = best.device.build(rebuild(best.file, best.device.facts(), dialect_of(best.device)).source)
+a = made.arguments
+print(json.dumps([made.path, made.entry, [[x.name, x.kind, x.dtype, x.shape] for x in a]]))
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A library with what is needed to call it; `arguments` are (name, kind, dtype, shape)."""
+
+    path: str
+    entry: str
+    arguments: list[tuple[str, str, str, list[int]]]
+
+    @staticmethod
+    def of(artifact: Artifact) -> Built:
+        arguments = [(a.name, a.kind, a.dtype, list(a.shape)) for a in artifact.arguments]
+        return Built(artifact.path, artifact.entry, arguments)
+
+
+@dataclass(frozen=True)
+class VersionOptions:
+    """How rows are made."""
+
+    before: str
+    seconds: float
+    rounds: int
+    seed: int
+
+
+@contextmanager
+def checkout(before: str) -> Iterator[Path]:
+    """The folder of an earlier version: one that is there already, or a revision of this repository."""
+    if Path(before).is_dir():
+        yield Path(before).resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="kernelscape-versions-") as scratch:
+        folder = Path(scratch) / "before"
+        _git("worktree", "add", "--detach", str(folder), before)
+        try:
+            yield folder
+        finally:
+            _git("worktree", "remove", "--force", str(folder))
+
+
+def _git(*arguments: str) -> None:
+    done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"git {arguments[0]} failed: {done.stderr.strip()}")
+
+
+def _run(package: Path, scratch: Path, *arguments: str) -> str:
+    """What a Python in which `kernelscape` is the package of that folder prints. Raises RuntimeError."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    if package != ROOT:
+        # As `make check` does it: always the same path, for which numba keeps what it compiled.
+        place = package / ".types"
+        place.mkdir(exist_ok=True)
+        if not (place / "kernelscape").exists():
+            (place / "kernelscape").symlink_to("..", target_is_directory=True)
+        environment["PYTHONPATH"] = str(place)
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=scratch, timeout=_LIMIT_S
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no word"]
+        raise RuntimeError(f"{package.name}: exit {done.returncode}: {lines[-1]}")
+    return done.stdout
+
+
+def _search(package: Path, scratch: Path, job: Job, options: VersionOptions) -> Path:
+    """The run directory of a search by the version in `package`."""
+    run = Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
+    sizes = ",".join(f"{k}={v}" for k, v in job.sizes.items())
+    asked = ("--size", sizes, "--dtype", job.dtype, "--time-limit", f"{options.seconds:g}s")
+    asked += ("--compiler", "gcc", "--seed", str(options.seed), "-o", str(run))
+    _run(package, scratch, "-m", "kernelscape.cli", "run", job.name, *asked, "--quiet")
+    return run
+
+
+def make_row(job: Job, package: Path, options: VersionOptions) -> Row:
+    """Three libraries, timed in turn. Raises RuntimeError where one cannot be had."""
+    device = open_device("cpu", DeviceOptions(compiler="gcc"))
+    assert isinstance(device, CpuDevice)
+    with tempfile.TemporaryDirectory(prefix="kernelscape-versions-") as place:
+        scratch = Path(place)
+        earlier, later = (_search(p, scratch, job, options) for p in (package, ROOT))
+        path, entry, arguments = json.loads(
+            _run(package, scratch, "-c", _BUILD_BEFORE, str(earlier)).splitlines()[-1]
+        )
+        libraries = {
+            "before": Built(path, entry, arguments),
+            "again": _lowered_again(earlier, device),
+            "searched": _lowered_again(later, device),
+        }
+        times = _time(libraries, job, device, options)
+    return {"times_ns": times, "stamp": stamp(device)}
+
+
+def _lowered_again(run: Path, device: CpuDevice) -> Built:
+    """What a run found, lowered and built by this version, whatever the text was then."""
+    best = load_best(run / BEST)
+    _, problem = rebuild_problem(best.stored, best.problem_key)
+    candidate = restore_older(build_space(problem, device.facts()), best.decisions)
+    return Built.of(built(device, print_source(lower(candidate), dialect_of(device))))
+
+
+def _time(
+    libraries: dict[str, Built], job: Job, device: CpuDevice, options: VersionOptions
+) -> dict[str, list[float]]:
+    """Nanoseconds of a call in every round, by the name of the library; each round in the other direction than the last."""
+    harness = str(device.build_harness())
+    children = {
+        name: _Child(library, job, harness, options.seed) for name, library in libraries.items()
+    }
+    times: dict[str, list[float]] = {name: [] for name in libraries}
+    try:
+        for k in range(options.rounds + 1):
+            order = list(children)[:: 1 if k % 2 else -1]
+            for name in order:
+                ns = children[name].sample()
+                time.sleep(_REST_S)
+                if k:  # the first round finds out how many calls a sample takes
+                    times[name].append(ns)
+    finally:
+        for child in children.values():
+            child.close()
+    return times
+
+
+class _Child:
+    """A process that calls one library."""
+
+    def __init__(self, library: Built, job: Job, harness: str, seed: int) -> None:
+        asked = {"library": asdict(library), "job": job._asdict(), "harness": harness, "seed": seed}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "OPENBLAS_"))
+        }
+        # As workers of versions whose teams are OpenMP's run them.
+        environment |= {"OMP_PROC_BIND": "true"}
+        command = [sys.executable, "-m", f"{__package__}.versions", "--child", json.dumps(asked)]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        )
+
+    def sample(self) -> float:
+        """Nanoseconds of a call. Raises RuntimeError when the process ended."""
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.write("\n")
+        self._child.stdin.flush()
+        said = self._child.stdout.readline()
+        if not said:
+            raise RuntimeError("the process that called a library ended")
+        return float(said)
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
+def _serve(asked: dict[str, Any]) -> int:
+    """The other end of `_Child`: one time for each line."""
+    library, job = Built(**asked["library"]), Job(**asked["job"])
+    harness = load_harness(Path(asked["harness"]))
+    entry = getattr(ctypes.CDLL(library.path), library.entry)
+    sequence = load_sequence(job.name)
+    numpy_type = np.dtype({"f32": np.float32, "f64": np.float64}[job.dtype])
+    given = sequence.make_arguments(
+        sequence.complete(job.sizes), numpy_type, np.random.default_rng(asked["seed"])
+    )
+    values = iter(
+        [*(x for x in given if isinstance(x, np.ndarray)), *(x for x in given if np.isscalar(x))]
+    )
+    held: list[np.ndarray[Any, Any]] = []
+    restored: list[tuple[CpuArray, np.ndarray[Any, Any]]] = []
+    for k, (_, kind, dtype, shape) in enumerate(library.arguments):
+        if kind == "scalar":
+            held.append(np.array(next(values), dtype))
+            continue
+        array = CpuArray(tuple(shape), np.dtype(dtype), stagger=17 * (k + 1))
+        if kind == "array":
+            restored.append((array, next(values)))
+        held.append(array.host)
+    pointers = (ctypes.c_void_p * len(held))(*(x.ctypes.data for x in held))
+    n = 0
+    for _ in sys.stdin:
+        for array, contents in restored:
+            array.upload(contents)
+        entry(pointers)
+        if not n:
+            n = max(1, round(_SAMPLE_NS / max(harness.ks_run(entry, pointers, 3) / 3, 1.0)))
+        print(harness.ks_run(entry, pointers, n) / n, flush=True)
+    return 0
+
+
+def report(made: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    rows: list[Row] = made["rows"]
+    good = [r for r in rows if r["status"] == "ok"]
+    parts = ["# Is this version as fast as an earlier one?", "", PROTOCOL.format(**made["how"]), ""]
+    if good:
+        parts += [stamp_text(good[-1]["stamp"]), ""]
+    heads = [
+        "sequence",
+        "type",
+        "before",
+        "again",
+        "searched",
+        "again / before",
+        "searched / before",
+    ]
+    parts += [table(heads, [_cells(r) for r in good]), ""]
+    for name in ("again", "searched") if good else ():
+        ratios = [median(_ratios(r, name)) for r in good]
+        mean = float(np.exp(np.mean(np.log(ratios))))
+        parts.append(f"- {name}: geometric mean {mean:.3f}, largest {max(ratios):.2f}")
+    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
+    return "\n".join([*parts, ""])
+
+
+def _ratios(r: Row, name: str) -> np.ndarray[Any, Any]:
+    return np.array(r["times_ns"][name]) / np.array(r["times_ns"]["before"])
+
+
+def _cells(r: Row) -> list[str]:
+    times = [time_text(median(r["times_ns"][k])) for k in ("before", "again", "searched")]
+    ratios = [_ratios(r, k) for k in ("again", "searched")]
+    return [title(r), r["dtype"], *times, *(ratio_text(median(x), spread(x)) for x in ratios)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = table_parser(__doc__, "NAME or NAME:n=2^20,...[:f64]")
+    parser.add_argument("--before", help="the earlier version: a revision, or a folder with it")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
+    parser.add_argument("--rounds", type=int, default=21, help="of the timing")
+    given = parser.parse_args(arguments)
+    if given.child:
+        return _serve(json.loads(given.child))
+    if not given.before:
+        parser.error("--before names the version to compare with")
+    options = VersionOptions(given.before, given.seconds, given.rounds, given.seed)
+    return _make(parser, given, options)
+
+
+def _make(
+    parser: argparse.ArgumentParser, given: argparse.Namespace, options: VersionOptions
+) -> int:
+    wanted = wanted_jobs(parser, given.only, JOBS, known=names(), dtypes=("f32", "f64"))
+    results = Table("versions", JOBS, report, given.results)
+    with checkout(options.before) as package:
+
+        def make(job: Job) -> Row:
+            asked = job._asdict() | {"options": asdict(options)}
+            try:
+                return {"status": "ok", **asked, **make_row(job, package, options)}
+            except (RuntimeError, subprocess.TimeoutExpired) as e:
+                return {"status": "failed", **asked, "why": str(e)}
+
+        def say(row: Row) -> str:
+            return f"again {median(_ratios(row, 'again')):.2f}, searched {median(_ratios(row, 'searched')):.2f}"
+
+        missing = results.missing(wanted, given.again)
+        rows = results.make(missing, make, say, how=asdict(options))["rows"]
+    return 1 if any(r["status"] != "ok" for r in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
