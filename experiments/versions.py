@@ -148,8 +148,8 @@ def _search(package: Path, scratch: Path, job: Job, options: VersionOptions) -> 
     """The run directory of a search by the version in `package`."""
     run = Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
     sizes = ",".join(f"{k}={v}" for k, v in job.sizes.items())
-    asked = ("--size", sizes, "--dtype", job.dtype, "--time-limit", f"{options.seconds:g}s")
-    asked += ("--compiler", "gcc", "--seed", str(options.seed), "-o", str(run))
+    asked = ["--size", sizes, "--dtype", job.dtype, "--time-limit", f"{options.seconds:g}s"]
+    asked += ["--compiler", "gcc", "--seed", str(options.seed), "-o", str(run)]
     _run(package, scratch, "-m", "kernelscape.cli", "run", job.name, *asked, "--quiet")
     return run
 
@@ -244,9 +244,8 @@ def _serve(asked: dict[str, Any]) -> int:
     given = sequence.make_arguments(
         sequence.complete(job.sizes), numpy_type, np.random.default_rng(asked["seed"])
     )
-    values = iter(
-        [*(x for x in given if isinstance(x, np.ndarray)), *(x for x in given if np.isscalar(x))]
-    )
+    arrays: list[Any] = [x for x in given if isinstance(x, np.ndarray)]
+    values = iter([*arrays, *(x for x in given if not isinstance(x, np.ndarray))])
     held: list[np.ndarray[Any, Any]] = []
     restored: list[tuple[CpuArray, np.ndarray[Any, Any]]] = []
     for k, (_, kind, dtype, shape) in enumerate(library.arguments):
@@ -295,7 +294,8 @@ def report(made: dict[str, Any]) -> str:
 
 
 def _ratios(r: Row, name: str) -> np.ndarray[Any, Any]:
-    return np.array(r["times_ns"][name]) / np.array(r["times_ns"]["before"])
+    ratios: np.ndarray[Any, Any] = np.array(r["times_ns"][name]) / r["times_ns"]["before"]
+    return ratios
 
 
 def _cells(r: Row) -> list[str]:
