@@ -29,6 +29,7 @@ _PUBLIC = {
     "i64": "kernels.language",
     "ndarray": "kernels.sequence",
     "record": "kernels.sequence",
+    "empty": "runtime.cpu.memory",
     "LanguageError": "kernels.errors",
     "interpret": "kernels.interpret",
     "explore": "explorer",

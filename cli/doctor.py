@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..runtime.cpu.calling import PACKAGE, header_folders
 from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.machine import Machine, read_machine
 from ..runtime.cpu.probe import load_own_calibration
@@ -32,6 +33,7 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
     machine = read_machine()
     return [
         *_compilers(compiler),
+        _python_header(),
         *_machine(machine),
         _calibration(),
         _huge_pages(),
@@ -58,6 +60,15 @@ def _compilers(wanted: str | None) -> list[Finding]:
         advice = "apt install gcc (or clang and libomp-dev)"
         found.insert(0, Finding("compiler", "missing", "no C compiler with OpenMP", advice))
     return found
+
+
+def _python_header() -> Finding:
+    if header_folders():
+        return Finding(
+            "python", "ok", "Python.h is here: tuned functions are called in compiled code"
+        )
+    advice = f"{PACKAGE}: without it each call of a tuned function takes some microseconds more"
+    return Finding("python", "note", "Python.h is not installed", advice)
 
 
 def _machine(machine: Machine) -> list[Finding]:

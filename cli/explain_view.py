@@ -13,7 +13,7 @@ import msgspec
 from ..explorer.explanation import Account, Explanation, Pruned, Untried
 from ..runtime.records import LaunchRecord
 from ..search.explain import Use, size_text
-from .log import Unit
+from .log import Unit, closed_fields
 
 _REFUSALS = 12  # constraints named; -v shows all
 _CHOICES = 8  # choices of a kind named; -v shows all
@@ -51,6 +51,7 @@ def explain_fields(e: Explanation) -> dict[str, Any]:
         "dtype": e.file.dtype,
         "status": e.file.status,
         "notes": list(e.notes),
+        "closed": closed_fields(e.closed),
         "rates": e.rates,
         "best": _account_fields(e.best),
         "default": None if e.default is None else _account_fields(e.default),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..explorer import stages as st
+from ..kernels.closed import Closed, closed_tasks
 from ..kernels.tasks import Problem
 from ..search import events as ev
 from ..space.candidate import DeadEnd, Space
@@ -16,6 +17,7 @@ _LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive,
 _HEADER_EVERY = 25
 _STATUS = {
     "optimal": "optimal: the tree is exhausted under the bound",
+    "optimal_open": "optimal over what is open",
     "gap_limit": "gap limit reached",
     "time_limit": "time limit reached",
     "eval_limit": "evaluation limit reached",
@@ -119,6 +121,8 @@ class TextLog:
         self._write(f"Target     {e.target.backend} {e.target.name}; {calibrated}")
         for line in space_lines(e.problem, e.space, e.prepare_s):
             self._write(line)
+        for line in closed_lines(closed_tasks(e.problem)):
+            self._write(line)
         if e.n_resumed:
             self._write(f"Resumed    {e.n_resumed} finished evaluations from the journal")
 
@@ -215,6 +219,27 @@ def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list
     ]
 
 
+def closed_lines(closed: Closed) -> list[str]:
+    """What is not opened, on a line of its own where there is anything."""
+    if not closed:
+        return []
+    return [f"Closed     {closed}; bound and gap count their bodies for nothing"]
+
+
+def closed_fields(closed: Closed) -> list[dict[str, Any]]:
+    """The same as JSON objects."""
+    return [
+        {
+            "task": t.task,
+            "kind": t.reason.kind.value,
+            "reason": t.reason.text,
+            "file": t.reason.where.file,
+            "line": t.reason.where.line,
+        }
+        for t in closed.tasks
+    ]
+
+
 def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
     """Open choices of the root by kind (most first), the number of choices, and of open ones."""
     root = space.root()
@@ -226,7 +251,9 @@ def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
 
 def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     """The result block."""
-    lines = ["", f"Status       {_STATUS.get(e.status, e.status)} after {e.elapsed_s:.1f}s"]
+    closed = f"; {e.closed}" if e.closed else ""
+    status = _STATUS.get(e.status, e.status)
+    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{closed}"]
     if e.best_ns is None:
         lines.append("Best         nothing valid was found")
     else:
@@ -239,7 +266,8 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
         lines.append(f"Bound        withdrawn: {below}")
     else:
         gap = "-" if e.gap is None else f"{e.gap:.1%}"
-        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below})   Gap {gap}")
+        counted = "; closed bodies count for nothing" if e.closed else ""
+        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted})   Gap {gap}")
     lines.append(f"Speed-up     {_speed_up(e)}")
     failed = ", ".join(f"{n} {kind}" for kind, n in e.failures if n)
     lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
@@ -366,4 +394,5 @@ def result_fields(e: st.Ended) -> dict[str, Any]:
         "compiler": e.compiler,
         "run_dir": str(e.directory),
         "elapsed_s": round(e.elapsed_s, 3),
+        "closed": closed_fields(e.closed),
     }

@@ -28,6 +28,16 @@ class Sequence(Line, tag="sequence"):
     targets: list[str]
 
 
+class ClosedTask(msgspec.Struct, forbid_unknown_fields=True):
+    """A task that is not opened: bounds count its body for nothing."""
+
+    task: str
+    kind: Literal["branch", "range", "index", "carried", "order"]
+    reason: str
+    file: str
+    line: int
+
+
 class Space(Line, tag="space"):
     """`show`."""
 
@@ -36,6 +46,7 @@ class Space(Line, tag="space"):
     problem_key: str
     space_key: str
     tasks: list[str]
+    closed: list[ClosedTask]
     choices: int
     open: int
     open_by_kind: dict[str, int]
@@ -152,6 +163,7 @@ class Result(Line, tag="result"):
     compiler: str
     run_dir: str
     elapsed_s: float
+    closed: list[ClosedTask]
 
 
 class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):
@@ -236,6 +248,7 @@ class Explanation(Line, tag="explanation"):
     dtype: str
     status: str
     notes: list[str]
+    closed: list[ClosedTask]
     rates: dict[str, str]
     best: AccountFields
     default: AccountFields | None

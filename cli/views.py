@@ -10,6 +10,7 @@ import numpy as np
 
 from ..explorer.saved import Again
 from ..explorer.subject import Subject
+from ..kernels.closed import closed_tasks
 from ..kernels.library import load, names
 from ..kernels.show_tasks import show_tasks
 from ..kernels.stateflow import build_graph, show_graph
@@ -22,7 +23,7 @@ from ..search.explain import explain
 from ..search.ordering import NextChoice
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
-from .log import Unit, count_choices, space_lines
+from .log import Unit, closed_fields, closed_lines, count_choices, space_lines
 
 # --- explore list --------------------------------------------------------------------------------
 
@@ -77,6 +78,7 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
     yield from _indented(show_graph(build_graph(problem)))
     yield from ("", "Space")
     yield from (f"  {line}" for line in space_lines(problem, space, None))
+    yield from (f"  {line}" for line in closed_lines(closed_tasks(problem)))
     root = space.root()
     if isinstance(root, DeadEnd):
         yield f"  there is no implementation: {root.choice}, {root.why}"
@@ -109,6 +111,7 @@ def show_fields(space: Space, seed: int, n_descents: int) -> dict[str, Any]:
         "problem_key": problem.key,
         "space_key": space.key,
         "tasks": [t.name for t in problem.tasks],
+        "closed": closed_fields(closed_tasks(problem)),
         "choices": n_choices,
         "open": n_open,
         "open_by_kind": by_kind,

@@ -104,7 +104,7 @@ class Printer:
             self.block(f.body)
             self.close_function()
             self.line("")
-        opening = "static void "
+        opening = f"static {self.dialect.closed if f.is_closed else ''}void "
         if f.block_threads:
             opening = self.dialect.kernel_open.format(threads=f.block_threads)
         self.open_function(opening, f.name, f.parameters)
@@ -159,6 +159,8 @@ class Printer:
                 self.line(f"{expression(target)} {op}= {expression(value)};")
             case c.Evaluate(x):
                 self.line(f"{expression(x)};")
+            case c.RunClosed(function, args):
+                self.line(f"{expression(c.Call(function, args))};")
             case c.For():
                 self.for_loop(s)
             case c.If(condition, then, orelse):
@@ -177,6 +179,11 @@ class Printer:
             case c.Barrier():
                 self.line(self.dialect.barrier)
 
+    def hint(self, text: str) -> None:
+        """A line for the compiler, where the dialect has one."""
+        if text:
+            self.line(text)
+
     def nested(self, body: tuple[c.CStmt, ...]) -> None:
         self.depth += 1
         self.block(body)
@@ -186,6 +193,11 @@ class Printer:
         by = str(s.step) if isinstance(s.step, int) else expression(s.step)
         step = f"++{s.var}" if by == "1" else f"{s.var} += {by}"
         test = expression(c.Bin("<", c.Id(s.var), s.hi))
+        if s.sums:
+            reductions = " ".join(f"reduction({op}:{name})" for op, name in s.sums)
+            self.hint(self.dialect.sum_loop.format(reductions=reductions))
+        elif s.in_any_order:
+            self.hint(self.dialect.free_loop)
         self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")
         self.nested(s.body)
         self.line("}")

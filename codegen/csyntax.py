@@ -110,14 +110,29 @@ class Evaluate:
 
 
 @_node
+class RunClosed:
+    """A call of a function with closed bodies, which stores to the arrays `stores`."""
+
+    function: str
+    args: tuple[CExpr, ...]
+    stores: tuple[str, ...]
+
+
+@_node
 class For:
-    """`for (long var = lo; var < hi; var += step)`."""
+    """`for (long var = lo; var < hi; var += step)`.
+
+    Its iterations may be reordered where `in_any_order`, as far as what they store and load allows; all that they do is add to (or
+    multiply) the variables of `sums`, each with its operator.
+    """
 
     var: str
     lo: CExpr
     hi: CExpr
     step: int | CExpr
     body: tuple[CStmt, ...]
+    in_any_order: bool = False
+    sums: tuple[tuple[str, str], ...] = ()
 
 
 @_node
@@ -142,14 +157,14 @@ class Barrier:
     """All threads of the launch meet here."""
 
 
-CStmt = Declare | Assign | Evaluate | For | If | Scope | Comment | Barrier
+CStmt = Declare | Assign | Evaluate | RunClosed | For | If | Scope | Comment | Barrier
 
 # Of each kind of node the fields that hold others.
 PARTS: dict[type, tuple[str, ...]] = {
     kind: tuple(f.name for f in fields(kind) if "CExpr" in str(f.type) or "CStmt" in str(f.type))
     for kind in (
         *(Bin, Un, Call, Index, CastTo, Literal, Cond),
-        *(Declare, Assign, Evaluate, For, If, Scope),
+        *(Declare, Assign, Evaluate, RunClosed, For, If, Scope),
     )
 }
 
@@ -184,6 +199,8 @@ class Function:
 
     `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
     `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
+
+    `is_closed`: the bodies of opaque tasks, which another function calls.
     """
 
     name: str
@@ -196,6 +213,7 @@ class Function:
     thread_parameters: tuple[Parameter, ...] = ()
     aligned: tuple[str, ...] = ()
     vector_bytes: int = 0
+    is_closed: bool = False
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

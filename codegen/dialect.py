@@ -20,5 +20,9 @@ class Dialect:
     stream_fence: str  # at the end of an entry that streams; what other threads streamed is ordered by the end of their team
     prelude: str = ""  # at the top of each text, after the headers
     inlined: str = ""  # before the type of a function that becomes part of its callers
+    closed: str = ""  # before the type of a function that the compiler may put into vectors
+    closed_prelude: str = ""  # defines what such functions name, where there are any
+    sum_loop: str = ""  # before a loop that only sums up, in any order; {reductions} says what
+    free_loop: str = ""  # before a loop whose sums may be reordered
     kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks
     shared_array: str = ""  # before the type of an array that a block shares

@@ -18,6 +18,7 @@ from ..space.target import Target
 from . import csyntax as c
 from .ahead import AheadWriter
 from .opaque import OpaqueWriter
+from .outline import has_loop, is_closed, outlined
 from .pipeline import iterations
 from .plan import LoopPlan, Member, Plan, TaskPlan
 from .program import without_unused
@@ -26,7 +27,7 @@ from .scene import Scene
 from .scopes import Context
 from .storage import Workspace
 from .strips import length_of
-from .tree import Late, Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
+from .tree import Late, Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan, phases_of
 from .values import Values
 from .vectors import Prelude
 
@@ -44,7 +45,12 @@ class LaunchWriter:
         workspace: Workspace,
         prelude: Prelude,
         names: Mapping[str, str],
+        name: str = "launch_0",
     ) -> None:
+        """`name`: of the launch's function; those of what is `closed` begin with it."""
+        self.name = name
+        self.closed: list[c.Function] = []
+        self.may_outline = not target.is_gpu
         self.scene = Scene(plan, launch, target, workspace, prelude, names)
         self.values = Values(self.scene)
         self.ahead = AheadWriter(self.scene, self.values)
@@ -106,6 +112,8 @@ class LaunchWriter:
     def node(self, node: TreeNode, ctx: Context) -> None:
         if isinstance(node, Meet):
             self.scene.w.write(c.Barrier())
+        elif self.may_outline and is_closed(self.scene, node):
+            self.outline(node, ctx)
         elif isinstance(node, LoopNode):
             self.loop(node, ctx)
         elif isinstance(node, Late):
@@ -133,6 +141,30 @@ class LaunchWriter:
                 case _:
                     assert node.operand is not None
                     self.ahead.write(node.kind, task, node.operand, ctx)
+
+    def outline(self, node: TreeNode, ctx: Context) -> None:
+        """A node of closed bodies as a function of its own, and its call; a body without a loop would not gain by it."""
+        self.may_outline = False
+        with self.scene.w.scope() as body:
+            self.node(node, ctx)
+        self.may_outline = True
+        is_free = all(self.scene.plan.tasks[p.task].task.fast_math for p in phases_of(node))
+        statements = tuple(
+            replace(s, in_any_order=is_free and not has_loop(s.body)) if isinstance(s, c.For) else s
+            for s in body.statements
+        )
+        if not has_loop(statements):
+            for statement in statements:
+                self.scene.w.write(statement)
+            return
+        name = f"{self.name}_closed_{len(self.closed)}"
+        function, call = outlined(name, statements, self.scene, ctx.variables.values())
+        same = [f for f in self.closed if replace(f, name=name) == function]
+        if same:  # of whole register tiles of what is around it, and of cut ones
+            call = replace(call, function=same[0].name)
+        else:
+            self.closed.append(function)
+        self.scene.w.write(call)
 
     def loop(self, node: LoopNode, ctx: Context) -> None:
         lo, hi = self.loop_range(node, ctx)

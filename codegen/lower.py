@@ -48,10 +48,11 @@ def lower(
     functions, calls = [], []
     for k, roots in enumerate(plan.launches):
         launch = build_launch(plan, roots)
-        writer = LaunchWriter(plan, launch, target, workspace, prelude, names)
-        body, after = writer.write()
         name = f"launch_{k}"
+        writer = LaunchWriter(plan, launch, target, workspace, prelude, names, name)
+        body, after = writer.write()
         named = parameters(plan.problem, (*body, *after), names)
+        functions.extend(writer.closed)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
         own = thread_parameters(plan.problem, body, names) if launch.is_parallel else ()
         if shares_addresses:
@@ -107,7 +108,8 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.line(text)
     p.line("")
     intrinsics = dialect.intrinsics_prelude if program.intrinsics else ""
-    for chunk in (intrinsics, program.prelude):
+    closed = dialect.closed_prelude if any(f.is_closed for f in program.functions) else ""
+    for chunk in (intrinsics, closed, program.prelude):
         for text in chunk.splitlines():
             p.line(text)
         if chunk:

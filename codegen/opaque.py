@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..kernels import ir
+from ..kernels.renaming import locals_read, nested_statements
 from ..kernels.tasks import Problem
 from . import csyntax as c
 from .block import Block, Value, Writer
+from .cprint import expression
 from .plan import TaskPlan
 from .point import row_strides
 from .vectors import type_name
+
+_SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compilers may reorder
 
 
 class OpaqueWriter:
@@ -20,12 +24,14 @@ class OpaqueWriter:
         self.w, self.problem, self.array_of = w, problem, array_of
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}
+        self.is_free = False  # whether sums may be reordered
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration."""
         assert task.task.opaque is not None
         self.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
         self.w.blocks.append(Block())
+        self.is_free = task.task.fast_math
         body = task.task.opaque.body
         self.declare_locals(body)
         self.statements(body)
@@ -84,10 +90,26 @@ class OpaqueWriter:
         outer = self.loops.get(loop)
         self.loops[loop] = c.Id(name)
         inner = self.nested(body)
-        self.w.write(c.For(name, c.Num("0"), self.evaluate(extent).x, 1, inner))
+        is_innermost = not any(isinstance(s, ir.For) for s in nested_statements(body))
+        is_free = self.is_free and is_innermost
+        sums = self.sums_of(body) if is_free else ()
+        hi = self.evaluate(extent).x
+        self.w.write(c.For(name, c.Num("0"), hi, 1, inner, is_free, sums))
         self.w.used.discard(name)
         if outer is not None:
             self.loops[loop] = outer
+
+    def sums_of(self, body: tuple[ir.Stmt, ...]) -> tuple[tuple[str, str], ...]:
+        """The operators and variables of a loop that does nothing but sum up; () where it does anything else."""
+        ops: dict[str, str] = {}
+        for s in body:
+            if not isinstance(s, ir.UpdateLocal) or s.op not in _SUMS:
+                return ()
+            if ops.setdefault(s.name, s.op) != s.op:
+                return ()
+        if any(ops.keys() & locals_read(s.value) for s in body if isinstance(s, ir.UpdateLocal)):
+            return ()
+        return tuple((_SUMS[op], expression(self.locals[name].x)) for name, op in ops.items())
 
     def update(self, place: Value, op: str, value: Value) -> None:
         value = self.w.converted(value, place.dtype)

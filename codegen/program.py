@@ -132,15 +132,17 @@ def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], se
         elif kind is tuple:
             waiting += x
         else:
-            if kind is c.Assign or kind is c.Evaluate:
+            if kind is c.Assign or kind is c.Evaluate or kind is c.RunClosed:
                 stored |= _stored(x)
             waiting += c.parts(x)
     return seen, stored
 
 
-def _stored(x: c.Assign | c.Evaluate) -> set[str]:
-    """The array that a statement itself stores to."""
+def _stored(x: c.Assign | c.Evaluate | c.RunClosed) -> set[str]:
+    """The arrays that a statement itself stores to."""
     match x:
+        case c.RunClosed(stores=stores):
+            return set(stores)
         case c.Assign(c.Index(c.Id(name))):
             return {name}
         case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name))), *_))) if f != c.PREFETCH:

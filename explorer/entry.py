@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.closed import Closed
 from ..kernels.library import LibrarySequence, names
 from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
@@ -58,6 +59,14 @@ class Run:
     @property
     def gap(self) -> float | None:
         return self.ended.gap
+
+    @property
+    def closed(self) -> Closed:
+        """The tasks that were not opened, each with its reason and line: false where there are none.
+
+        With some, `optimal_open` stands for `optimal`, and `bound_ns` counts their bodies for nothing.
+        """
+        return self.ended.closed
 
     @property
     def directory(self) -> Path:

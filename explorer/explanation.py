@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..codegen.describe import Starts, Words, count_starts, describe
 from ..codegen.lower import lower, print_source
+from ..kernels.closed import NOTHING_CLOSED, Closed, closed_tasks
 from ..runtime.conditions import take_conditions
 from ..runtime.device import open_device
 from ..runtime.folder import HEADER, JOURNAL
@@ -99,6 +100,7 @@ class Explanation:
     pruned: Pruned | None
     untried: tuple[Untried, ...] | None
     notes: tuple[str, ...]
+    closed: Closed = NOTHING_CLOSED
 
 
 def explain_run(path: str | Path) -> Explanation:
@@ -120,6 +122,9 @@ def explain_run(path: str | Path) -> Explanation:
     target = device.facts()
     space = build_space(problem, target)
     notes = []
+    closed = closed_tasks(problem)
+    if closed:
+        notes.append(f"{closed}; bounds count their bodies for nothing")
     if not target.calibrated:
         advice = f": run {device.calibrated_by}" if device.calibrated_by else ""
         notes.append(f"rates are guessed from a data sheet{advice}")
@@ -159,6 +164,7 @@ def explain_run(path: str | Path) -> Explanation:
         pruned=None if records is None else _pruned(records),
         untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
         notes=tuple(notes),
+        closed=closed,
     )
 
 

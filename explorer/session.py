@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.source import Source
+from ..kernels.closed import closed_tasks
 from ..runtime.apart import Stopped, over_after
 from ..runtime.conditions import Conditions
 from ..runtime.device import DeviceOptions, open_device
@@ -80,8 +81,10 @@ class Session:
         self._last_s = math.inf  # when even what is running is given up
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
+        self._root_ns = 0.0  # of the root, unscaled
         self._compiler = ""
         self._scale = BoundScale()
+        self._closed = closed_tasks(subject.problem)
 
     @property
     def _elapsed_s(self) -> float:
@@ -149,6 +152,7 @@ class Session:
             lambda r: bounder.ns(restore_complete(space, r.decisions)),
         )
         self._bound_ns = whole.ns * self._scale.factor
+        self._root_ns = whole.ns
         self._tell(st.Rooted(self._bound_ns, whole.terms, whole.limiting))
         self._bounder = bounder
         self._keeper.bound(self._bound_ns, lambda: whole.limiting)
@@ -331,6 +335,9 @@ class Session:
                 self._keeper.incumbent(best.outcome.key, best.time_ns)
                 if isinstance(best.candidate, Candidate):
                     self._keep(best.outcome, best.candidate, "running")
+            case ev.BoundMoved() | ev.Row() if self._closed:
+                self._hear_of_what_is_open(event)
+                return
             case ev.BoundMoved(bound_ns=bound_ns, candidate=candidate):
                 self._bound_ns = bound_ns
                 self._keeper.bound(bound_ns, lambda: self._limiting(candidate))
@@ -355,11 +362,32 @@ class Session:
         self._keeper.machine(ratio)
         self._tell(st.MachineChanged(ratio))
 
+    def _hear_of_what_is_open(self, event: ev.BoundMoved | ev.Row) -> None:
+        """What the search proves holds of closed bodies as they are written: of all implementations only the root's bound does."""
+        if isinstance(event, ev.BoundMoved):
+            return
+        self._keeper.tally(event.tally)
+        self._bound_ns = None if event.bound_ns is None else self._whole_ns
+        gap = None
+        if event.best_ns is not None and self._bound_ns is not None:
+            gap = max(0.0, 1 - self._bound_ns / event.best_ns)
+        self._tell(replace(event, bound_ns=self._bound_ns, gap=gap))
+
+    @property
+    def _whole_ns(self) -> float:
+        """The root's bound, in which closed bodies count for nothing."""
+        return self._root_ns * self._scale.factor
+
     # ------------------------------------------------------------------ ending
 
     def _end(self, finished: ev.Finished) -> st.Ended:
         self._bound_ns = finished.bound_ns
         self._keeper.tally(finished.tally, is_last=True)
+        if self._closed:
+            if self._bound_ns is not None:
+                self._bound_ns = self._whole_ns
+            if finished.status == "optimal":
+                finished = replace(finished, status="optimal_open")
         if finished.status == "interrupted" and not self._interrupt.is_set:
             finished = replace(finished, status="time_limit")  # in the middle of a batch
         top = self._evaluator.top(self._options.final_top)
@@ -480,6 +508,7 @@ class Session:
             compiler=self._compiler,
             directory=self._folder,
             elapsed_s=self._elapsed_s,
+            closed=self._closed,
         )
         self._tell(ended)
         return ended

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..kernels.closed import NOTHING_CLOSED, Closed
 from ..kernels.tasks import Problem
 from ..space.candidate import Space
 from ..space.target import Target
@@ -111,6 +112,7 @@ class Ended:
     compiler: str  # that built the best; "" where there is none to name
     directory: Path
     elapsed_s: float
+    closed: Closed = NOTHING_CLOSED  # what the bound and the status say nothing of
 
 
 Stage = Opened | Rooted | OutOfTime | Compared | MachineChanged | Remeasured | OtherCompiler | Ended

@@ -8,7 +8,8 @@ single-assignment form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from .affine import to_affine
 from .ir import (
@@ -18,6 +19,7 @@ from .ir import (
     If,
     Load,
     Local,
+    Location,
     LoopIndex,
     ReduceOp,
     SetLocal,
@@ -35,14 +37,19 @@ from .renaming import (
     locals_read,
     nested_statements,
     size,
+    walk,
 )
-from .tasks import Loop
+from .tasks import NOWHERE, Closure, Loop, Reason
 
 MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
 
 
 class NotStructuredError(Exception):
-    """Why a nest has no structured form; ends in an opaque task, never reaches the user."""
+    """Why a nest has no structured form: ends in an opaque task, which keeps the reason."""
+
+    def __init__(self, kind: Closure, text: str, where: Location) -> None:
+        super().__init__(text)
+        self.reason = Reason(kind, text, where)
 
 
 Path = tuple[Loop, ...]  # enclosing loops, outermost first; loop names are unique in the kernel
@@ -55,6 +62,7 @@ class Define:
     name: str
     path: Path
     value: Expr
+    where: Location = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ class Reduce:
     op: ReduceOp
     value: Expr
     init: Expr
+    where: Location = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Assign:
     value: Expr
     op: ReduceOp | None
     path: Path
+    where: Location = field(default=NOWHERE, compare=False)
 
 
 Flat = Define | Reduce | Assign
@@ -148,12 +158,17 @@ class _Walker:
         self.env: dict[str, Expr | _Open] = {}
         self.reduced: dict[str, Expr] = {}  # open locals: base, then the chain of reductions
         self.n_versions: dict[str, int] = {}
+        self.where = NOWHERE  # of the statement that is looked at
 
     def statements(self, body: tuple[Stmt, ...], path: Path) -> None:
         for s in body:
             self.statement(_as_update(s), path)
 
+    def fail(self, kind: Closure, text: str) -> NoReturn:
+        raise NotStructuredError(kind, text, self.where)
+
     def statement(self, s: Stmt, path: Path) -> None:
+        self.where = s.where
         match s:
             case For():
                 self.loop(s, path)
@@ -163,12 +178,12 @@ class _Walker:
                 self.update(s, path)
             case Store():
                 indices = tuple(self.read(i) for i in s.indices)
-                self.flat.append(Assign(s.array, indices, self.read(s.value), None, path))
+                self.flat.append(Assign(s.array, indices, self.read(s.value), None, path, s.where))
             case Update():
                 indices = tuple(self.read(i) for i in s.indices)
-                self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path))
+                self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path, s.where))
             case If():
-                raise NotStructuredError("control flow that depends on values")
+                self.fail(Closure.BRANCH, f"an if around {_first_written(s)}")
 
     def read(self, e: Expr) -> Expr:
         """`e` with locals replaced by their current versions."""
@@ -176,7 +191,9 @@ class _Walker:
         for name in locals_read(e):
             found = self.env.get(name)
             if found is None or isinstance(found, _Open):
-                raise NotStructuredError(f"{name} carries a value from one iteration to the next")
+                self.fail(
+                    Closure.CARRIED, f"{name}, whose value goes from one iteration to the next"
+                )
             versions[name] = found
         return Renaming(locals=versions).apply(e)
 
@@ -189,13 +206,15 @@ class _Walker:
             self.env[name] = value  # valid wherever it is visible: it depends on no memory
             return
         version = self.version(name)
-        self.flat.append(Define(version, path, value))
+        self.flat.append(Define(version, path, value, self.where))
         self.env[name] = Local(version, value.dtype)
 
     def loop(self, s: For, path: Path) -> None:
         extent = constant_extent(s.extent)
         if extent is None:
-            raise NotStructuredError("a range known only at run time")
+            loops = [e.loop for e in walk(s.extent) if isinstance(e, LoopIndex)]
+            text = f"that depends on {user_loop(loops[0])}" if loops else "known only at run time"
+            self.fail(Closure.RANGE, f"a range {text}")
         inside = tuple(_as_update(x) for x in nested_statements(s.body))
         set_inside = {x.name for x in inside if isinstance(x, SetLocal)}
         updated = {x.name for x in inside if isinstance(x, UpdateLocal)} - set_inside
@@ -214,21 +233,19 @@ class _Walker:
     def start_reduction(self, name: str, path: Path, inside: tuple[Stmt, ...]) -> None:
         updates = [x for x in inside if isinstance(x, UpdateLocal) and x.name == name]
         if len({x.op for x in updates}) > 1:
-            raise NotStructuredError(f"{name} is updated by different operators in one loop")
+            self.fail(Closure.CARRIED, f"updates of {name} by different operators in one loop")
         base = self.env[name]
         assert not isinstance(base, _Open)
         exact = self.fast_math or not base.dtype.is_float or updates[0].op in ("min", "max")
         if not exact and (len(updates) > 1 or not is_neutral(updates[0].op, base)):
-            raise NotStructuredError(
-                f"the order of the updates of {name} is fixed (fast_math=False)"
-            )
+            self.fail(Closure.ORDER, f"the updates of {name} in their order (fast_math=False)")
         self.reduced[name] = base
         self.env[name] = _Open(path)
 
     def update(self, s: UpdateLocal, path: Path) -> None:
         found = self.env.get(s.name)
         if found is None:
-            raise NotStructuredError(f"{s.name} is updated before it is set")
+            self.fail(Closure.CARRIED, f"{s.name}, which is updated before it is set")
         value = self.read(s.value)
         if not isinstance(found, _Open):
             self.define(s.name, Binary(s.op, found, value, found.dtype), path)
@@ -241,8 +258,22 @@ class _Walker:
             self.flat[-1] = replace(last, value=both)
             return
         version = self.version(s.name)
-        self.flat.append(Reduce(version, base, over, s.op, value, init))
+        self.flat.append(Reduce(version, base, over, s.op, value, init, s.where))
         self.reduced[s.name] = Local(version, init.dtype)
+
+
+def user_loop(name: str) -> str:
+    """A loop's name without the number that tells it from others."""
+    return name.split("@")[0]
+
+
+def _first_written(s: If) -> str:
+    """What a branch does that lasts: a store, or a variable that it sets."""
+    inside = list(nested_statements((*s.then, *s.orelse)))
+    if any(isinstance(x, Store | Update) for x in inside):
+        return "a store"
+    names = [x.name for x in inside if isinstance(x, SetLocal | UpdateLocal)]
+    return f"the variable {names[0]}" if names else "nothing"
 
 
 def _as_update(s: Stmt) -> Stmt:

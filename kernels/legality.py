@@ -12,10 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .affine import combine, constant, feasible, rename, to_affine
-from .distribute import Assign, Flat, NotStructuredError, Path, Reduce, full_path, reads_of
-from .ir import Expr, ReduceOp
+from .distribute import (
+    Assign,
+    Flat,
+    NotStructuredError,
+    Path,
+    Reduce,
+    full_path,
+    reads_of,
+    user_loop,
+)
+from .ir import Expr, Location, ReduceOp
 from .renaming import loads
-from .tasks import Affine
+from .tasks import NOWHERE, Affine, Closure
 
 
 @dataclass(frozen=True)
@@ -29,12 +38,14 @@ class Use:
     op: ReduceOp | None = None  # of an update
 
 
-def affine_axes(indices: tuple[Expr, ...]) -> tuple[Affine, ...]:
+def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[Affine, ...]:
     """Affine forms of index expressions. Raises NotStructuredError."""
     axes = tuple(to_affine(i) for i in indices)
     found = tuple(a for a in axes if a is not None)
     if len(found) != len(axes):
-        raise NotStructuredError("an index that is not affine in the loop indices")
+        raise NotStructuredError(
+            Closure.INDEX, "an index that is not affine in the loop indices", where
+        )
     return found
 
 
@@ -42,10 +53,12 @@ def uses_of(s: Flat) -> tuple[Use, ...]:
     """All accesses of a flat statement. Raises NotStructuredError."""
     path = full_path(s)
     result = [
-        Use(x.array, affine_axes(x.indices), path, False) for e in reads_of(s) for x in loads(e)
+        Use(x.array, affine_axes(x.indices, s.where), path, False)
+        for e in reads_of(s)
+        for x in loads(e)
     ]
     if isinstance(s, Assign):
-        result.append(Use(s.array, affine_axes(s.indices), path, True, s.op))
+        result.append(Use(s.array, affine_axes(s.indices, s.where), path, True, s.op))
     return tuple(dict.fromkeys(result))
 
 
@@ -53,16 +66,16 @@ def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
     """Raises NotStructuredError where the flat statements may not be distributed."""
     uses = [uses_of(s) for s in flat]
     for first, earlier in enumerate(uses):
-        for later in uses[first + 1 :]:
+        for second in range(first + 1, len(uses)):
             for a in earlier:
-                for b in later:
-                    _check_pair(a, b, fast_math)
+                for b in uses[second]:
+                    _check_pair(a, b, fast_math, flat[second].where)
         statement = flat[first]
         if isinstance(statement, Assign):
             _check_self(statement, earlier)
 
 
-def _check_pair(a: Use, b: Use, fast_math: bool) -> None:
+def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
     if a.array != b.array or not (a.is_write or b.is_write):
         return
     if a.op is not None and a.op == b.op and (fast_math or a.op in ("min", "max")):
@@ -70,8 +83,9 @@ def _check_pair(a: Use, b: Use, fast_math: bool) -> None:
     shared = _shared(a.path, b.path)
     for level in range(len(shared)):
         if conflicts(a, b, len(shared), level, -1):
+            loop = user_loop(shared[level].name)
             raise NotStructuredError(
-                f"{a.array} is carried backwards by the loop {shared[level].name}"
+                Closure.CARRIED, f"{a.array}, of which the loop {loop} needs older values", where
             )
 
 
@@ -80,12 +94,16 @@ def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
     over = reduction_loops(s)
     reads_own = any(u.array == s.array and not u.is_write for u in uses)
     if over and reads_own:
-        raise NotStructuredError(f"a reduction into {s.array} reads {s.array}")
+        raise NotStructuredError(
+            Closure.CARRIED, f"a reduction into {s.array} that reads {s.array}", s.where
+        )
     path = tuple(loop for loop in s.path if loop not in over)
     write = Use(write.array, write.axes, path, True)
     for u in uses:
         if u.array == s.array and carried(Use(u.array, u.axes, path, u.is_write), write, path):
-            raise NotStructuredError(f"iterations of one statement meet in {s.array}")
+            raise NotStructuredError(
+                Closure.CARRIED, f"iterations of one statement that meet in {s.array}", s.where
+            )
 
 
 def carried(read: Use, write: Use, path: Path) -> bool:

@@ -96,8 +96,8 @@ def _segment_tasks(
 ) -> Split:
     try:
         return split(flatten(body, fast_math), label, kernel, known, fast_math)
-    except NotStructuredError:
-        task = opaque_task(body, kernel, known, fast_math)
+    except NotStructuredError as e:
+        task = opaque_task(body, kernel, known, fast_math, e.reason)
         return Split((task,) if task is not None else (), ())
 
 

@@ -15,16 +15,13 @@ from .ir import (
     Expr,
     For,
     Load,
-    Location,
     LoopIndex,
     Stmt,
     Store,
     Update,
 )
 from .renaming import Renaming, expressions, loads, nested_statements
-from .tasks import Access, Loop, OpaqueBody, Task
-
-_NOWHERE = Location("", 0)
+from .tasks import Access, Closure, Loop, OpaqueBody, Reason, Task
 
 
 def opaque_task(
@@ -32,6 +29,7 @@ def opaque_task(
     kernel: str,
     arrays: Mapping[str, ArrayParam],
     fast_math: bool,
+    reason: Reason,
     *,
     serial: bool = False,
 ) -> Task | None:
@@ -58,11 +56,19 @@ def opaque_task(
             reads.append(writes[-1])
     if not writes:
         return None
-    inside = OpaqueBody(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)))
+    inside = OpaqueBody(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), reason)
     target = inside.writes[0]
     dtype = arrays[target.array].dtype
     return Task(
-        target.array, kernel, loops, target, dtype, None, opaque=inside, fast_math=fast_math
+        target.array,
+        kernel,
+        loops,
+        target,
+        dtype,
+        None,
+        opaque=inside,
+        fast_math=fast_math,
+        where=reason.where,
     )
 
 
@@ -100,10 +106,12 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
     assert isinstance(task.finish, Binary)
     own = task.finish.a
     assert isinstance(own, Load)
-    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, _NOWHERE),)
+    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
     for loop in reversed(task.loops):
-        body = (For(loop.name, Const(loop.extent, DType.i64), body, _NOWHERE),)
+        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
     serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
-    made = opaque_task(body, task.kernel, arrays, False, serial=serial)
+    text = f"the updates of {own.array} in their order (fast_math=False)"
+    reason = Reason(Closure.ORDER, text, task.where)
+    made = opaque_task(body, task.kernel, arrays, False, reason, serial=serial)
     assert made is not None
     return replace(made, name=task.name)

@@ -21,7 +21,7 @@ from .distribute import (
 from .ir import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, Local, LoopIndex
 from .legality import Use, affine_axes, carried, check_distribution, reduction_loops, writes_between
 from .renaming import Renaming, coerced, joined, loads, locals_read, size, walk
-from .tasks import Access, Loop, Task
+from .tasks import Access, Closure, Loop, Task
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,11 @@ class _Splitter:
         indices = indices or (Const(0, DType.i64),)
         self.arrays[array] = ArrayParam(array, value.dtype, shape)
         self.temps.append(self.arrays[array])
+        old = self.flat[k]
+        assert old is not None
         self.flat[k] = None
         self.substitute(name, Load(array, indices, value.dtype))
-        self.flat[k] = Assign(array, indices, value, None, path)
+        self.flat[k] = Assign(array, indices, value, None, path, old.where)
 
     def temp_name(self, version: str) -> str:
         base = f"{self.call}.{version.split('#')[0]}"
@@ -204,7 +206,7 @@ def _task(
     old = Load(s.array, s.indices, dtype)
     over = reduction_loops(s)
     value = coerced(s.value, dtype)
-    task = Task(s.array, kernel, s.path, target, dtype, value, fast_math=fast_math)
+    task = Task(s.array, kernel, s.path, target, dtype, value, fast_math=fast_math, where=s.where)
     if over:
         assert r is None
         assert s.op is not None
@@ -229,9 +231,14 @@ def _task(
 def _check_affine(task: Task) -> None:
     for e in (task.value, task.finish):
         for x in loads(e) if e is not None else ():
-            affine_axes(x.indices)
+            affine_axes(x.indices, task.where)
         if e is not None and locals_read(e):
-            raise NotStructuredError(f"locals {locals_read(e)} are left")
+            name = next(iter(locals_read(e))).split("#")[0]
+            raise NotStructuredError(
+                Closure.CARRIED,
+                f"{name}, whose value goes from one iteration to the next",
+                task.where,
+            )
 
 
 def _plain_loop_names(task: Task) -> Task:

@@ -10,9 +10,12 @@ with known extents and affine accesses. An *opaque* task is one composite statem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
-from .ir import DType, Expr, Load, Param, ReduceOp, Stmt
+from .ir import DType, Expr, Load, Location, Param, ReduceOp, Stmt
+
+NOWHERE = Location("", 0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,25 @@ class Loop:
     is_reduction: bool
 
 
+class Closure(Enum):
+    """What keeps a task closed."""
+
+    BRANCH = "branch"  # control flow that depends on values
+    RANGE = "range"  # a loop whose extent is no constant
+    INDEX = "index"  # that is not affine in the loops
+    CARRIED = "carried"  # a value from one iteration to another, and no recognised reduction
+    ORDER = "order"  # of updates, which fast_math=False fixes
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a task is opaque: `text` has no verb ("an if around a store")."""
+
+    kind: Closure
+    text: str
+    where: Location
+
+
 @dataclass(frozen=True)
 class OpaqueBody:
     """The statements of an opaque task, inside its outermost loop (if it has one); locals belong to one iteration."""
@@ -50,6 +72,7 @@ class OpaqueBody:
     body: tuple[Stmt, ...]
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
+    reason: Reason = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -71,6 +94,7 @@ class Task:
     finish: Expr | None = None
     opaque: OpaqueBody | None = None
     fast_math: bool = True
+    where: Location = field(default=NOWHERE, compare=False)  # of the assignment
 
     @property
     def is_reduction(self) -> bool:
@@ -113,4 +137,15 @@ class Problem:
         return next(a for a in self.arrays if a.name == name)
 
 
-__all__ = ["Access", "Affine", "ArrayInfo", "Load", "Loop", "OpaqueBody", "Problem", "Task"]
+__all__ = [
+    "Access",
+    "Affine",
+    "ArrayInfo",
+    "Closure",
+    "Load",
+    "Loop",
+    "OpaqueBody",
+    "Problem",
+    "Reason",
+    "Task",
+]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..codegen.source import Source
     from ..space.target import Target
     from .calibration import Calibration
+    from .signature import Signature
 
 Array = NDArray[Any]
 # In which order the threads of a block, and blocks, run where they are emulated; "in turn": each run another.
@@ -98,9 +99,25 @@ class AbstractModule(ABC):
         layout does not fit, and RunError where the backend sees a fault of the module itself.
         """
 
+    def pointer(self) -> Any:
+        """The entry as a ctypes function. Raises TypeError where there is none."""
+        raise TypeError("code for a GPU has no function that C could call")
+
     @abstractmethod
     def close(self) -> None:
         """Unload. The module must not be run afterwards."""
+
+
+class AbstractCaller(ABC):
+    """A quick way to run a module from Python, in compiled code that need not derive from this class."""
+
+    @abstractmethod
+    def __call__(self, *args: Any, **named: Any) -> bool:
+        """Run the module if the arguments are plainly those of the signature; else do nothing, False."""
+
+    @abstractmethod
+    def accept(self, k: int, value: Any) -> None:
+        """From now on parameter k, a constant, may be this very object."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +230,10 @@ class AbstractDevice(ABC):
     @abstractmethod
     def load(self, artifact: Artifact) -> AbstractModule | Failure:
         """Load the artifact into *this* process; a missing symbol is a Failure "launch"."""
+
+    def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller | None:
+        """A quicker way to run a module of this device than `run`; None where there is none."""
+        return None
 
     @abstractmethod
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AbstractArray:

@@ -93,6 +93,14 @@ class Reference:
             run_calls(seen, found, scalars, run)
         return found
 
+    def compiles(self, recording: Recording) -> bool:
+        """Whether a kernel of the recording is compiled."""
+        return any(choose_way(call.ir).printed is not None for call in recording.calls)
+
+    def expected_ns(self, recording: Recording) -> float:
+        """About how long a run takes, once it is compiled."""
+        return sum(choose_way(call.ir).ns for call in recording.calls)
+
     def _load(self, ir: KernelIR, printed: Printed, dtypes: list[np.dtype[Any]]) -> None:
         """Compile a kernel; in a child where that was not done before, since it takes a second or more."""
         key, signature = _key(printed.text), _signature(ir, dtypes)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..codegen.dialect import Dialect
+from ..codegen.header import header_text
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
+from ..codegen.source import Argument, Source
 from ..kernels.archive import ArchiveError
 from ..kernels.normalise import normalise
 from ..kernels.sequence import Recording
@@ -21,12 +24,16 @@ from ..space.constraints import build_space, widened
 from ..space.decisions import DecisionError, restore
 from ..space.gpu_resources import REGISTER_ROOMS
 from ..space.target import Target
-from .device import AbstractDevice, AbstractModule
+from .device import AbstractCaller, AbstractDevice, AbstractModule
 from .inputs import make_workload
 from .outcome import FINAL, Failure, Measurement
 from .records import BestFile
-from .stored import StoredSequence, match_arguments
+from .signature import Signature
+from .stored import Parameter, StoredSequence
 from .worker import AbstractWorker
+
+Array = NDArray[Any]
+_UNCHANGING = (type(None), bool, int, float, str, FunctionType)
 
 
 class StaleError(Exception):
@@ -153,33 +160,79 @@ def check_again(
 
 
 class Tuned:
-    """A tuned sequence, called like the function it was made from; computes in place on NumPy
-    arrays.
+    """A tuned sequence, called like the function it was made from; computes in place on NumPy arrays.
 
-    Arguments of another dtype, shape or layout than it was tuned for are a TypeError.
+    Arguments go by position or by name. Outputs, arrays that are written before they are read, may be left out: then the call
+    returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None).
+    A call that is given everything returns None. Several threads may call at once, and so may children of `os.fork`.
+
+    Arguments of another dtype, shape or layout than it was tuned for are a TypeError, raised before anything is written.
     """
 
-    def __init__(self, stored: StoredSequence, rebuilt: Rebuilt, module: AbstractModule) -> None:
-        self._parameters = stored.parameters
-        self._recording = rebuilt.recording
-        self._written = [a.name for a in rebuilt.problem.arrays if a.role in ("output", "inout")]
-        self._module = module
+    def __init__(
+        self, signature: Signature, problem: Problem, source: Source, loaded: Loaded
+    ) -> None:
+        self._signature, self._problem, self._source = signature, problem, source
+        self._module, self._caller = loaded.module, loaded.caller
 
     def __repr__(self) -> str:
-        return f"<tuned {self._recording.name}({', '.join(p.name for p in self._parameters)})>"
+        return f"<tuned {self._problem.name}({self._signature})>"
 
-    def __call__(self, *args: Any) -> None:
-        values = match_arguments(self._parameters, self._recording, args)
-        for p, array in zip(self._recording.arrays, values, strict=False):
-            if p.name in self._written and not array.flags.writeable:
-                raise TypeError(f"argument {p.name} is written and must not be read-only")
-        self._module.run(values)
+    def __call__(self, *args: Any, **named: Any) -> Array | tuple[Array, ...] | None:
+        if self._caller is not None and self._caller(*args, **named):
+            return None
+        call = self._signature.read(args, named)
+        self._remember(call.constants)
+        self._module.run(call.values)
+        return call.result
+
+    @property
+    def pointer(self) -> Any:
+        """The entry as a ctypes function, `void (void **args)`; args[k] points to `arguments[k]`, to the value itself of a scalar.
+
+        It lives as long as this object, checks nothing, and takes a workspace for each call that runs at the same time. Raises
+        TypeError for a GPU.
+        """
+        return self._module.pointer()
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the entry takes, in order: arrays, scalars, and the workspace where it needs one (aligned to 64 bytes)."""
+        return self._source.arguments
+
+    @property
+    def header(self) -> str:
+        """The C header for the text of `source`: a function with plain types around the entry. Raises ValueError for a GPU."""
+        names = [p.name for p in self._signature.parameters]
+        return header_text(self._source, self._problem, names)
+
+    def _remember(self, constants: Mapping[str, Any]) -> None:
+        """The same constants again need not be looked at: these objects never change."""
+        for k, p in enumerate(self._signature.parameters):
+            if self._caller is not None and type(constants.get(p.name, ...)) in _UNCHANGING:
+                self._caller.accept(k, constants[p.name])
 
 
-def open_tuned(best: BestFile, rebuilt: Rebuilt, device: AbstractDevice) -> Tuned:
-    """Build the source and load it into this process. Raises StaleError when that fails."""
-    artifact = device.build(rebuilt.source)
+@dataclass(frozen=True)
+class Loaded:
+    """A module in this process, and the quicker way to run it, where there is one."""
+
+    module: AbstractModule
+    caller: AbstractCaller | None
+
+
+def make_tuned(
+    parameters: Sequence[Parameter], problem: Problem, source: Source, device: AbstractDevice
+) -> Tuned:
+    """Build a source of the problem and load it into this process. Raises StaleError when that fails."""
+    artifact = device.build(source)
     module = artifact if isinstance(artifact, Failure) else device.load(artifact)
     if isinstance(module, Failure):
         raise StaleError(f"the stored source cannot be used: {module.advice} {module.log}".strip())
-    return Tuned(best.stored, rebuilt, module)
+    signature = Signature(parameters, problem)
+    return Tuned(signature, problem, source, Loaded(module, device.caller(module, signature)))
+
+
+def open_tuned(best: BestFile, rebuilt: Rebuilt, device: AbstractDevice) -> Tuned:
+    """A stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
+    return make_tuned(best.stored.parameters, rebuilt.problem, rebuilt.source, device)

@@ -83,7 +83,7 @@ def bind_arguments(
             elif name in scalars:
                 parameters.append(Parameter(name, "scalar"))
             else:
-                parameters.append(Parameter(name, "constant", _text(x)))
+                parameters.append(Parameter(name, "constant", text_of(x)))
     return tuple(parameters), Arguments(
         {p.name: values[p.name] for p in recording.arrays},
         {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
@@ -106,37 +106,6 @@ def store_sequence(
     )
 
 
-def match_arguments(
-    parameters: Sequence[Parameter], recording: Recording, args: Sequence[Any]
-) -> list[Any]:
-    """The arguments of a call in the order of the artifact: arrays, then scalars. Raises TypeError.
-
-    Dtypes, shapes and layout of the arrays are the business of the module that uses them.
-    """
-    if len(args) != len(parameters):
-        names = ", ".join(p.name for p in parameters)
-        raise TypeError(f"{len(parameters)} arguments are needed ({names}), {len(args)} given")
-    values = dict(zip((p.name for p in parameters), args, strict=True))
-    for p in parameters:
-        if p.kind == "constant" and _text(values[p.name]) != p.text:
-            raise TypeError(
-                f"argument {p.name} is a constant of the tuned code: it must be {p.text},"
-                f" not {_text(values[p.name])}"
-            )
-    arrays = [values[p.name] for p in recording.arrays]
-    for k, array in enumerate(arrays):
-        for j in range(k):
-            if np.may_share_memory(array, arrays[j]):
-                names = f"{recording.arrays[j].name} and {recording.arrays[k].name}"
-                raise TypeError(f"arguments {names} share memory: pass a copy of one of them")
-    for scalar in recording.scalars:
-        value = values[scalar.name]
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-            raise TypeError(f"argument {scalar.name} must be a number, not {type(value).__name__}")
-        if scalar.dtype.is_integer and not isinstance(value, (int, np.integer)):
-            raise TypeError(f"argument {scalar.name} must be an integer, not {value!r}")
-    return [*arrays, *(values[p.name] for p in recording.scalars)]
-
-
-def _text(x: Any) -> str:
+def text_of(x: Any) -> str:
+    """A constant as it is stored and shown."""
     return repr(x)[:200]

@@ -60,6 +60,7 @@ class KernelWriter(LaunchWriter):
         names: Mapping[str, str],
         index_type: str,
     ) -> None:
+        self.may_outline = False
         self.scene = GpuScene(plan, launch, target, workspace, prelude, names, index_type)
         self.values = GpuValues(self.scene)
         self.reductions = GpuReductions(self.scene, self.values)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from ..build import Artifact
 from ..device import (
     AbstractArray,
+    AbstractCaller,
     AbstractDevice,
     AbstractModule,
     CallArguments,
@@ -26,7 +28,9 @@ from ..device import (
 )
 from ..measure import Sampler, interleave, waited_ns
 from ..outcome import Failure, Measurement, Protocol
+from ..signature import Signature, fitting_array
 from ..verify import has_extremes
+from .calling import address_of, load_extension, make_caller
 from .compiler import (
     Compiler,
     build_library,
@@ -34,6 +38,7 @@ from .compiler import (
     find_compiler,
     other_compilers,
 )
+from .fork import let_fork
 from .memory import CpuArray
 from .together import build_together, entry_of
 
@@ -46,64 +51,80 @@ Array = NDArray[Any]
 
 
 class CpuModule(AbstractModule):
-    """A loaded shared library. Its workspace, where it needs one and is given none, is its own
-    and is reused.
-    """
+    """A loaded shared library. Each run has a workspace of its own, so that several threads may run it at once."""
 
     def __init__(self, artifact: Artifact, library: ctypes.CDLL) -> None:
         self._artifact = artifact
         self._library = library
         self.entry = getattr(library, artifact.entry)
         self.entry.restype = None
-        self._workspace: CpuArray | None = None
+        self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+        self.pool: list[Array] = []  # workspaces that no run uses now
 
     @property
     def artifact(self) -> Artifact:
         return self._artifact
 
     def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
-        pointers, _kept = self.bind(values)
-        self.entry(pointers)
+        with self.bound(values) as pointers:
+            self.entry(pointers)
+
+    @contextmanager
+    def bound(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> Iterator[ctypes.Array[ctypes.c_void_p]]:
+        """The argument vector of one run, with a workspace from the pool where one is needed and not given."""
+        arguments = self._artifact.arguments
+        if len(values) == len(arguments) - 1 and arguments[-1].kind == "workspace":
+            with self.lent() as workspace:
+                pointers, _kept = self.bind([*values, *workspace])
+                yield pointers
+        else:
+            pointers, _kept = self.bind(values)
+            yield pointers
+
+    @contextmanager
+    def lent(self) -> Iterator[tuple[Array, ...]]:
+        """The workspace of one run, from the pool; () where none is needed."""
+        if not self._artifact.workspace_bytes:
+            yield ()
+            return
+        try:
+            workspace = self.pool.pop()  # at one stroke: no lock is needed
+        except IndexError:
+            workspace = self.make_workspace()
+        try:
+            yield (workspace,)
+        finally:
+            self.pool.append(workspace)
 
     def bind(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> tuple[ctypes.Array[ctypes.c_void_p], list[Array]]:
         """The argument vector of the entry, and the arrays that must outlive its use."""
         arguments = self._artifact.arguments
-        if len(values) < len(arguments) and arguments[-1].kind == "workspace":
-            values = [*values, self._own_workspace(arguments[-1])]
         if len(values) != len(arguments):
             names = ", ".join(a.name for a in arguments)
             raise TypeError(f"{len(arguments)} arguments are needed ({names}), {len(values)} given")
         kept = [_as_host(a, v) for a, v in zip(arguments, values, strict=True)]
-        return (ctypes.c_void_p * len(kept))(*(k.ctypes.data for k in kept)), kept
+        return (ctypes.c_void_p * len(kept))(*map(address_of, kept)), kept
+
+    def pointer(self) -> Any:
+        return self.entry
 
     def close(self) -> None:
         _ctypes.dlclose(self._library._handle)
 
-    def _own_workspace(self, argument: Argument) -> CpuArray:
-        if self._workspace is None:
-            self._workspace = CpuArray(argument.shape, np.dtype(np.uint8), stagger=23)
-        return self._workspace
+    def make_workspace(self) -> Array:
+        """One more, of the size that the entry takes."""
+        return CpuArray((self._artifact.workspace_bytes,), np.dtype(np.uint8), stagger=23).host
 
 
 def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bool) -> Array:
-    dtype = np.dtype(argument.dtype)
     if argument.kind == "scalar":
-        return np.array(value, dtype)
+        return np.array(value, argument.dtype)
     array = value.host if isinstance(value, CpuArray) else value
-    if not isinstance(array, np.ndarray):
-        raise TypeError(
-            f"argument {argument.name} must be a NumPy array, not {type(value).__name__}"
-        )
-    if array.dtype != dtype or array.shape != argument.shape:
-        raise TypeError(
-            f"argument {argument.name} must be {dtype} of shape {argument.shape},"
-            f" not {array.dtype} of shape {array.shape}"
-        )
-    if not array.flags.c_contiguous:
-        raise TypeError(f"argument {argument.name} must be C-contiguous")
-    return array
+    return fitting_array(argument.name, np.dtype(argument.dtype), argument.shape, array)
 
 
 class CpuDevice(AbstractDevice):
@@ -167,11 +188,17 @@ class CpuDevice(AbstractDevice):
     def load(self, artifact: Artifact) -> CpuModule | Failure:
         try:
             # ctypes resolves every symbol now, so that a missing one cannot end a run later.
-            return CpuModule(artifact, ctypes.CDLL(artifact.path))
+            module = CpuModule(artifact, ctypes.CDLL(artifact.path))
         except OSError as e:
             return Failure("launch", "the built library cannot be loaded", str(e))
         except AttributeError:
             return Failure("launch", f"the built library does not export {artifact.entry}")
+        let_fork()
+        return module
+
+    def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:
+        assert isinstance(module, CpuModule)
+        return make_caller(load_extension(self.compiler, self._options), module, signature)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CpuArray:
         self._n_allocated += 1

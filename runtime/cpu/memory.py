@@ -10,18 +10,22 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from collections.abc import Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.ir import DType
 from ..device import AbstractArray
 from ..verify import poison_value
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _HUGE = 2 << 20
 _HUGE_FROM_BYTES = 4 << 20  # below, the rounding to 2 MiB costs more than it gives
+_LINE = 64  # bytes: one cache line and one full vector
 _GUARD = 0xA5
 _PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
 
@@ -124,6 +128,26 @@ class CpuArray(AbstractArray):
     def _protect(self, protection: int) -> None:
         if _libc().mprotect(self._address, self._inner_bytes, protection) != 0:
             raise MemoryError(f"{self._inner_bytes} bytes could not be allocated")
+
+
+_made = count(1)
+
+
+def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
+    """A NumPy array, contents arbitrary, as tuned code likes it: it begins at a multiple of 64 bytes, where `np.empty` promises 16,
+    and where it is large it is on huge pages. `dtype` may be one of `ks.f32` and so on.
+
+    Raises MemoryError, and ValueError or TypeError as `np.empty` does.
+    """
+    element = dtype.numpy if isinstance(dtype, DType) else np.dtype(dtype)
+    if element.kind not in "biufc":
+        raise TypeError(f"ks.empty makes arrays of numbers, not of {element}")
+    wanted = np.broadcast_to(np.empty((), element), shape)  # says what is wrong with a shape
+    if wanted.nbytes >= _HUGE_FROM_BYTES:
+        return CpuArray(wanted.shape, element, stagger=17 * next(_made)).host
+    raw = np.empty(wanted.nbytes + _LINE, np.uint8)
+    begin = -raw.ctypes.data % _LINE
+    return raw[begin : begin + wanted.nbytes].view(element).reshape(wanted.shape)
 
 
 def _round_up(n: int, multiple: int) -> int:

@@ -23,6 +23,7 @@ from ..device import (
 )
 from ..measure import Sampler, interleave
 from ..outcome import Failure, FailureKind, Measurement, Protocol
+from ..signature import fitting_array
 from ..verify import has_extremes
 from .compiler import Cubin, CudaCompiler, nvcc_command
 from .dialect import CUDA
@@ -134,15 +135,15 @@ def _on_gpu(
             f" not {type(value).__name__}"
         )
     dtype = np.dtype(argument.dtype)
-    if value.dtype != dtype or value.shape != argument.shape:
+    if isinstance(value, np.ndarray):
+        value = fitting_array(argument.name, dtype, argument.shape, value)
+    elif value.dtype != dtype or value.shape != argument.shape:
         raise TypeError(
             f"argument {argument.name} must be {dtype} of shape {argument.shape},"
             f" not {value.dtype} of shape {value.shape}"
         )
     if isinstance(value, CudaArray):
         return value
-    if not value.flags.c_contiguous:
-        raise TypeError(f"argument {argument.name} must be C-contiguous")
     array = CudaArray(value.shape, dtype)
     array.upload(value)
     return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import threading
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -56,6 +57,7 @@ class EmulatorModule(AbstractModule):
         library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self._order = order
         self._n_runs = 0
+        self._one_run = threading.Lock()  # at a time: the emulator's state is one
 
     @property
     def artifact(self) -> Artifact:
@@ -68,15 +70,15 @@ class EmulatorModule(AbstractModule):
         seed: int | None = None,
     ) -> None:
         """As promised; `order` and, for a random one, `seed` are for this run."""
-        pointers, _kept = self._bound.bind(values)
-        order = order or self._order
-        if order == "in turn":
-            order = _ORDERS[self._n_runs % len(_ORDERS)]
-        self._n_runs += 1
-        seed = self._n_runs if seed is None else seed
-        self._library.emulator_set_order(_ORDERS.index(order), seed)
-        self._bound.entry(pointers)
-        self._raise_error(f"random order {seed}" if order == "random" else f"{order} order")
+        with self._bound.bound(values) as pointers, self._one_run:
+            order = order or self._order
+            if order == "in turn":
+                order = _ORDERS[self._n_runs % len(_ORDERS)]
+            self._n_runs += 1
+            seed = self._n_runs if seed is None else seed
+            self._library.emulator_set_order(_ORDERS.index(order), seed)
+            self._bound.entry(pointers)
+            self._raise_error(f"random order {seed}" if order == "random" else f"{order} order")
 
     def make_sampler(self, harness: ctypes.CDLL, args: CallArguments) -> Sampler:
         """Times runs with threads in forward order."""

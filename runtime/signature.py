@@ -1,0 +1,186 @@
+"""How a tuned sequence is called: by position and by name, with outputs that may be left out; and what is wrong with other calls.
+
+Every sentence about arguments comes from here. Compiled code (cpu/call.c) takes calls that are right, and none of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels.ir import Param
+from ..kernels.tasks import Problem
+from .cpu.memory import empty
+from .stored import Parameter, text_of
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: the arrays and then the scalars that the code takes, what the call returns, and constants that were given."""
+
+    values: list[Any]
+    result: Array | tuple[Array, ...] | None
+    constants: dict[str, Any]
+
+
+class Signature:
+    """The parameters of a tuned sequence, in the order of its function.
+
+    Outputs, arrays that are written before they are read, may be left out: a call makes them and returns them. Constants of the
+    code may be left out, too.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], problem: Problem) -> None:
+        self.parameters = tuple(parameters)
+        self.arrays = {a.name: a for a in problem.arrays if a.role != "temp"}
+        self.scalars = {s.name: s for s in problem.scalars}
+        roles = {a.name: a.role for a in problem.arrays}
+        self._outputs = [p.name for p in parameters if roles.get(p.name) == "output"]
+
+    def __str__(self) -> str:
+        return ", ".join(p.name for p in self.parameters)
+
+    def is_written(self, name: str) -> bool:
+        """Whether calls write that array."""
+        return self.arrays[name].role != "input"
+
+    def read(self, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
+        """The call with these arguments. Raises TypeError, one sentence, for any that do not fit."""
+        given, out = self._bind(args, named)
+        result = self._add_outputs(given, out)
+        needed = [p.name for p in self.parameters if p.kind != "constant"]
+        if any(name not in given for name in needed):
+            n_given = len(args) + len(named)
+            raise TypeError(
+                f"{len(self.parameters)} arguments are needed ({self}), {n_given} given"
+            )
+        constants = self._constants(given)
+        arrays = [self._array(name, given[name]) for name in self.arrays]
+        self._check_apart(dict(zip(self.arrays, arrays, strict=True)))
+        scalars = [number(s, given[s.name]) for s in self.scalars.values()]
+        return Call([*arrays, *scalars], result, constants)
+
+    def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Arguments by name, and `out`, where no parameter has that name."""
+        names = [p.name for p in self.parameters]
+        if len(args) > len(names):
+            raise TypeError(f"{len(names)} arguments are needed ({self}), {len(args)} given")
+        given = dict(zip(names, args, strict=False))
+        out = None
+        for name, value in named.items():
+            if name in given:
+                raise TypeError(f"argument {name} is given twice, by its place and by its name")
+            if name in names:
+                given[name] = value
+            elif name == "out":
+                out = value
+            else:
+                raise TypeError(f"there is no argument {name}; the arguments are {self}")
+        return given, out
+
+    def _add_outputs(self, given: dict[str, Any], out: Any) -> Array | tuple[Array, ...] | None:
+        """Adds the outputs that are not given: those of `out`, else new arrays. They are what the call returns."""
+        left = [name for name in self._outputs if name not in given]
+        if out is not None and not left:
+            raise TypeError("out must be left out: no output is left that it could be")
+        places = list(out) if isinstance(out, tuple | list) else [out]
+        if out is None:
+            places = [None] * len(left)
+        if len(places) != len(left):
+            names = ", ".join(left)
+            raise TypeError(f"out must be {len(left)} arrays ({names}), not {len(places)}")
+        for name, place in zip(left, places, strict=True):
+            a = self.arrays[name]
+            given[name] = empty(a.shape, a.dtype.numpy) if place is None else place
+        made = tuple(given[name] for name in left)
+        if len(made) < 2:
+            return made[0] if made else None
+        return made
+
+    def _constants(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = {}
+        for p in self.parameters:
+            if p.kind == "constant" and p.name in given:
+                found[p.name] = given[p.name]
+                if text_of(given[p.name]) != p.text:
+                    raise TypeError(
+                        f"argument {p.name} is a constant of the tuned code: it must be {p.text},"
+                        f" not {text_of(given[p.name])}"
+                    )
+        return found
+
+    def _array(self, name: str, value: Any) -> Array:
+        a = self.arrays[name]
+        array = fitting_array(name, a.dtype.numpy, a.shape, value)
+        if self.is_written(name) and not array.flags.writeable:
+            raise TypeError(f"argument {name} is written and must not be read-only")
+        return array
+
+    def _check_apart(self, arrays: Mapping[str, Array]) -> None:
+        """Arrays that are only read may share memory."""
+        names = list(arrays)
+        for k, name in enumerate(names):
+            for other in names[:k]:
+                written = self.is_written(name) or self.is_written(other)
+                if written and np.may_share_memory(arrays[name], arrays[other]):
+                    raise TypeError(
+                        f"arguments {other} and {name} share memory: pass a copy of one of them"
+                    )
+
+
+def fitting_array(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], value: object) -> Array:
+    """The argument as a plain array. Raises TypeError unless it has this dtype and shape, is C-contiguous and aligned."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"argument {name} must be a NumPy array, not {type(value).__name__}")
+    if type(value) is not np.ndarray:
+        if not isinstance(value, np.memmap):
+            # A mask or a unit would be lost without a word.
+            raise TypeError(
+                f"argument {name} is a {type(value).__name__}, of which only the data would be used:"
+                f" pass np.asarray({name})"
+            )
+        value = value.view(np.ndarray)
+    if value.dtype != dtype or value.shape != shape:
+        raise TypeError(
+            f"argument {name} must be {dtype} of shape {shape},"
+            f" not {value.dtype} of shape {value.shape}"
+        )
+    if not value.flags.c_contiguous:
+        raise TypeError(f"argument {name} must be C-contiguous")
+    if not value.flags.aligned:
+        raise TypeError(
+            f"argument {name} must begin at a multiple of the {dtype.itemsize} bytes of an element:"
+            " pass a copy"
+        )
+    return value
+
+
+def number(scalar: Param, value: Any) -> int | float:
+    """The value of a scalar argument as a Python number. Raises TypeError unless its type holds it."""
+    name, dtype = scalar.name, scalar.dtype
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if not is_number or isinstance(value, bool | np.timedelta64):
+        raise TypeError(f"argument {name} must be a number, not {type(value).__name__}")
+    if dtype.is_integer:
+        if not isinstance(value, int | np.integer):
+            raise TypeError(f"argument {name} must be an integer, not {value!r}")
+        limits = np.iinfo(dtype.value)
+        if not limits.min <= int(value) <= limits.max:
+            raise TypeError(f"argument {name} must fit {dtype.value}, and {value} does not")
+        return int(value)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    largest = float(np.finfo(dtype.value).max)
+    is_infinite = isinstance(value, float | np.floating) and math.isinf(value)
+    if abs(found) > largest and not is_infinite:
+        raise TypeError(f"argument {name} must fit {dtype.value}, and {value} does not")
+    return found

@@ -1,0 +1,84 @@
+"""What is not opened is said wherever something is claimed of the rest: log, JSON, show, explain, and in Python."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.runtime.records import load_best
+
+from .command import SMALL, objects
+
+CLOSED_FILE = """
+import numpy as np
+import kernelscape as ks
+
+@ks.kernel
+def positive(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        if x[i] > 0.0:
+            y[i] = x[i]
+
+def sequence(x, y):
+    positive(x, y)
+
+def make_arguments(sizes, dtype, rng):
+    return rng.random(64).astype(dtype), np.zeros(64, dtype)
+"""
+SENTENCE = "1 of 1 tasks is closed: an if around a store, line 8 of closed.py"
+
+
+def write() -> str:
+    Path("closed.py").write_text(CLOSED_FILE)
+    return "closed.py:sequence"
+
+
+def test_a_run_claims_nothing_of_what_is_closed(explore) -> None:
+    code, out, err = explore("run", write(), "--target", "fake", "--json", "-v")
+    assert code == 0
+    result = objects(out)[-1]
+    assert result["status"] == "optimal_open"
+    (closed,) = result["closed"]
+    assert (closed["task"], closed["kind"], closed["line"]) == ("positive0", "branch", 8)
+    assert closed["reason"] == "an if around a store"
+    assert closed["file"].endswith("closed.py")
+    # The best is no bound: of the closed body nothing is known.
+    assert result["bound_ns"] < result["best_ns"]
+    assert result["gap"] == (result["best_ns"] - result["bound_ns"]) / result["best_ns"]
+    rows = [o for o in objects(out) if o["event"] == "row"]
+    assert rows
+    assert all(o["bound_ns"] == result["bound_ns"] for o in rows)
+    assert f"Closed     {SENTENCE}; bound and gap count their bodies for nothing" in err
+    status = next(line for line in err.splitlines() if line.startswith("Status"))
+    assert status.startswith("Status       optimal over what is open after ")
+    assert status.endswith(SENTENCE)
+    best = load_best(Path(result["run_dir"], "best.json"))
+    assert (best.status, best.gap > 0) == ("optimal_open", True)
+
+    code, out, _ = explore("explain", result["run_dir"], "--json")
+    assert (code, objects(out)[-1]["closed"]) == (0, [closed])
+    code, out, _ = explore("explain", result["run_dir"])
+    assert (code, f"note: {SENTENCE}; bounds count their bodies for nothing" in out) == (0, True)
+    code, out, _ = explore("show", write(), "--descents", 0)
+    assert (code, f"  Closed     {SENTENCE}" in out) == (0, True)
+    code, out, _ = explore("show", write(), "--descents", 0, "--json")
+    assert (code, objects(out)[-1]["closed"]) == (0, [closed])
+
+
+def test_where_all_is_open_optimal_stands_for_all(explore) -> None:
+    code, out, err = explore("run", *SMALL, "--target", "fake", "--max-evals", 3, "--json", "-v")
+    assert (code, objects(out)[-1]["closed"], "losed" in err) == (0, [], False)
+
+
+def test_python_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("closed.py").write_text(CLOSED_FILE)
+    monkeypatch.syspath_prepend(tmp_path)
+    sequence = importlib.import_module("closed").sequence
+    x = np.ones(64, np.float32)
+    run = ks.explore(sequence, x, x.copy(), target="fake", directory=tmp_path / "run")
+    assert run.status == "optimal_open"
+    assert run.closed
+    assert str(run.closed) == SENTENCE

@@ -1,0 +1,117 @@
+"""Input sets: what is drawn keeps the path, right code is right on them, and wrong code is not."""
+
+from __future__ import annotations
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.explorer.subject import make_subject
+from kernelscape.kernels.oracle import run_reference
+from kernelscape.runtime.inputs import Arguments, make_workload
+from kernelscape.runtime.verify import find_mismatch, near
+
+from .recurrences import CASES, nd
+
+
+def subject_of(name, lost=0):
+    kernel, args = CASES[name]
+    return make_subject(kernel, (*args, lost), sequence=name, name="drawn")
+
+
+def workload_of(name, n_sets=3):
+    s = subject_of(name)
+    return make_workload(s.recording, s.problem, s.arguments, np.random.default_rng(1), n_sets)
+
+
+def wrong_sets(workload, recording, change=0.0):
+    """On which sets the results of a recording in its own types are called wrong."""
+    rng, found = np.random.default_rng(5), []
+    for k, s in enumerate(workload.sets):
+        arrays = {
+            name: near(a, change, rng) if change and a.dtype.kind == "f" else a
+            for name, a in s.arrays.items()
+        }
+        with np.errstate(all="ignore"):
+            got = run_reference(recording, arrays, s.scalars)
+        if any(find_mismatch(got[name], e) is not None for name, e in s.expected.items()):
+            found.append(k)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_right_code_is_right_and_one_lost_step_is_seen(name):
+    workload = workload_of(name)
+    assert wrong_sets(workload, subject_of(name).recording) == []
+    assert wrong_sets(workload, subject_of(name, lost=1).recording) != []
+
+
+@pytest.mark.parametrize("name", ["lu", "lu in single precision", "durbin", "vadv", "mandelbrot"])
+def test_rounding_as_of_inputs_in_their_last_places_is_right(name):
+    eps = np.finfo(CASES[name][1][0].dtype).eps
+    assert wrong_sets(workload_of(name), subject_of(name).recording, change=eps) == []
+
+
+@pytest.mark.parametrize("name", ["lu", "durbin", "vadv", "syrk", "trmm"])
+def test_one_element_that_is_off_a_little_is_wrong(name):
+    """A thousand times the rounding of an operation, of the largest element: nobody may be that tolerant."""
+    for s in workload_of(name).sets:
+        for e in s.expected.values():
+            got = e.want.copy()
+            at = np.unravel_index(np.nanargmax(np.abs(got)), got.shape)
+            got[at] *= 1 + 1000 * np.finfo(got.dtype).eps
+            assert find_mismatch(got, e) is not None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_set_keeps_the_path(name):
+    workload = workload_of(name)
+    assert len(workload.sets) == 3
+    first = workload.sets[0]
+    for s in workload.sets[1:]:
+        assert any(
+            not np.array_equal(a, first.arrays[k], equal_nan=True) for k, a in s.arrays.items()
+        )
+        for k, e in s.expected.items():
+            assert np.isnan(e.want).sum() == np.isnan(first.expected[k].want).sum()
+            assert not np.isinf(e.want).any()
+        for k in ("first", "column", "p"):  # lists and permutations mean something as a whole
+            if k in s.arrays:
+                np.testing.assert_array_equal(s.arrays[k], first.arrays[k])
+
+
+def test_what_may_be_drawn_is_drawn():
+    workload = workload_of("single to double")
+    whole, signed = (s.arrays["a"] for s in workload.sets[1:])
+    assert set(np.unique(whole)) == {-2, -1, 0, 1, 2}
+    assert (np.abs(signed) <= 1).all()
+
+
+def test_an_overflow_of_what_is_drawn_is_left_out():
+    @ks.kernel
+    def power(x: nd, y: nd):
+        for i in range(x.shape[0]):
+            y[i] = ks.exp(2000.0 * x[i])
+
+    args = (np.full(50, 0.01), np.zeros(50))
+    s = make_subject(power, args, sequence="t", name="t")
+    workload = make_workload(s.recording, s.problem, s.arguments, np.random.default_rng(1), 3)
+    assert len(workload.sets) == 3
+    for made in workload.sets:
+        assert np.isfinite(made.expected["y"].want).all()
+
+
+def test_more_sets_of_the_caller_follow_the_first():
+    s = subject_of("lu")
+    other = Arguments({"a": 3.0 * np.eye(14)}, {})
+    workload = make_workload(
+        s.recording, s.problem, s.arguments, np.random.default_rng(1), 2, more=[other]
+    )
+    assert len(workload.sets) == 3
+    np.testing.assert_array_equal(workload.sets[1].arrays["a"], other.arrays["a"])
+
+
+def test_no_more_sets_once_there_are_enough():
+    s = subject_of("lu")
+    rng = np.random.default_rng(1)
+    workload = make_workload(s.recording, s.problem, s.arguments, rng, 3, is_enough=lambda: True)
+    assert len(workload.sets) == 1
