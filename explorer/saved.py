@@ -44,12 +44,15 @@ class Best:
         """The C text. Raises StaleError where this version would write another one."""
         return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.text
 
-    def compile(self) -> Tuned:
+    def compile(self, *, check_indices: bool = True) -> Tuned:
         """The implementation as a function with the parameters of the sequence, computing in place
         on NumPy arrays of the shapes and dtypes it was tuned for. Raises StaleError.
+
+        Indices that arrays hold are looked at before each call, which reads them once more; without
+        `check_indices` one that is out of range reads or writes anywhere.
         """
         rebuilt = rebuild(self.file, self.device.facts(), dialect_of(self.device))
-        return open_tuned(self.file, rebuilt, self.device)
+        return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
 
     def save(self, path: str | Path) -> Path:
         """Write it as a best.json, which `replay` takes and which needs nothing else."""

@@ -20,6 +20,7 @@ from .outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
     from ..codegen.dialect import Dialect
+    from ..codegen.index_checks import IndexChecks
     from ..codegen.source import Source
     from ..space.target import Target
     from .calibration import Calibration
@@ -102,6 +103,13 @@ class AbstractModule(ABC):
     def pointer(self) -> Any:
         """The entry as a ctypes function. Raises TypeError where there is none."""
         raise TypeError("code for a GPU has no function that C could call")
+
+    def check_indices(self, checks: IndexChecks) -> Failure | None:
+        """From now on `run` raises IndexError, before anything is written, where an array holds an index that is out of range.
+
+        A module that cannot look leaves it to its device what becomes of such an index.
+        """
+        return None
 
     @abstractmethod
     def close(self) -> None:

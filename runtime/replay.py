@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..codegen.dialect import Dialect
 from ..codegen.header import header_text
+from ..codegen.index_checks import index_checks
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Argument, Source
 from ..kernels.archive import ArchiveError
@@ -166,7 +167,8 @@ class Tuned:
     returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None).
     A call that is given everything returns None. Several threads may call at once, and so may children of `os.fork`.
 
-    Arguments of another dtype, shape or layout than it was tuned for are a TypeError, raised before anything is written.
+    Arguments of another dtype, shape or layout than it was tuned for are a TypeError, and indices in arrays that are out of range
+    an IndexError, both raised before anything is written. A GPU does not look at indices.
     """
 
     def __init__(
@@ -222,17 +224,30 @@ class Loaded:
 
 
 def make_tuned(
-    parameters: Sequence[Parameter], problem: Problem, source: Source, device: AbstractDevice
+    parameters: Sequence[Parameter],
+    rebuilt: Rebuilt,
+    device: AbstractDevice,
+    *,
+    check_indices: bool = True,
 ) -> Tuned:
-    """Build a source of the problem and load it into this process. Raises StaleError when that fails."""
-    artifact = device.build(source)
+    """Build a source and load it into this process. Raises StaleError when that fails.
+
+    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/index_checks.py.
+    """
+    artifact = device.build(rebuilt.source)
     module = artifact if isinstance(artifact, Failure) else device.load(artifact)
+    if not isinstance(module, Failure) and check_indices:
+        checks = index_checks(rebuilt.recording, rebuilt.source.arguments)
+        module = (module.check_indices(checks) if checks is not None else None) or module
     if isinstance(module, Failure):
         raise StaleError(f"the stored source cannot be used: {module.advice} {module.log}".strip())
-    signature = Signature(parameters, problem)
-    return Tuned(signature, problem, source, Loaded(module, device.caller(module, signature)))
+    signature = Signature(parameters, rebuilt.problem)
+    loaded = Loaded(module, device.caller(module, signature))
+    return Tuned(signature, rebuilt.problem, rebuilt.source, loaded)
 
 
-def open_tuned(best: BestFile, rebuilt: Rebuilt, device: AbstractDevice) -> Tuned:
+def open_tuned(
+    best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, *, check_indices: bool = True
+) -> Tuned:
     """A stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
-    return make_tuned(best.stored.parameters, rebuilt.problem, rebuilt.source, device)
+    return make_tuned(best.stored.parameters, rebuilt, device, check_indices=check_indices)

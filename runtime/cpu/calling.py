@@ -72,13 +72,12 @@ def _import(path: Path) -> Any:
     return module
 
 
-def make_caller(
-    extension: Any | None, module: CpuModule, signature: Signature, check: int = 0
-) -> AbstractCaller:
-    """The quickest calls of a module that there are. `check` is the address of the check of its indices; 0: there is none."""
+def make_caller(extension: Any | None, module: CpuModule, signature: Signature) -> AbstractCaller:
+    """The quickest calls of a module that there are."""
     if extension is None:
         return PlainCaller(module, signature)
     entry = ctypes.cast(module.entry, ctypes.c_void_p).value or 0
+    check = 0 if module.index_check is None else module.index_check.address
     places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
     rows = tuple(_row(p, signature, places) for p in signature.parameters)
     pool = module.pool if module.artifact.workspace_bytes else None
@@ -120,7 +119,11 @@ class PlainCaller(AbstractCaller):
             return False
         with self._module.lent() as workspace:
             pointers += [w.ctypes.data for w in workspace]
-            self._module.entry((ctypes.c_void_p * len(pointers))(*pointers))
+            vector = (ctypes.c_void_p * len(pointers))(*pointers)
+            check = self._module.index_check
+            if check is not None and not check.passes(vector):
+                return False
+            self._module.entry(vector)
         return True
 
     def accept(self, k: int, value: Any) -> None:

@@ -39,10 +39,12 @@ from .compiler import (
     other_compilers,
 )
 from .fork import let_fork
+from .index_check import IndexCheck, build_check
 from .memory import CpuArray
 from .together import build_together, entry_of
 
 if TYPE_CHECKING:
+    from ...codegen.index_checks import IndexChecks
     from ...codegen.source import Argument, Source
     from ...space.target import Target
     from ..calibration import Calibration
@@ -53,9 +55,14 @@ Array = NDArray[Any]
 class CpuModule(AbstractModule):
     """A loaded shared library. Each run has a workspace of its own, so that several threads may run it at once."""
 
-    def __init__(self, artifact: Artifact, library: ctypes.CDLL) -> None:
+    def __init__(
+        self, artifact: Artifact, library: ctypes.CDLL, device: CpuDevice | None = None
+    ) -> None:
+        """`device`, which loads it, can build more C for it."""
         self._artifact = artifact
         self._library = library
+        self._device = device
+        self.index_check: IndexCheck | None = None
         self.entry = getattr(library, artifact.entry)
         self.entry.restype = None
         self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
@@ -67,6 +74,9 @@ class CpuModule(AbstractModule):
 
     def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
         with self.bound(values) as pointers:
+            wrong = None if self.index_check is None else self.index_check.wrong(pointers)
+            if wrong is not None:
+                raise IndexError(wrong)
             self.entry(pointers)
 
     @contextmanager
@@ -111,6 +121,14 @@ class CpuModule(AbstractModule):
 
     def pointer(self) -> Any:
         return self.entry
+
+    def check_indices(self, checks: IndexChecks) -> Failure | None:
+        assert self._device is not None
+        built = self._device.build_check(checks)
+        if isinstance(built, Failure):
+            return built
+        self.index_check = built
+        return None
 
     def close(self) -> None:
         _ctypes.dlclose(self._library._handle)
@@ -188,13 +206,17 @@ class CpuDevice(AbstractDevice):
     def load(self, artifact: Artifact) -> CpuModule | Failure:
         try:
             # ctypes resolves every symbol now, so that a missing one cannot end a run later.
-            module = CpuModule(artifact, ctypes.CDLL(artifact.path))
+            module = CpuModule(artifact, ctypes.CDLL(artifact.path), self)
         except OSError as e:
             return Failure("launch", "the built library cannot be loaded", str(e))
         except AttributeError:
             return Failure("launch", f"the built library does not export {artifact.entry}")
         let_fork()
         return module
+
+    def build_check(self, checks: IndexChecks) -> IndexCheck | Failure:
+        """Build and load checks of indices."""
+        return build_check(checks, self.compiler, self._options)
 
     def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:
         assert isinstance(module, CpuModule)

@@ -21,10 +21,9 @@ from kernelscape.experiments import checking
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.runtime.cpu import calling
-from kernelscape.runtime.cpu.dialect import C_OPENMP
 from kernelscape.runtime.cpu.memory import CpuArray
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.replay import make_tuned
+from kernelscape.runtime.replay import Rebuilt, make_tuned
 from kernelscape.runtime.stored import bind_arguments
 from kernelscape.search.first import first_candidates
 from kernelscape.space.constraints import build_space
@@ -62,11 +61,13 @@ def tuned(device, sequence, *args, change=lambda text: text):
     recording = record_sequence(sequence, args, sequence.__name__)
     parameters, _ = bind_arguments(sequence, args, recording)
     problem = normalise(recording)
-    space = build_space(problem, checking.target(2, 32))
+    target = device.facts()
+    space = build_space(problem, target if target.is_gpu else checking.target(2, 32))
     [(_, candidate)] = first_candidates(space, limit=1)
-    source = print_source(lower(candidate), C_OPENMP)
+    source = print_source(lower(candidate), device.dialect())
     source = replace(source, text=change(source.text))
-    return make_tuned(parameters, problem, source, device)
+    rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
+    return make_tuned(parameters, rebuilt, device)
 
 
 def arguments(seed=3):
@@ -346,6 +347,38 @@ def test_a_header_that_is_missing_is_no_failure(cpu, monkeypatch):
     assert calling.load_extension(cpu.compiler, DeviceOptions()) is None
 
 
+@ks.kernel
+def scatter(idx: ks.types.ndarray(), v: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(idx.shape[0]):
+        y[idx[i]] += v[i]
+
+
+def test_an_index_out_of_range_is_found_before_anything_is_written(device):
+    y = np.zeros(6, np.float32)
+    idx, v = np.array([0, 5, 5], np.int32), np.ones(3, np.float32)
+    g = tuned(device, scatter, idx, v, y)
+    g(idx, v, y)
+    assert y.tolist() == [1, 0, 0, 0, 0, 2]
+    for bad in (6, -1, 2**31 - 1):
+        with pytest.raises(IndexError) as caught:
+            g(np.array([0, 1, bad], np.int32), v, y)
+        assert f"of y is {bad} and must be from 0 to 5 (axis 0; kernel scatter" in str(caught.value)
+        assert y.tolist() == [1, 0, 0, 0, 0, 2]
+
+
+def test_checks_of_indices_can_be_left_out(cpu):
+    y = np.zeros(6, np.float32)
+    idx, v = np.zeros(3, np.int32), np.ones(3, np.float32)
+    g = tuned(cpu, scatter, idx, v, y)
+    assert g._module.index_check is not None
+    recording = record_sequence(scatter, (idx, v, y), "scatter")
+    rebuilt = Rebuilt(recording, g._problem, None, None, g._source, ())
+    unchecked = make_tuned(g._signature.parameters, rebuilt, cpu, check_indices=False)
+    assert unchecked._module.index_check is None
+    unchecked(idx, v, y)
+    assert y.tolist() == [3, 0, 0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("shape", [(), 0, 7, (3, 5), (0, 4), (1 << 20, 2)])
 @pytest.mark.parametrize("dtype", [ks.f32, np.float64, "int32"])
 def test_empty_arrays_begin_at_a_cache_line(shape, dtype):
@@ -386,11 +419,7 @@ def test_the_emulator_is_called_in_the_same_way(tmp_path):
     pytest.importorskip("kernelscape.runtime.emulator")
     device = open_device("emulator", DeviceOptions(build_folder=tmp_path))
     n = np.zeros(5, np.int64)
-    recording = record_sequence(count, (n, 1), "count")
-    parameters, _ = bind_arguments(count, (n, 1), recording)
-    problem = normalise(recording)
-    [(_, candidate)] = first_candidates(build_space(problem, device.facts()), limit=1)
-    g = make_tuned(parameters, problem, print_source(lower(candidate), device.dialect()), device)
+    g = tuned(device, count, n, 1)
     g(step=2, n=n)
     assert (n == 2).all()
     with pytest.raises(TypeError, match="there is no argument m"):

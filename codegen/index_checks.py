@@ -1,0 +1,401 @@
+"""Checks of the indices that arrays hold, as C that runs before a tuned sequence and writes nothing.
+
+The recorded calls are gone through as they stand, with all that decides about an index (loops, conditions, locals) and nothing
+else. What depends on an array that the sequence itself writes is not known before it has run: such indices are not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..kernels import ir
+from ..kernels.renaming import Renaming, children, coerced, expressions, nested_statements, walk
+from ..kernels.sequence import Recording
+from ..kernels.show import show_expr
+from . import csyntax as c
+from .block import Value, Writer
+from .cprint import expression
+from .names import c_names
+from .point import row_strides
+from .program import dtype_named
+from .source import Argument
+from .vectors import Prelude, type_name
+
+CHECK, FIND = "check_indices", "find_index"
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class IndexSite:
+    """One index that is looked at: which kernel and line of the user's, and what it indexes."""
+
+    kernel: str
+    where: ir.Location
+    array: str
+    axis: int
+    extent: int
+    text: str
+
+    def sentence(self, value: int) -> str:
+        """What is wrong with this value of it."""
+        return (
+            f"the index {self.text} of {self.array} is {value} and must be from 0 to {self.extent - 1}"
+            f" (axis {self.axis}; kernel {self.kernel}, line {self.where.line}); nothing was written"
+        )
+
+
+@dataclass(frozen=True)
+class IndexChecks:
+    """C text with two functions of the argument vector that the sequence's entry takes.
+
+    `int64_t check_indices(void **args)` is 0 where all indices are in range. `int64_t find_index(void **args, int64_t *value)` is
+    1 more than the number of the first of `sites` that is not, with its value, or 0.
+    """
+
+    text: str
+    sites: tuple[IndexSite, ...]
+
+
+def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexChecks | None:
+    """The checks of a sequence; None where no index depends on what arrays or scalars hold."""
+    names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
+    prelude = Prelude()
+    quick = _Checker(recording, names, prelude, is_exact=False)
+    exact = _Checker(recording, names, prelude, is_exact=True)
+    bodies = [checker.lines() for checker in (quick, exact)]
+    if not exact.sites:
+        return None
+    bound = [
+        f"    const {kind} *{names[a.name]} = args[{k}];"
+        if a.kind == "array"
+        else f"    const {kind} {names[a.name]} = *({kind} *)args[{k}];"
+        for k, a in enumerate(arguments)
+        if a.kind != "workspace" and (kind := type_name(dtype_named(a.dtype), 0))
+    ]
+    heads = (f"int64_t {CHECK}(void **args)", f"int64_t {FIND}(void **args, int64_t *value)")
+    parts = ["#include <math.h>", "#include <stdint.h>", prelude.text()]
+    for head, body in zip(heads, bodies, strict=True):
+        parts += [f"{head};", f"{head} {{", *bound, "    uint64_t bad = 0;", *body]
+        parts += ["    return bad != 0;", "}"]
+    return IndexChecks("\n".join(parts) + "\n", tuple(exact.sites))
+
+
+class _Checker:
+    """Writes the checks of all calls. Where `is_exact`, each ends the function; else those do that a later load relies on."""
+
+    def __init__(
+        self, recording: Recording, names: Mapping[str, str], prelude: Prelude, is_exact: bool
+    ) -> None:
+        self.recording, self.is_exact = recording, is_exact
+        self.shapes = {p.name: p.shape for p in (*recording.arrays, *recording.temps)}
+        self.w = Writer(prelude, names)
+        self.sites: list[IndexSite] = []
+        self.written = {
+            dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))[s.array]
+            for call in recording.calls
+            for s in nested_statements(call.ir.body)
+            if isinstance(s, ir.Store | ir.Update)
+        } | {p.name for p in recording.temps}
+        self.out: list[str] = []
+        self.n_checks = 0
+        self.depth = 1
+        self.kernel, self.where = "", ir.Location("", 0)
+        self.loops: dict[str, c.CExpr] = {}
+        self.ranges: dict[str, Range] = {}  # of loops
+        self.data_loops: set[str] = set()  # whose extent depends on data
+        self.locals: dict[str, Value] = {}  # those that indices depend on
+        self.unknown: set[str] = set()  # locals that are not known before the run
+        self.proved: set[tuple[str, int, ir.Expr]] = set()
+
+    def lines(self) -> list[str]:
+        """The statements of the function's body."""
+        for call in self.recording.calls:
+            arrays = {p.name: n for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
+            params = {
+                p.name: coerced(e, p.dtype)
+                for p, e in zip(call.ir.scalars, call.scalars, strict=True)
+            }
+            renaming = Renaming(arrays=arrays, params=params)
+            body = tuple(renaming.apply_stmt(s) for s in call.ir.body)
+            self.kernel = call.ir.name
+            self.unknown = self.unknown_locals(body)
+            n_checks = self.n_checks
+            with self.nested("{") as written:
+                self.declare(body)
+                self.block(body)
+            if self.n_checks == n_checks:
+                del self.out[written:]
+        return self.out
+
+    # --- what is known
+
+    def is_unknown(self, e: ir.Expr) -> bool:
+        """Whether it depends on what the sequence computes."""
+        return any(
+            (isinstance(x, ir.Load) and x.array in self.written)
+            or (isinstance(x, ir.Local) and x.name in self.unknown)
+            for x in walk(e)
+        )
+
+    def depends_on_data(self, e: ir.Expr) -> bool:
+        """Whether it is not a matter of loops of constant extent alone."""
+        return any(
+            isinstance(x, ir.Load | ir.Param | ir.Local)
+            or (isinstance(x, ir.LoopIndex) and x.loop in self.data_loops)
+            for x in walk(e)
+        )
+
+    def unknown_locals(self, body: tuple[ir.Stmt, ...]) -> set[str]:
+        """Locals that some assignment makes unknown, or that are set where it is not known whether."""
+        self.unknown = set()
+        while True:
+            before = len(self.unknown)
+            self.spread(body, False)
+            if len(self.unknown) == before:
+                return self.unknown
+
+    def spread(self, body: tuple[ir.Stmt, ...], is_unsure: bool) -> None:
+        for s in body:
+            unsure = is_unsure or any(self.is_unknown(e) for e in expressions(s))
+            match s:
+                case ir.SetLocal(name) | ir.UpdateLocal(name) if unsure:
+                    self.unknown.add(name)
+                case ir.For(body=inner):
+                    self.spread(inner, unsure)
+                case ir.If(then=then, orelse=orelse):
+                    self.spread((*then, *orelse), unsure)
+
+    def range_of(self, e: ir.Expr) -> Range:
+        """Values that an integer expression may have, at most."""
+        match e:
+            case ir.Const(value):
+                return int(value), int(value)
+            case ir.LoopIndex(loop):
+                return self.ranges[loop]
+            case ir.Cast(x) if x.dtype.is_integer:
+                return self.range_of(x)
+            case ir.Unary("neg", x):
+                low, high = self.range_of(x)
+                return -high, -low
+            case ir.Binary("add", a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                return low + low2, high + high2
+            case ir.Binary("sub", a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                return low - high2, high - low2
+            case ir.Binary("mul", a, b):
+                corners = [x * y for x in self.range_of(a) for y in self.range_of(b)]
+                return min(corners), max(corners)
+            case ir.Binary("min" | "max" as op, a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                pick = min if op == "min" else max
+                return pick(low, low2), pick(high, high2)
+            case ir.Binary("mod", _, ir.Const(value)) if value > 0:
+                return 0, int(value) - 1
+            case ir.Binary("floordiv", a, ir.Const(value)) if value > 0:
+                low, high = self.range_of(a)
+                return low // int(value), high // int(value)
+        bits = 8 * e.dtype.size_bytes - 1
+        return -(1 << bits), (1 << bits) - 1
+
+    # --- statements
+
+    @contextmanager
+    def nested(self, head: str) -> Iterator[int]:
+        """A C block, which is taken back where nothing is written into it; where it begins."""
+        begin = len(self.out)
+        self.line(head)
+        self.depth += 1
+        yield begin
+        self.depth -= 1
+        if len(self.out) == begin + 1:
+            self.out.pop()
+        else:
+            self.line("}")
+
+    def line(self, text: str) -> None:
+        self.out.append("    " * self.depth + text)
+
+    def declare(self, body: tuple[ir.Stmt, ...]) -> None:
+        """Locals that some index, extent or condition depends on, and can be known."""
+        needed: set[str] = set()
+        values: dict[str, list[ir.Expr]] = {}
+        for s in nested_statements(body):
+            match s:
+                case ir.SetLocal(name, value):
+                    values.setdefault(name, []).append(value)
+                case ir.UpdateLocal(name, _, value):
+                    values.setdefault(name, []).append(value)
+                case ir.For() | ir.If():
+                    needed |= _locals(expressions(s))
+            for e in expressions(s):
+                needed |= _locals(i for x in walk(e) if isinstance(x, ir.Load) for i in x.indices)
+            if isinstance(s, ir.Store | ir.Update):
+                needed |= _locals(s.indices)
+        waiting = list(needed)
+        while waiting:
+            new = _locals(values.get(waiting.pop(), ())) - needed
+            needed |= new
+            waiting += new
+        self.locals = {}
+        for name in (n for n in values if n in needed and n not in self.unknown):
+            dtype = values[name][0].dtype
+            self.locals[name] = Value(c.Id(self.w.fresh(name)), dtype)
+            self.line(f"{type_name(dtype, 0)} {expression(self.locals[name].x)} = 0;")
+
+    def block(self, body: tuple[ir.Stmt, ...]) -> None:
+        for s in body:
+            self.where = s.where
+            match s:
+                case ir.For():
+                    self.loop(s)
+                case ir.SetLocal(name, value) | ir.UpdateLocal(name, _, value):
+                    self.look(value, name in self.locals)
+                    if name in self.locals:
+                        self.assign(s, self.locals[name])
+                case ir.Store() | ir.Update():
+                    for e in s.indices:
+                        self.look(e, True)
+                    self.look(s.value, False)
+                    self.check(s.array, s.indices, False)
+                case ir.If(condition, then, orelse):
+                    self.look(condition, not self.is_unknown(condition))
+                    if not self.is_unknown(condition):
+                        test = self.text(condition)
+                        with self.nested(f"if ({test}) {{"):
+                            self.block(then)
+                        with self.nested(f"if (!({test})) {{"):
+                            self.block(orelse)
+
+    def assign(self, s: ir.SetLocal | ir.UpdateLocal, held: Value) -> None:
+        value = self.w.converted(self.value(s.value), held.dtype)
+        if isinstance(s, ir.UpdateLocal):
+            value = self.w.combine(s.op, held, value)
+        self.line(f"{expression(held.x)} = {expression(value.x)};")
+
+    def loop(self, s: ir.For) -> None:
+        is_unknown = self.is_unknown(s.extent)
+        self.look(s.extent, not is_unknown)
+        if is_unknown:
+            return
+        self.ranges[s.loop] = 0, self.range_of(s.extent)[1] - 1
+        if self.depends_on_data(s.extent):
+            self.data_loops.add(s.loop)
+        name, before = self.w.fresh(s.loop), self.proved
+        if not self.is_exact:
+            self.proved = before | self.hoist(s)
+        self.loops[s.loop] = c.Id(name)
+        extent = self.text(s.extent)
+        with self.nested(f"for (int64_t {name} = 0; {name} < {extent}; ++{name}) {{"):
+            self.block(s.body)
+        self.proved = before
+
+    def hoist(self, s: ir.For) -> set[tuple[str, int, ir.Expr]]:
+        """Checks before the loop what its index plus something constant indexes in every iteration; these indices."""
+        changing = {
+            x.name for x in nested_statements(s.body) if isinstance(x, ir.SetLocal | ir.UpdateLocal)
+        }
+        inner = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)} | {s.loop}
+        found = set[tuple[str, int, ir.Expr]]()
+        for array, indices in _always(s.body):
+            for axis, index in enumerate(indices):
+                rest = _beside(index, s.loop)
+                if rest is None or not self.needs_check(array, axis, index, True):
+                    continue
+                parts = list(walk(rest))
+                if any(isinstance(x, ir.Local) and x.name in changing for x in parts) or any(
+                    isinstance(x, ir.LoopIndex) and x.loop in inner for x in parts
+                ):
+                    continue
+                self.look(rest, True)
+                n, first, extent = self.shapes[array][axis], self.text(rest), self.text(s.extent)
+                far = f"(uint64_t)({first}) + (uint64_t)({extent}) > {n}"
+                self.line(
+                    f"if (({extent}) > 0 && (({first}) < 0 || ({extent}) > {n} || {far})) return 1;"
+                )
+                self.n_checks += 1
+                found.add((array, axis, index))
+        return found
+
+    # --- expressions
+
+    def look(self, e: ir.Expr, is_loaded: bool) -> None:
+        """Checks the loads of an expression, inner ones first; `is_loaded`: the checks themselves evaluate it."""
+        for part in children(e):
+            self.look(part, is_loaded or isinstance(e, ir.Load))
+        if isinstance(e, ir.Load):
+            self.check(e.array, e.indices, is_loaded)
+
+    def needs_check(self, array: str, axis: int, index: ir.Expr, is_loaded: bool) -> bool:
+        low, high = self.range_of(index)
+        if (low >= 0 and high < self.shapes[array][axis]) or (array, axis, index) in self.proved:
+            return False
+        return not self.is_unknown(index) and (is_loaded or self.depends_on_data(index))
+
+    def check(self, array: str, indices: tuple[ir.Expr, ...], is_loaded: bool) -> None:
+        for axis, index in enumerate(indices):
+            if not self.needs_check(array, axis, index, is_loaded):
+                continue
+            n = self.shapes[array][axis]
+            self.n_checks += 1
+            self.sites.append(
+                IndexSite(self.kernel, self.where, array, axis, n, f"`{show_expr(index)}`")
+            )
+            # As unsigned numbers negative ones are large. The narrower they are, the more fit a vector.
+            plain = index.x if isinstance(index, ir.Cast) and index.x.dtype.is_integer else index
+            bits = 32 if plain.dtype is ir.DType.i32 and n < 1 << 31 else 64
+            test = f"(uint{bits}_t)({self.text(plain)}) >= {n}u"
+            if self.is_exact:
+                text = self.text(index)
+                self.line(f"if ({test}) {{ *value = {text}; return {len(self.sites)}; }}")
+            else:
+                self.line(f"if ({test}) return 1;" if is_loaded else f"bad |= {test};")
+
+    def text(self, e: ir.Expr) -> str:
+        return expression(self.value(e).x)
+
+    def value(self, e: ir.Expr) -> Value:
+        def leaf(x: ir.Expr) -> Value:
+            match x:
+                case ir.Load(array, indices, dtype):
+                    flat: c.CExpr = c.Num("0")
+                    for i, stride in zip(indices, row_strides(self.shapes[array]), strict=True):
+                        at = self.value(i).x
+                        flat = c.add(flat, at if stride == 1 else c.Bin("*", at, c.number(stride)))
+                    return Value(c.Index(c.Id(self.w.names[array]), flat), dtype)
+                case ir.LoopIndex(loop, dtype):
+                    return Value(c.CastTo(type_name(dtype, 0), self.loops[loop]), dtype)
+                case ir.Local(name):
+                    return self.locals[name]
+            raise AssertionError(x)
+
+        return self.w.evaluate(e, leaf)
+
+
+def _locals(found: Iterator[ir.Expr] | Sequence[ir.Expr]) -> set[str]:
+    return {x.name for e in found for x in walk(e) if isinstance(x, ir.Local)}
+
+
+def _always(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:
+    """Array and indices of what the statements access whenever they run, but for loops and branches in them."""
+    for s in body:
+        if isinstance(s, ir.For | ir.If):
+            continue
+        for e in expressions(s):
+            yield from ((x.array, x.indices) for x in walk(e) if isinstance(x, ir.Load))
+        if isinstance(s, ir.Store | ir.Update):
+            yield s.array, s.indices
+
+
+def _beside(e: ir.Expr, loop: str) -> ir.Expr | None:
+    """What is added to the loop's index in `e`, a sum of both; None where it is no such sum."""
+    match e:
+        case ir.LoopIndex(name) if name == loop:
+            return ir.Const(0, e.dtype)
+        case ir.Binary("add", ir.LoopIndex(name), rest) if name == loop:
+            return rest
+        case ir.Binary("add", rest, ir.LoopIndex(name)) if name == loop:
+            return rest
+    return None
