@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ..search.run import STRATEGIES
+from .check_command import check
 from .exits import Exit, exit_of, exit_of_replay, explain_error
 from .options import (
     Talk,
@@ -39,6 +40,7 @@ _COMMANDS = (
     "report",
     "replay",
     "codegen",
+    "check",
     "graph",
     "trace",
     "calibrate",
@@ -301,7 +303,7 @@ def doctor(talk: Talk) -> None:
         sys.exit(Exit.ENVIRONMENT)
 
 
-for _command in (report, graph, trace, cache, schema):
+for _command in (report, check, graph, trace, cache, schema):
     explore.add_command(_command)
 
 

@@ -272,6 +272,29 @@ class Replay(Line, tag="replay"):
     exit: int
 
 
+class Check(Line, tag="check"):
+    """`check`: `status` is "ok", or why theirs is not right."""
+
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    file: str
+    function: str
+    status: str
+    detail: str
+    verified: bool
+    input_sets: int
+    time_ns: Number
+    ours_ns: Number
+    ours_is: str
+    bound_ns: Number
+    gap: Number
+    below_bound: bool
+    has_times: bool
+    notes: list[str]
+    exit: int
+
+
 class SourceFile(Line, tag="source"):
     """`codegen`."""
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from .records import SCHEMA, BestFile, RecordError
+from .records import READ, BestFile, RecordError
 
 _BUSY_S = 20.0
 _VERSION = 1
@@ -126,8 +126,9 @@ class TunedStore:
             best = msgspec.json.decode(content, type=BestFile)
         except msgspec.DecodeError as e:
             raise RecordError(f"{self._path} holds an entry that cannot be read: {e}") from e
-        if best.schema != SCHEMA:
-            raise RecordError(f"{self._path} holds an entry of schema {best.schema}, not {SCHEMA}")
+        if best.schema not in READ:
+            known = " or ".join(map(str, READ))
+            raise RecordError(f"{self._path} holds an entry of schema {best.schema}, not {known}")
         return best
 
 

@@ -1,0 +1,219 @@
+"""`explore check`: somebody else's function verified, timed in turn with ours, and compared with the bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..runtime.build import Artifact
+from ..runtime.build_queue import build_many
+from ..runtime.channel import available_cores
+from ..runtime.conditions import take_conditions
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.inputs import make_workload
+from ..runtime.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.records import BestFile, RecordError
+from ..runtime.replay import StaleError, dialect_of, rebuild
+from ..runtime.store import TunedKey, TunedStore
+from ..runtime.worker import AbstractWorker
+from ..search.bound import Bounder
+from ..search.first import first_candidates
+from ..search.incumbent import BoundScale
+from ..space.candidate import Candidate, Space
+from ..space.constraints import build_space
+from .foreign import Function, Launch, foreign_source
+from .machine import look_at, lower_to, open_worker
+from .saved import stored_best
+from .subject import Options, Subject
+
+_FEW = Protocol(min_samples=5, max_samples=5)
+_SLACK = 1e-3  # a time so little below the bound is noise of the clock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """What is to be checked: a file, the function in it (None: found), how it is built and started."""
+
+    file: Path
+    name: str | None = None
+    flags: tuple[str, ...] = ()
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found. `theirs` is a failure where the function is not right or does not run; then nothing is compared.
+
+    `ours` is None where none of ours could be timed, `bound_ns` where nothing is known; `ours_is` says in words which one it is.
+    `has_times` says whether times mean anything on this device.
+    """
+
+    subject: Subject
+    function: Function
+    file: Path
+    n_input_sets: int
+    theirs: Measurement | Failure
+    ours: Measurement | None
+    ours_is: str
+    bound_ns: float | None
+    has_times: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float | None:
+        """The share of its time that may be saved, at most; None where that is not known."""
+        if isinstance(self.theirs, Failure) or self.bound_ns is None or not self.has_times:
+            return None
+        return None if self.is_below_bound else max(0.0, 1 - self.bound_ns / self.theirs.time_ns)
+
+    @property
+    def is_below_bound(self) -> bool:
+        """Whether it is faster than the bound says that anything can be: then the bound is wrong, or it does not do the work."""
+        if isinstance(self.theirs, Failure) or self.bound_ns is None or not self.has_times:
+            return False
+        return self.theirs.time_ns < self.bound_ns * (1 - _SLACK)
+
+
+def check_source(
+    foreign: Foreign, subject: Subject, options: Options, against: Path | None = None
+) -> Checked:
+    """Build the function and find out. Ours is that of `against` (a run or best.json), else the tuned store's, else the best of the
+    first candidates of a search.
+
+    Raises RecordError, DeviceError, StaleError and WorkerError, each with one sentence.
+    """
+    device = open_device(
+        options.target,
+        DeviceOptions(compiler=options.compiler, compile_timeout_s=options.compile_timeout_s),
+    )
+    device.check()
+    target = device.facts()
+    if target.is_gpu != (foreign.launch is not None):
+        needed = (
+            "CUDA text and needs --grid and --block" if target.is_gpu else "C: leave out --grid"
+        )
+        raise RecordError(f"for the target {options.target} the source is {needed}")
+    function, source = foreign_source(
+        foreign.file,
+        subject,
+        name=foreign.name,
+        flags=foreign.flags,
+        launch=foreign.launch,
+        n_threads=target.cores if foreign.launch is None else 1,
+    )
+    space = build_space(subject.problem, target)
+    root = space.root()
+    rng = np.random.default_rng(options.seed)
+    workload = make_workload(
+        subject.recording, subject.problem, subject.arguments, rng, options.input_sets
+    )
+    built = _their_device(device).build(source)
+    with open_worker(device) as worker:
+        worker.prepare(workload)
+        theirs = built if isinstance(built, Failure) else worker.evaluate(built, FINAL)
+        found = Checked(
+            subject,
+            function,
+            foreign.file,
+            sum(bool(s.expected) for s in workload.sets),
+            theirs,
+            None,
+            "",
+            None,
+            target.calibrated or bool(device.calibrated_by),
+        )
+        if isinstance(theirs, Failure):
+            return found
+        assert isinstance(built, Artifact)
+        scale = BoundScale()
+        lower_to(scale, target, look_at(device, worker))
+        if isinstance(root, Candidate):
+            found = replace(found, bound_ns=Bounder(space).bound(root).ns * scale.factor)
+        found = _beside_ours(found, built, space, device, worker, _chosen(subject, device, against))
+        if found.is_below_bound and isinstance(
+            root, Candidate
+        ):  # the machine may have become faster
+            lower_to(scale, target, look_at(device, worker))
+            found = replace(found, bound_ns=Bounder(space).bound(root).ns * scale.factor)
+    return found
+
+
+def _their_device(device: AbstractDevice) -> AbstractDevice:
+    """The same with all passes of the compiler, which a search spares some of."""
+    if not isinstance(device, CpuDevice):
+        return device
+    theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
+    assert isinstance(theirs, CpuDevice)
+    theirs.compiler = device.compiler.unspared()
+    return theirs
+
+
+def _chosen(
+    subject: Subject, device: AbstractDevice, against: Path | None
+) -> tuple[BestFile | None, str]:
+    """What to compare with, and where it is from. Raises RecordError where `against` is of another problem."""
+    if against is not None:
+        best = stored_best(against)
+        if best.problem_key != subject.problem.key:
+            sizes = ", ".join(f"{n}={x}" for n, x in best.sizes.items())
+            raise RecordError(
+                f"{against} is of {best.sequence} ({sizes}, {best.dtype}): not the same"
+            )
+        return best, str(against)
+    machine = take_conditions(accelerator=device.accelerator()).machine
+    key = TunedKey(subject.sequence, subject.dtype, tuple(subject.sizes.values()), machine)
+    with TunedStore() as store:
+        match = store.lookup(key)
+    is_same = match is not None and match.best.problem_key == subject.problem.key
+    return (match.best, "the tuned store") if match is not None and is_same else (None, "")
+
+
+def _beside_ours(
+    found: Checked,
+    theirs: Artifact,
+    space: Space,
+    device: AbstractDevice,
+    worker: AbstractWorker,
+    chosen: tuple[BestFile | None, str],
+) -> Checked:
+    """The same with both timed in turn."""
+    best, where = chosen
+    ours: Artifact | Failure | None = None
+    if best is not None:
+        try:
+            ours = device.build(rebuild(best, device.facts(), dialect_of(device)).source)
+        except StaleError as e:
+            found = replace(found, notes=(*found.notes, f"of {where} nothing is compared: {e}"))
+    words = f"tuned, from {where}"
+    if not isinstance(ours, Artifact):
+        tag, ours = _first(space, device, worker)
+        words = f"the first candidate {tag!r}, without a search"
+    if ours is None:
+        return found
+    outcomes = worker.interleave([theirs, ours], FINAL)
+    mine, other = outcomes[1], outcomes[0]
+    if isinstance(mine, Failure) or isinstance(other, Failure):
+        return replace(found, theirs=other)
+    return replace(found, theirs=other, ours=mine, ours_is=words)
+
+
+def _first(
+    space: Space, device: AbstractDevice, worker: AbstractWorker
+) -> tuple[str, Artifact | None]:
+    """The fastest of the candidates that a search begins with."""
+    firsts = first_candidates(space)
+    sources = [print_source(lower(c), dialect_of(device)) for _, c in firsts]
+    built = build_many(device, sources, min(max(2, available_cores()), 8))
+    best: tuple[float, str, Artifact] | None = None
+    for (tag, _), artifact in zip(firsts, built, strict=True):
+        cut_ns = None if best is None else best[0]
+        if isinstance(artifact, Failure):
+            continue
+        outcome = worker.evaluate(artifact, _FEW.with_cut(cut_ns))
+        if isinstance(outcome, Measurement) and (best is None or outcome.time_ns < best[0]):
+            best = outcome.time_ns, tag, artifact
+    return ("", None) if best is None else best[1:]
