@@ -36,6 +36,7 @@ _PUBLIC = {
     "replay": "explorer",
     "load": "explorer",
     "plot": "report",
+    "load_tuned": "explorer",
 }
 
 __all__ = sorted(_PUBLIC)

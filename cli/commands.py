@@ -19,6 +19,7 @@ from .exits import Exit, exit_of, exit_of_replay, explain_error
 from .options import (
     Talk,
     about_problem,
+    interrupted,
     limits,
     options_of,
     put_json,
@@ -28,6 +29,7 @@ from .options import (
 )
 from .picture_commands import graph, report, trace
 from .settings import Settings
+from .tune_command import tune
 from .upkeep_commands import cache, schema
 from .user_file import find_subject
 
@@ -41,6 +43,7 @@ _COMMANDS = (
     "replay",
     "codegen",
     "check",
+    "tune",
     "graph",
     "trace",
     "calibrate",
@@ -186,7 +189,7 @@ def run(
         directory=output,
         runs=settings.runs,
         on_event=_listener(talk, settings),
-        on_interrupt=_interrupted,
+        on_interrupt=interrupted,
     )
     sys.exit(exit_of(found))
 
@@ -207,7 +210,7 @@ def resume(talk: Talk, directory: Path, **flags: Any) -> None:
         max_evals=settings.max_evals if "max_evals" in given else None,
         gap=settings.gap if "gap" in given else None,
         on_event=_listener(talk, settings),
-        on_interrupt=_interrupted,
+        on_interrupt=interrupted,
     )
     sys.exit(exit_of(found))
 
@@ -303,7 +306,7 @@ def doctor(talk: Talk) -> None:
         sys.exit(Exit.ENVIRONMENT)
 
 
-for _command in (report, check, graph, trace, cache, schema):
+for _command in (report, check, tune, graph, trace, cache, schema):
     explore.add_command(_command)
 
 
@@ -332,11 +335,6 @@ def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
             rows(event)
 
     return both
-
-
-def _interrupted() -> None:
-    # Not through click: its streams may be in the middle of a write.
-    os.write(2, b"finishing the running evaluation; once more to stop at once\n")
 
 
 def _say(sentence: str) -> None:

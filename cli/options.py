@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,12 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         call = option(call)
     return call
+
+
+def interrupted() -> None:
+    """What is said to the first signal."""
+    # Not through click: its streams may be in the middle of a write.
+    os.write(2, b"finishing the running evaluation; once more to stop at once\n")
 
 
 def put_json(fields: Mapping[str, Any]) -> None:

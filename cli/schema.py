@@ -295,6 +295,26 @@ class Check(Line, tag="check"):
     exit: int
 
 
+class Shape(Line, tag="shape"):
+    """`tune`: one shape; `is_new` says that it was searched now."""
+
+    sizes: dict[str, int]
+    status: str
+    time_ns: Number
+    bound_ns: Number
+    baseline_ns: Number
+    is_new: bool
+    run_dir: str | None
+
+
+class Tuned(Line, tag="tuned"):
+    """`tune`: the file."""
+
+    file: str
+    shapes: int
+    exit: int
+
+
 class SourceFile(Line, tag="source"):
     """`codegen`."""
 

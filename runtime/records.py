@@ -293,7 +293,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 T = TypeVar("T", RunHeader, BestFile)
 
 
-def write_record(path: Path, record: RunHeader | BestFile) -> None:
+def write_record(path: Path, record: msgspec.Struct) -> None:
     """Write a file that is complete or not there, whatever happens."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=2)
     write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
@@ -302,13 +302,18 @@ def write_record(path: Path, record: RunHeader | BestFile) -> None:
 def load_best(path: Path) -> BestFile:
     """Raises RecordError."""
     best = _load(path, BestFile)
+    check_best(path, best)
+    return best
+
+
+def check_best(path: Path, best: BestFile) -> None:
+    """Raises RecordError where a well-formed record of `path` contradicts itself."""
     gap = (best.time_ns - best.bound_ns) / best.time_ns
     if not math.isclose(gap, best.gap, abs_tol=1e-6):
         raise RecordError(
             f"{path} was changed by hand: its gap does not follow from its time and bound"
         )
     _check_decisions(path, best.decisions)
-    return best
 
 
 def load_header(path: Path) -> RunHeader:
@@ -353,15 +358,20 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _load(path: Path, kind: type[T]) -> T:
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. Raises RecordError."""
     try:
         content = path.read_bytes()
     except OSError as e:
         raise RecordError(f"{path} cannot be read: {e.strerror}") from e
     try:
-        found: Any = msgspec.json.decode(content)
+        return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise RecordError(f"{path} is torn or is no JSON: {e}") from e
+
+
+def _load(path: Path, kind: type[T]) -> T:
+    found = read_json(path)
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema not in READ:
         known = " and ".join(map(str, READ))

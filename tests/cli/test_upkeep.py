@@ -60,6 +60,8 @@ def test_the_store_is_not_cleared(explore, place: Path) -> None:
 
 def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> None:
     run = tmp_path / "run"
+    source = tmp_path / "mine.c"
+    source.write_text("void mine(void **args) { }")
     fake = ("--target", "fake", "-o", run, "--json")
     lines = []
     for arguments in (
@@ -73,6 +75,8 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         ("replay", run, "--json"),
         ("codegen", run, "-o", tmp_path, "--json"),
         ("graph", *SMALL, "--json"),
+        ("check", source, "--as", *SMALL, "--target", "fake", "--json"),
+        ("tune", "vadd", "--sizes", "n=9", "--max-evals", 2, "--target", "fake", "--json"),
         ("trace", run, "--json"),
         ("report", run, "--json"),
         ("doctor", "--json"),

@@ -1,0 +1,138 @@
+"""`explore tune`: one file with an implementation a shape."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .exits import Exit, exit_of
+from .log import Unit
+from .options import (
+    Talk,
+    interrupted,
+    limits,
+    options_of,
+    put_json,
+    sequence_argument,
+    settings_of,
+    talks,
+)
+from .settings import parse_sizes
+from .user_file import find_subject
+
+if TYPE_CHECKING:
+    from ..explorer.tuning import TunedShape
+
+
+@click.command()
+@sequence_argument
+@click.option(
+    "--sizes",
+    "texts",
+    multiple=True,
+    required=True,
+    help="n=256,n=1024 or m=8,n=9,m=16,n=9: a name that comes again begins the next shape.",
+)
+@click.option("--dtype", help="f32 or f64.")
+@click.option("--target", help="cpu, cuda or emulator.")
+@limits
+@click.option("--seed", help="Of inputs and searches.")
+@click.option("--compiler", help="C compiler, name or path.")
+@click.option("--again", is_flag=True, help="Also shapes that the file has already.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File: tuned-NAME.json.")
+@talks
+def tune(
+    talk: Talk,
+    sequence: str,
+    texts: tuple[str, ...],
+    again: bool,
+    output: Path | None,
+    **flags: Any,
+) -> None:
+    """Search a SEQUENCE at several shapes into one file, which `kernelscape.load_tuned` calls.
+
+    Each shape has the whole time limit. The file is written after each; what it has is not searched again.
+    """
+    from ..explorer.tuning import Tuning
+    from ..explorer.tuning import tune as tune_shapes
+
+    settings = settings_of(talk, **flags)
+    shapes = shapes_of(texts)
+    file = output or Path(f"tuned-{Path(sequence.replace(':', '-')).name}.json")
+    tuning = Tuning(
+        shapes=shapes,
+        subject_of=lambda sizes: find_subject(sequence, sizes, settings.dtype, settings.seed),
+        options=options_of(settings),
+        file=file,
+        runs=settings.runs,
+        again=again,
+    )
+    code, n_tuned = Exit.OK, 0
+    for done in tune_shapes(tuning, on_interrupt=interrupted):
+        n_tuned += done.entry is not None
+        if done.entry is None:
+            code = Exit.NOTHING_VALID
+        if talk.is_json:
+            put_json(shape_fields(done))
+        else:
+            click.echo(shape_line(done))
+        if done.run is not None and exit_of(done.run) >= Exit.INTERRUPTED:
+            code = Exit(exit_of(done.run))
+    if talk.is_json:
+        put_json({"event": "tuned", "file": str(file), "shapes": n_tuned, "exit": int(code)})
+    else:
+        click.echo(f"{file}  {n_tuned} of {len(shapes)} shapes")
+    sys.exit(code)
+
+
+def shapes_of(texts: tuple[str, ...]) -> list[dict[str, int]]:
+    """The shapes of a command line, in order, each once: a name that comes again begins the next. Raises UsageError."""
+    shapes: list[dict[str, int]] = []
+    for text in texts:
+        shape: dict[str, int] = {}
+        for item in (x for x in text.split(",") if x.strip()):
+            try:
+                one = parse_sizes((item,))
+            except ValueError as e:
+                raise click.UsageError(f"--sizes: {e}") from e
+            if set(one) & set(shape):
+                shapes.append(shape)
+                shape = {}
+            shape |= one
+        if shape:
+            shapes.append(shape)
+    if not shapes:
+        raise click.UsageError("--sizes: there is no shape; give them as in n=256,n=1024")
+    return [s for k, s in enumerate(shapes) if s not in shapes[:k]]
+
+
+def shape_line(done: TunedShape) -> str:
+    """A row for people."""
+    sizes = ", ".join(f"{name}={extent}" for name, extent in done.sizes.items())
+    if done.entry is None:
+        status = "" if done.run is None else done.run.status
+        return f"{sizes:<24} nothing valid was found ({status})"
+    e = done.entry
+    speed_up = (
+        "" if e.baseline_ns is None else f"   {e.baseline_ns / e.time_ns:.2f}x unfused default"
+    )
+    how = "had already" if done.run is None else e.status
+    return f"{sizes:<24} {Unit(e.time_ns).text(e.time_ns)} +/- {e.spread:.1%}{speed_up}   {how}"
+
+
+def shape_fields(done: TunedShape) -> dict[str, Any]:
+    """The same as one JSON object."""
+    e = done.entry
+    return {
+        "event": "shape",
+        "sizes": done.sizes,
+        "status": "" if e is None else e.status,
+        "time_ns": None if e is None else e.time_ns,
+        "bound_ns": None if e is None else e.bound_ns,
+        "baseline_ns": None if e is None else e.baseline_ns,
+        "is_new": done.run is not None,
+        "run_dir": None if done.run is None else str(done.run.directory),
+    }

@@ -1,0 +1,216 @@
+"""A tuned sequence for many shapes: `load_tuned` gives a function that takes what was tuned for the shapes it is called with."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..kernels.library import load as load_sequence
+from ..kernels.library import names
+from ..runtime.conditions import take_conditions
+from ..runtime.cpu.compiler import compiler_named
+from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.family import FamilyFile, distance, load_family
+from ..runtime.inputs import make_workload
+from ..runtime.outcome import Failure, Protocol
+from ..runtime.records import SCHEMA, BestFile
+from ..runtime.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
+from ..search.first import first_candidates
+from ..search.near import complete_near, n_alike
+from ..space.candidate import Candidate, Space
+from ..space.constraints import build_space
+from .evaluation import open_decisions
+from .machine import open_worker
+from .subject import Subject, make_subject
+
+Level = Literal["exact", "nearest", "default"]
+Shapes = tuple[tuple[int, ...], ...]
+
+_NEAREST = 3  # entries whose decisions are tried in the space of another shape
+_SETS = 2  # that an implementation that was not tuned is verified on
+_ONCE = Protocol(min_samples=1, max_samples=1)
+_LOG = logging.getLogger("kernelscape")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which implementation is used for some arguments.
+
+    exact: tuned for these shapes on a machine like this one. nearest: the decisions that were tuned for the shapes of `sizes`, as
+    far as they fit, `distance` away (the largest |log2| ratio of two extents); verified here. default: of the sequence without a
+    search; verified here.
+    """
+
+    level: Level
+    sizes: dict[str, int]  # of the entry; {} for the default
+    distance: float
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.words}"
+
+
+class TunedFamily:
+    """A tuned sequence for many shapes, called like the function it was made from; computes in place on NumPy arrays.
+
+    The first call with new shapes builds what it needs, and verifies what was not tuned for them; which one that is says `choice`,
+    and the logger "kernelscape" once.
+    """
+
+    def __init__(self, file: FamilyFile, sequence: Callable[..., Any] | None, place: str) -> None:
+        self._file = file
+        self._sequence = sequence
+        self._place = place
+        self._entries = [(e, _array_shapes(e)) for e in file.entries]
+        self._known: dict[Any, tuple[Tuned, Choice]] = {}
+
+    def __repr__(self) -> str:
+        shapes = "; ".join(_sizes_text(e) for e in self._file.entries)
+        return f"<tuned {self._file.sequence} for {shapes or 'no shape'}>"
+
+    def __call__(self, *args: Any) -> None:
+        """Raises LanguageError and TypeError for arguments that the sequence does not take, StaleError and DeviceError where no
+        implementation can be built.
+        """
+        self._for(args)[0](*args)
+
+    def choice(self, *args: Any) -> Choice:
+        """What a call with these arguments uses; it is built now if it was not before."""
+        return self._for(args)[1]
+
+    def _for(self, args: Sequence[Any]) -> tuple[Tuned, Choice]:
+        key = tuple((x.shape, x.dtype.char) if isinstance(x, np.ndarray) else type(x) for x in args)
+        found = self._known.get(key)
+        if found is None:
+            found = self._find(args)
+            _LOG.info("%s: %s", self._file.sequence, found[1])
+            self._known[key] = found
+        return found
+
+    def _find(self, args: Sequence[Any]) -> tuple[Tuned, Choice]:
+        shapes = tuple(x.shape for x in args if isinstance(x, np.ndarray))
+        ranked = sorted((distance(shapes, of), k) for k, (_, of) in enumerate(self._entries))
+        why = "the file has no entry"
+        if ranked and ranked[0][0] == 0:
+            entry = self._entries[ranked[0][1]][0]
+            device = self._device(entry.conditions.compiler)
+            try:
+                rebuilt = rebuild(entry, device.facts(), dialect_of(device))
+                words = f"tuned for {_sizes_text(entry)}"
+                return open_tuned(entry, rebuilt, device), Choice("exact", entry.sizes, 0.0, words)
+            except StaleError as e:  # of another machine, or another version
+                why = str(e)
+        subject = self._subject(args, why)
+        near = [(self._entries[k][0], far) for far, k in ranked if far < math.inf]
+        return self._restored(subject, near[:_NEAREST])
+
+    def _subject(self, args: Sequence[Any], why: str) -> Subject:
+        if self._sequence is None:
+            raise StaleError(
+                f"{self._place} has nothing for these shapes ({why}), and the nearest entry can only be"
+                " adapted with the sequence itself: load_tuned(path, sequence)"
+            )
+        name = str(getattr(self._sequence, "__name__", "sequence"))
+        return make_subject(self._sequence, args, sequence=self._file.sequence, name=name)
+
+    def _restored(
+        self, subject: Subject, near: Sequence[tuple[BestFile, float]]
+    ) -> tuple[Tuned, Choice]:
+        """The nearest entry whose decisions give right code here, else the default."""
+        device = self._device("" if not near else near[0][0].conditions.compiler)
+        space = build_space(subject.problem, device.facts())
+        rng = np.random.default_rng(1)
+        with open_worker(device) as worker:
+            worker.prepare(
+                make_workload(subject.recording, subject.problem, subject.arguments, rng, _SETS)
+            )
+            last: Failure | None = None
+            for candidate, choice in _proposals(space, near):
+                source = print_source(lower(candidate), dialect_of(device))
+                built = device.build(source)
+                found = built if isinstance(built, Failure) else worker.evaluate(built, _ONCE)
+                if isinstance(found, Failure):
+                    last = found
+                    continue
+                rebuilt = Rebuilt(subject.recording, subject.problem, space, candidate, source, ())
+                record = self._record(subject, rebuilt, found.time_ns)
+                return open_tuned(record, rebuilt, device), choice
+        why = "there is none" if last is None else last.advice
+        raise StaleError(
+            f"no implementation of {subject.sequence} for these shapes is right: {why}"
+        )
+
+    def _record(self, subject: Subject, rebuilt: Rebuilt, ns: float) -> BestFile:
+        """What is used, as a record of its own."""
+        return BestFile(
+            schema=SCHEMA,
+            sequence=subject.sequence,
+            sizes=subject.sizes,
+            dtype=subject.dtype,
+            problem_key=subject.problem.key,
+            space_key=rebuilt.space.key,
+            target=self._file.target,
+            decisions=open_decisions(rebuilt.candidate),
+            source_key=rebuilt.source.key,
+            time_ns=ns,
+            spread=0.0,
+            bound_ns=0.0,
+            gap=1.0,
+            status="not searched",
+            baseline_ns=None,
+            numpy_ns=None,
+            evaluations=1,
+            seed=1,
+            verified=f"{_SETS} input sets against a float64 reference",
+            conditions=take_conditions(),
+            stored=subject.stored,
+        )
+
+    def _device(self, compiler: str) -> AbstractDevice:
+        options = DeviceOptions(compiler=compiler_named(compiler) if compiler else None)
+        return open_device(self._file.target, options)
+
+
+def load_tuned(path: str | Path, sequence: Callable[..., Any] | None = None) -> TunedFamily:
+    """The file of `explore tune` as a function for any shapes.
+
+    For shapes that were not tuned the decisions of the nearest ones are taken over where they fit, and verified once: that needs
+    `sequence`, the function itself, unless it is one of the library. Raises RecordError.
+    """
+    file = load_family(Path(path))
+    if sequence is None and file.sequence in names():
+        sequence = load_sequence(file.sequence).sequence
+    return TunedFamily(file, sequence, str(path))
+
+
+def _proposals(
+    space: Space, near: Sequence[tuple[BestFile, float]]
+) -> list[tuple[Candidate, Choice]]:
+    found = []
+    for entry, far in near:
+        candidate = complete_near(space, entry.decisions)
+        if candidate is not None:
+            n, total = n_alike(candidate, entry.decisions), len(entry.decisions)
+            words = f"{n} of {total} decisions tuned for {_sizes_text(entry)}, verified here"
+            found.append((candidate, Choice("nearest", entry.sizes, far, words)))
+    words = "nothing that was tuned fits; verified here"
+    for _, candidate in first_candidates(space, limit=1):
+        found.append((candidate, Choice("default", {}, math.inf, words)))
+    return found
+
+
+def _array_shapes(entry: BestFile) -> Shapes:
+    """Shapes of the arrays in the order of the parameters."""
+    shapes = {a.name: tuple(a.shape) for a in entry.stored.recorded().arrays}
+    return tuple(shapes[p.name] for p in entry.stored.parameters if p.kind == "array")
+
+
+def _sizes_text(entry: BestFile) -> str:
+    return ", ".join(f"{name}={extent}" for name, extent in entry.sizes.items())

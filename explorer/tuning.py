@@ -1,0 +1,96 @@
+"""`explore tune`: one search a shape, one file for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..runtime.conditions import take_conditions
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.family import SCHEMA, FamilyFile, load_family, save_family
+from ..runtime.records import BestFile, RecordError
+from .entry import Run, explore_subject
+from .session import Tell
+from .subject import Options, Subject
+
+Sizes = dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What is asked for. `subject_of` draws the arguments of a shape when its turn comes."""
+
+    shapes: Sequence[Sizes]
+    subject_of: Callable[[Sizes], Subject]
+    options: Options
+    file: Path
+    runs: Path = Path("runs")
+    again: bool = False  # also what the file has already
+
+
+@dataclass(frozen=True)
+class TunedShape:
+    """One shape: its entry in the file, None where nothing valid was found; `run` is None where the entry was there before."""
+
+    sizes: Sizes
+    entry: BestFile | None
+    run: Run | None
+
+
+def tune(
+    tuning: Tuning,
+    on_event: Tell | None = None,
+    on_interrupt: Callable[[], None] | None = None,
+) -> Iterator[TunedShape]:
+    """Each shape as it is done; the file is written after each, so that nothing that was finished is lost or searched again.
+
+    An interrupted search ends it, with the best so far in the file; the next call searches that shape again. Raises as `explore`,
+    and RecordError where the file is of another sequence, dtype or target.
+    """
+    o = tuning.options
+    device = open_device(o.target, DeviceOptions(compiler=o.compiler))
+    machine = take_conditions(accelerator=device.accelerator()).machine
+    for sizes in tuning.shapes:
+        subject = tuning.subject_of(sizes)
+        found = _found(tuning, subject)
+        entry = next((e for e in found.entries if e.sizes == subject.sizes), None)
+        if entry is not None and not tuning.again and _is_done(entry, subject, machine):
+            yield TunedShape(subject.sizes, entry, None)
+            continue
+        run = explore_subject(
+            subject, o, runs=tuning.runs, on_event=on_event, on_interrupt=on_interrupt
+        )
+        if run.best is not None:
+            # Read again: another process may have tuned another shape meanwhile.
+            save_family(tuning.file, _found(tuning, subject).with_entry(run.best.file))
+        yield TunedShape(subject.sizes, None if run.best is None else run.best.file, run)
+        if run.status == "interrupted":
+            return
+
+
+def _found(tuning: Tuning, subject: Subject) -> FamilyFile:
+    """What the file holds. Raises RecordError where that is something else."""
+    o = tuning.options
+    new = FamilyFile(
+        tuned_schema=SCHEMA,
+        sequence=subject.sequence,
+        dtype=subject.dtype,
+        target=o.target,
+        entries=(),
+    )
+    if not tuning.file.exists():
+        return new
+    found = load_family(tuning.file)
+    if (found.sequence, found.dtype, found.target) != (new.sequence, new.dtype, new.target):
+        raise RecordError(
+            f"{tuning.file} is of {found.sequence} in {found.dtype} on {found.target}, not of"
+            f" {new.sequence} in {new.dtype} on {new.target}: name another file"
+        )
+    return found
+
+
+def _is_done(entry: BestFile, subject: Subject, machine: str) -> bool:
+    """Whether a search of the same tasks on this machine came to its end."""
+    is_same = entry.problem_key == subject.problem.key and entry.conditions.machine == machine
+    return is_same and entry.status not in ("interrupted", "running")

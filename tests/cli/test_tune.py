@@ -1,0 +1,146 @@
+"""`explore tune`, and the function that its file becomes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.explorer import tuning
+from kernelscape.kernels.library import load
+from kernelscape.runtime.family import distance, load_family
+from kernelscape.runtime.replay import StaleError
+from msgspec import structs
+
+from .command import USER_FILE, objects
+
+FEW = ("--max-evals", 3, "--target", "fake", "--json")
+CPU = ("--max-evals", 2, "--time-limit", "3s")
+
+
+def tuned(explore, *arguments: object) -> tuple[int, list[dict]]:
+    code, out, err = explore("tune", *arguments)
+    assert err == "" or code, err
+    return code, objects(out)
+
+
+def test_a_shape_is_searched_once(explore) -> None:
+    given = ("axpydot", "--sizes", "n=256,n=1024", *FEW)
+    code, lines = tuned(explore, *given)
+    assert code == 0
+    assert [(x["sizes"], x["is_new"]) for x in lines[:-1]] == [
+        ({"n": 256}, True),
+        ({"n": 1024}, True),
+    ]
+    assert lines[-1] == {"event": "tuned", "file": "tuned-axpydot.json", "shapes": 2, "exit": 0}
+    code, lines = tuned(explore, "axpydot", "--sizes", "n=64", "--sizes", "n=1024", *FEW)
+    assert [(x["sizes"]["n"], x["is_new"]) for x in lines[:-1]] == [(64, True), (1024, False)]
+    family = load_family(Path("tuned-axpydot.json"))
+    assert [e.sizes["n"] for e in family.entries] == [256, 1024, 64]
+    code, lines = tuned(explore, *given, "--again")
+    assert all(x["is_new"] for x in lines[:-1])
+
+
+def test_an_interrupted_shape_is_searched_again(explore, monkeypatch) -> None:
+    """What was finished before it stays; what comes after it waits for the next call."""
+    whole = tuning.explore_subject
+
+    def interrupted(subject, options, **more):
+        found = whole(subject, options, **more)
+        ended = replace(found.ended, status="interrupted")
+        file = structs.replace(found.best.file, status="interrupted")
+        return replace(found, ended=ended, best=replace(found.best, file=file))
+
+    assert tuned(explore, "vadd", "--sizes", "n=64", *FEW)[0] == 0
+    monkeypatch.setattr(tuning, "explore_subject", interrupted)
+    code, lines = tuned(explore, "vadd", "--sizes", "n=64,n=32,n=16", *FEW)
+    assert code == 130
+    assert [x["sizes"]["n"] for x in lines[:-1]] == [64, 32]
+    monkeypatch.setattr(tuning, "explore_subject", whole)
+    code, lines = tuned(explore, "vadd", "--sizes", "n=64,n=32,n=16", *FEW)
+    assert code == 0
+    assert [x["is_new"] for x in lines[:-1]] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--sizes", ","), "there is no shape"),
+        (("--sizes", "n=4k"), "'n=4k' is not a size"),
+        (("--sizes", "k=4"), "axpydot has no size 'k'"),
+        (("--sizes", "n=4", "-o", "best.json"), "is no file of `explore tune`"),
+        (("--sizes", "n=4", "-o", "of_f64.json"), "name another file"),
+        ((), "Missing option '--sizes'"),
+    ],
+)
+def test_bad_input_is_one_sentence(explore, arguments, sentence: str) -> None:
+    Path("best.json").write_text("{}")
+    empty = {"tuned_schema": 1, "sequence": "axpydot", "dtype": "f64", "target": "fake"}
+    Path("of_f64.json").write_text(json.dumps(empty | {"entries": []}))
+    code, out, err = explore("tune", "axpydot", *arguments, "--target", "fake")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+
+
+def test_shapes_are_as_far_apart_as_their_extents() -> None:
+    assert distance([(8, 4), (4,)], [(8, 4), (4,)]) == 0
+    assert distance([(8, 4)], [(16, 1)]) == 2
+    assert distance([(8,)], [(8, 8)]) == distance([(8,)], []) == distance([(0,)], [(1,)]) == np.inf
+
+
+@pytest.mark.compiler
+def test_the_function_takes_exact_or_nearest_and_says_which(explore, caplog) -> None:
+    assert explore("tune", "axpydot", "--sizes", "n=256,n=4096", *CPU)[0] == 0
+    f = ks.load_tuned("tuned-axpydot.json")
+    assert repr(f) == "<tuned axpydot for n=256; n=4096>"
+    entry = load("axpydot")
+    caplog.set_level(logging.INFO, "kernelscape")
+    for n, level, nearest in ((256, "exact", 256), (300, "nearest", 256), (3000, "nearest", 4096)):
+        args = entry.make_arguments({"n": n}, np.float32, np.random.default_rng(n))
+        wanted = [x.copy() if isinstance(x, np.ndarray) else x for x in args]
+        entry.reference(*wanted)
+        choice = f.choice(*args)
+        assert (choice.level, choice.sizes) == (level, {"n": nearest})
+        assert choice.distance == pytest.approx(abs(np.log2(n / nearest)))
+        f(*args)
+        for got, want in zip(args, wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4)
+    assert len(caplog.messages) == 3  # each said once
+    assert "decisions tuned for n=4096, verified here" in caplog.messages[-1]
+    with pytest.raises(ks.LanguageError, match="cannot be called with 1 arguments"):
+        f(np.zeros(3, np.float32))
+
+
+@pytest.mark.compiler
+def test_a_users_sequence_is_needed_for_other_shapes(explore) -> None:
+    Path("mine.py").write_text(USER_FILE)
+    code, _, err = explore("tune", "mine.py:both", "--sizes", "n=16", *CPU, "-o", "both.json")
+    assert code == 0, err
+    spec = importlib.util.spec_from_file_location("mine", "mine.py")
+    mine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mine)
+    x, y, z = np.ones(24, np.float32), np.zeros(24, np.float32), np.zeros(24, np.float32)
+    with pytest.raises(StaleError, match="load_tuned\\(path, sequence\\)"):
+        ks.load_tuned("both.json")(x, y, z, 0.5)
+    f = ks.load_tuned("both.json", mine.both)
+    assert f.choice(x, y, z, 0.5).level == "nearest"
+    f(x, y, z, 0.5)
+    assert (z == 0.25).all()
+
+
+@pytest.mark.compiler
+def test_what_fits_nothing_is_the_default(explore) -> None:
+    assert explore("tune", "vadd", "--sizes", "n=64", *CPU)[0] == 0
+    family = json.loads(Path("tuned-vadd.json").read_text())
+    family["entries"] = []
+    Path("tuned-vadd.json").write_text(json.dumps(family))
+    args = load("vadd").make_arguments({"n": 64}, np.float32, np.random.default_rng(1))
+    f = ks.load_tuned("tuned-vadd.json")
+    assert str(f.choice(*args)) == "default: nothing that was tuned fits; verified here"
+    f(*args)
+    np.testing.assert_allclose(args[3], args[0] + args[1] + args[2], rtol=1e-6)
