@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-l
 
 GPU_PYTHON ?= $(BIN)/python
 
-.PHONY: demo test gpu without-gpu check compiled install clean
+.PHONY: demo test docs gpu without-gpu check compiled install clean
 
 # A demo that starts on guesses would show a loose bound: calibrate first, once a machine. Its 30 s are for searching: what numba
 # compiles comes before.
@@ -43,6 +43,10 @@ check: .venv/tools
 	@mkdir -p .types && ln -sfn .. .types/kernelscape
 	MYPYPATH=.types $(BIN)/mypy --no-error-summary -p kernelscape
 	@$(BIN)/lint-imports --no-logo > .types/layers.txt || { cat .types/layers.txt; exit 1; }
+
+# The pages of docs/, in build/docs.
+docs: .venv/tools
+	$(BIN)/sphinx-build -q -W docs build/docs
 
 compiled: .venv/tools
 	@$(BIN)/explore --quiet show axpydot > /dev/null

@@ -16,6 +16,7 @@ import click
 from ..search.run import STRATEGIES
 from .check_command import check
 from .exits import Exit, exit_of, exit_of_replay, explain_error
+from .export_command import export
 from .options import (
     Talk,
     about_problem,
@@ -42,6 +43,7 @@ _COMMANDS = (
     "report",
     "replay",
     "codegen",
+    "export",
     "check",
     "tune",
     "graph",
@@ -306,7 +308,7 @@ def doctor(talk: Talk) -> None:
         sys.exit(Exit.ENVIRONMENT)
 
 
-for _command in (report, check, tune, graph, trace, cache, schema):
+for _command in (report, export, check, tune, graph, trace, cache, schema):
     explore.add_command(_command)
 
 

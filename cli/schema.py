@@ -329,6 +329,14 @@ class SourceFile(Line, tag="source"):
     entry: str
 
 
+class Export(Line, tag="export"):
+    """`export`: `function` is what C calls; the files are in `folder`."""
+
+    folder: str
+    function: str
+    files: list[str]
+
+
 class GraphText(Line, tag="graph"):
     """`graph`."""
 
