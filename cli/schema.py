@@ -125,12 +125,6 @@ class MachineChanged(Line, tag="machine_changed"):
     ratio: float
 
 
-class OutOfTime(Line, tag="out_of_time"):
-    """The time limit passed while the reference was computed: nothing was measured."""
-
-    limit_s: float
-
-
 class Finalist(msgspec.Struct, forbid_unknown_fields=True):
     key: str
     time_ns: float
