@@ -236,14 +236,15 @@ def explain(talk: Talk, path: Path) -> None:
 @explore.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--tolerance", help="How much slower is still well: 25%.")
+@click.option("--trust-library", is_flag=True, help="Without a compiler: run what lies beside it.")
 @talks
-def replay(talk: Talk, path: Path, tolerance: str | None) -> None:
+def replay(talk: Talk, path: Path, tolerance: str | None, trust_library: bool) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
     from ..explorer.saved import replay_again
     from .views import replay_fields, replay_lines
 
     settings = settings_of(talk, tolerance=tolerance)
-    again = replay_again(path, settings.input_sets, settings.tolerance)
+    again = replay_again(path, settings.input_sets, settings.tolerance, trust_library=trust_library)
     code = exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
     if talk.is_json:
         put_json(replay_fields(again) | {"exit": int(code)})

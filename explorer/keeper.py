@@ -9,10 +9,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from msgspec import structs
+
 from ..codegen.source import Source
 from ..runtime.conditions import Conditions
 from ..runtime.folder import BEST, HEADER, SOURCE, TREE
 from ..runtime.journal import AbstractJournal
+from ..runtime.libraries import keep_library
 from ..runtime.records import (
     SCHEMA,
     AgainRecord,
@@ -61,6 +64,7 @@ class Kept:
     numpy_ns: float | None
     n_input_sets: int
     conditions: Conditions | None = None  # where they are not those of the session
+    library: Path | None = None  # built from the source alone, to lie beside best.json
 
 
 class Keeper:
@@ -227,6 +231,9 @@ class Keeper:
     def keep(self, kept: Kept) -> BestFile:
         """Write best.json and the text."""
         best = self._best_file(kept)
+        if kept.library is not None:
+            record = keep_library(kept.library, kept.source.key, self._folder / BEST)
+            best = structs.replace(best, library=record)
         write_atomically(self._folder / f"{SOURCE}{kept.source.suffix}", kept.source.text.encode())
         write_record(self._folder / BEST, best)
         return best

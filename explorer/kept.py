@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime.device import cache_folder
+from ..runtime.libraries import registry
 from ..runtime.store import default_store
 from ..space.jit import cache_folder as jitted_folder
 
@@ -46,6 +47,7 @@ def kept_places() -> tuple[Place, ...]:
         _place("search-code", jitted, "what numba compiled of the search itself", versions),
         _place("calibrations", cache / "targets", "measured facts of machines"),
         _store(default_store()),
+        _registry(registry()),
     )
 
 
@@ -76,6 +78,12 @@ def _store(path: Path) -> Place:
     files = tuple(f for f in path.parent.glob(f"{path.name}*") if f.is_file())
     what = "the fastest implementations of all searches"
     return Place("store", path, what, False, files, sum(map(_size, files)))
+
+
+def _registry(path: Path) -> Place:
+    files = tuple(path.glob("*.json"))
+    what = "which shared libraries were built here, and so may be run"
+    return Place("libraries", path, what, False, files, sum(map(_size, files)))
 
 
 def _size(file: Path) -> int:

@@ -42,6 +42,7 @@ class Rival:
     conditions: Conditions
     ratio: float
     default_ns: float | None
+    library: str  # that was timed
 
     @property
     def wins(self) -> bool:
@@ -102,7 +103,7 @@ class Rivalry:
         default_ns = self._default_ns(device, worker) if ratio < _FASTER else None
         compiler = device.compiler_version()
         conditions = conditions_of(device, worker)
-        return Rival(new, candidate, compiler, conditions, ratio, default_ns)
+        return Rival(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
 
     def _best(self, device: AbstractDevice, worker: AbstractWorker, ends_s: float) -> Entry | None:
         """The fastest of the entries as the device builds them, as many as there is time for; each is right on every input set."""

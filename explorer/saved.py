@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import UnsetType
+
 from ..codegen.lower import lower, print_source
 from ..runtime.cpu.compiler import compiler_named
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.device import AbstractDevice, DeviceError, DeviceOptions, open_device
 from ..runtime.folder import BEST, HEADER, SOURCE
+from ..runtime.libraries import library_beside, usable_library
 from ..runtime.outcome import FINAL, Failure, Measurement
-from ..runtime.records import BestFile, RecordError, load_best, write_record
+from ..runtime.records import BestFile, RecordError, load_best, write_atomically, write_record
 from ..runtime.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
 from ..runtime.worker import AbstractWorker
 from ..search.first import first_candidates
@@ -25,6 +30,8 @@ class Best:
     file: BestFile
     device: AbstractDevice
     directory: Path | None = None  # of its run, where it was loaded from one
+    place: Path | None = None  # the file itself
+    trust_library: bool = False  # that lies beside it, though it was not built here
 
     def __repr__(self) -> str:
         return f"Best({self.file.sequence} on {self.file.target}, {self.time_ns:.0f} ns)"
@@ -51,11 +58,29 @@ class Best:
         Indices that arrays hold are looked at before each call, which reads them once more; without
         `check_indices` one that is out of range reads or writes anywhere.
         """
+        note = self.adopt_library()
+        if note:
+            logging.getLogger("kernelscape").warning(note)
         rebuilt = rebuild(self.file, self.device.facts(), dialect_of(self.device))
         return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
 
+    def adopt_library(self) -> str:
+        """Let the library beside the file stand for a build where it may (runtime/libraries.py); else the sentence that says why
+        it may not, "" where there is none.
+        """
+        if self.place is None:
+            return ""
+        library, note = usable_library(self.file, self.place, trust=self.trust_library)
+        if library is not None and not self.device.adopt(self.file.source_key, library):
+            return f"{library_beside(self.place)} cannot be loaded here: it is built again"
+        return note
+
     def save(self, path: str | Path) -> Path:
-        """Write it as a best.json, which `replay` takes and which needs nothing else."""
+        """Write it as a best.json, which `replay` takes and which needs nothing else; a library beside it goes along."""
+        if self.place is not None and not isinstance(self.file.library, UnsetType):
+            with suppress(OSError):  # it is built again then
+                content = library_beside(self.place).read_bytes()
+                write_atomically(library_beside(Path(path)), content)
         write_record(Path(path), self.file)
         return Path(path)
 
@@ -71,22 +96,27 @@ def stored_best(place: Path) -> BestFile:
     raise RecordError(f"{place} holds no run: it has no {HEADER} and no {BEST}")
 
 
-def load(path: str | Path) -> Best:
+def load(path: str | Path, *, trust_library: bool = False) -> Best:
     """The best implementation of a run directory or a best.json, with the compiler that built it
     where that is still here. Raises RecordError.
+
+    A shared library that lies beside the file is used where it was built on this machine, by this user, from the same source. With
+    `trust_library` it is used wherever it is from: it can do what you can.
     """
     best = stored_best(Path(path))
     compiler = compiler_named(best.conditions.compiler)
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     device = open_device(best.target, DeviceOptions(compiler=compiler))
-    return Best(best, device, folder if (folder / HEADER).exists() else None)
+    directory = folder if (folder / HEADER).exists() else None
+    place = Path(path) / BEST if Path(path).is_dir() else Path(path)
+    return Best(best, device, directory, place, trust_library)
 
 
-def replay(path: str | Path) -> Tuned:
+def replay(path: str | Path, *, trust_library: bool = False) -> Tuned:
     """The stored implementation of a run directory or a best.json as a function: the same source,
-    built again. Raises RecordError, DeviceError and StaleError.
+    built again, or from the library beside it (see `load`). Raises RecordError, DeviceError and StaleError.
     """
-    return load(path).compile()
+    return load(path, trust_library=trust_library).compile()
 
 
 @dataclass(frozen=True)
@@ -111,13 +141,19 @@ class Again:
         return self.outcome.time_ns / (self.file.time_ns * self.machine) - 1
 
 
-def replay_again(path: str | Path, n_sets: int = 3, tolerance: float = math.inf) -> Again:
+def replay_again(
+    path: str | Path, n_sets: int = 3, tolerance: float = math.inf, *, trust_library: bool = False
+) -> Again:
     """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError.
 
-    Where it is slower by more than `tolerance` (a share), the default is timed beside it.
+    Where it is slower by more than `tolerance` (a share), the default is timed beside it. Where no compiler is here, the library
+    beside the file stands for the build.
     """
-    best = load(path)
+    best = load(path, trust_library=trust_library)
     device = best.device
+    note = "" if device.can_build else best.adopt_library()
+    if note:
+        raise DeviceError(f"no C compiler is here, and {note}".replace(": it is built again", ""))
     rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
     with open_worker(device) as worker:
         outcome, n_verified = check_again(best.file, rebuilt, device, worker, n_sets)

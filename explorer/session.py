@@ -15,11 +15,11 @@ import numpy as np
 from ..codegen.source import Source
 from ..kernels.closed import closed_tasks
 from ..runtime.apart import Stopped, over_after
-from ..runtime.conditions import Conditions
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.folder import JOURNAL
 from ..runtime.inputs import make_workload
 from ..runtime.journal import FileJournal
+from ..runtime.outcome import Failure
 from ..runtime.reference import Reference
 from ..runtime.replay import restore_complete
 from ..runtime.worker import WorkerError
@@ -393,14 +393,15 @@ class Session:
         top = self._evaluator.top(self._options.final_top)
         if not top:
             return self._tell_end(finished.status, None, None, self._keeper, finished.tally.alarms)
-        (best, candidate), conditions = top[0], None
+        best, candidate = top[0]
+        won: Rival | None = None
         with suppress(Stopped):  # then what was there before it stands
             if finished.status != "interrupted":
                 top = self._time_again() or top
                 best, candidate = top[0]
-            if finished.status != "interrupted" and (rival := self._try_other_compilers(top)):
-                best, candidate, conditions = rival.outcome, rival.candidate, rival.conditions
-                self._default_ns, self._compiler = rival.default_ns, rival.compiler
+            if finished.status != "interrupted" and (won := self._try_other_compilers(top)):
+                best, candidate = won.outcome, won.candidate
+                self._default_ns, self._compiler = won.default_ns, won.compiler
         assert best.time_ns is not None
         alarms = finished.tally.alarms
         if self._bound_ns is not None and finished.status == "optimal":
@@ -412,7 +413,7 @@ class Session:
             if best.time_ns < self._bound_ns * (1 - _SLACK):
                 self._keeper.note("alarm", best.key)
                 self._bound_ns, alarms = None, alarms + 1
-        self._keep(best, candidate, finished.status, is_final=True, conditions=conditions)
+        self._keep(best, candidate, finished.status, is_final=True, rival=won)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 
     def _time_again(self) -> list[Entry]:
@@ -456,7 +457,7 @@ class Session:
         candidate: Candidate,
         status: str,
         is_final: bool = False,
-        conditions: Conditions | None = None,
+        rival: Rival | None = None,
     ) -> None:
         source = self._evaluator.source(candidate)
         assert isinstance(source, Source)
@@ -472,11 +473,21 @@ class Session:
                 self._default_ns,
                 self._numpy_ns,
                 self._n_sets,
-                conditions,
+                None if rival is None else rival.conditions,
+                self._library(candidate, rival) if is_final and status != "interrupted" else None,
             )
         )
         if is_final and self._options.store:
             self._keeper.store(best)
+
+    def _library(self, candidate: Candidate, rival: Rival | None) -> Path | None:
+        """The shared library of a candidate that was built alone, as a replay would; None of a GPU."""
+        if self._device.name != "cpu":
+            return None
+        if rival is not None:
+            return Path(rival.library)
+        built = self._evaluator.artifacts([candidate])[0]
+        return None if isinstance(built, Failure) else Path(built.path)
 
     def _tell_end(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import UNSET, structs
+
 from ..runtime.conditions import take_conditions
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.family import SCHEMA, FamilyFile, load_family, save_family
@@ -63,7 +65,8 @@ def tune(
         )
         if run.best is not None:
             # Read again: another process may have tuned another shape meanwhile.
-            save_family(tuning.file, _found(tuning, subject).with_entry(run.best.file))
+            entry = structs.replace(run.best.file, library=UNSET)  # none lies beside this file
+            save_family(tuning.file, _found(tuning, subject).with_entry(entry))
         yield TunedShape(subject.sizes, None if run.best is None else run.best.file, run)
         if run.status == "interrupted":
             return

@@ -213,6 +213,17 @@ class AbstractDevice(ABC):
         otherwise.
         """
 
+    @property
+    def can_build(self) -> bool:
+        """Whether the compiler is here."""
+        return True
+
+    def adopt(self, source_key: str, library: Path) -> bool:
+        """From now on `build` of that source gives this library, and takes no compiler; whether it can be loaded. It has all rights
+        of this process: the caller has looked where it is from.
+        """
+        return False
+
     @abstractmethod
     def build(self, source: Source) -> Artifact | Failure:
         """Compile; equal sources under equal flags give the same artifact without compiling

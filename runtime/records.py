@@ -262,6 +262,14 @@ Record = (
 )
 
 
+class LibraryRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The shared library beside a best.json (runtime/libraries.py)."""
+
+    hash: str  # of its content
+    source_key: str  # that it was built from
+    cpu: str  # for which instructions
+
+
 class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """best.json: all that is needed to rebuild, verify and judge the best implementation of a
     run.
@@ -288,6 +296,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     verified: str  # in words: how many input sets, which tolerance
     conditions: Conditions
     stored: StoredSequence
+    library: LibraryRecord | msgspec.UnsetType = msgspec.UNSET  # where one lies beside the file
 
 
 T = TypeVar("T", RunHeader, BestFile)

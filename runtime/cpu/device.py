@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -40,6 +42,7 @@ from .compiler import (
 )
 from .fork import let_fork
 from .index_check import IndexCheck, build_check
+from .machine import cpu_key
 from .memory import CpuArray
 from .together import build_together, entry_of
 
@@ -155,6 +158,7 @@ class CpuDevice(AbstractDevice):
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options
         self._n_allocated = 0
+        self._adopted: dict[str, Path] = {}
 
     @cached_property
     def compiler(self) -> Compiler:
@@ -176,8 +180,26 @@ class CpuDevice(AbstractDevice):
         found = [] if o.compiler is not None else other_compilers(self.compiler)
         return [CpuDevice(replace(o, compiler=c.path)) for c in found]
 
+    @property
+    def can_build(self) -> bool:
+        try:
+            return bool(self.compiler.path)
+        except DeviceError:
+            return False
+
+    def adopt(self, source_key: str, library: Path) -> bool:
+        try:
+            ctypes.CDLL(str(library))
+        except OSError:  # what it was linked with is not here
+            return False
+        self._adopted[source_key] = library
+        return True
+
     def build(self, source: Source) -> Artifact | Failure:
         o = self._options
+        library = self._adopted.get(source.key)
+        if library is not None:
+            return Artifact.of(source, library.stem, library, 0)
         built = build_library(
             self.compiler, source.text, source.flags, o.build_folder, o.compile_timeout_s
         )
@@ -220,7 +242,11 @@ class CpuDevice(AbstractDevice):
 
     def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:
         assert isinstance(module, CpuModule)
-        return make_caller(load_extension(self.compiler, self._options), module, signature)
+        try:
+            extension = load_extension(self.compiler, self._options)
+        except DeviceError:  # of an adopted library nothing needs a compiler but quicker calls
+            extension = None
+        return make_caller(extension, module, signature)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CpuArray:
         self._n_allocated += 1
@@ -244,10 +270,19 @@ class CpuDevice(AbstractDevice):
         """Build one of this folder's C files."""
         text = (Path(__file__).parent / name).read_text()
         o = self._options
-        compiler = self.compiler.unspared()
+        last = o.build_folder / own_library_name(name, text)
+        try:
+            compiler = self.compiler.unspared()
+        except DeviceError:
+            if last.exists():  # built when there was a compiler, for these instructions
+                return last
+            raise
         built = build_library(compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
             raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
+        with suppress(OSError):  # it is only for a day without a compiler
+            if not last.exists():
+                os.link(built.path, last)
         return built.path
 
     def child_library(self) -> Path:
@@ -281,6 +316,12 @@ class CpuDevice(AbstractDevice):
         self, entry: Any, pointers: ctypes.Array[ctypes.c_void_p], _kept: list[Array], n: int
     ) -> float:
         return float(self.harness.ks_run(entry, pointers, n))
+
+
+def own_library_name(name: str, text: str) -> str:
+    """What the library of one of this folder's C files is called whatever compiler built it."""
+    digest = hashlib.blake2b(f"{text}\0{cpu_key()}".encode(), digest_size=8).hexdigest()
+    return f"own-{Path(name).stem}-{digest}.so"
 
 
 def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:

@@ -54,6 +54,15 @@ def read_machine() -> Machine:
     )
 
 
+def cpu_key() -> str:
+    """Equal for CPUs that run the same instructions, as far as the system tells."""
+    info = _read(Path("/proc/cpuinfo"))
+    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
+    features = sorted(found.group(1).split()) if found else [platform.processor()]
+    text = " ".join([platform.machine(), *features])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def _model(info: str) -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
     return found.group(1).strip() if found else platform.processor() or platform.machine()

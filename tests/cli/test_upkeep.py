@@ -40,6 +40,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
         "search-code": (1, 100),
         "calibrations": (0, 0),
         "store": (0, 0),
+        "libraries": (0, 0),
     }
     assert Path(found["builds"]["path"]) == place / "build"
     code, out, _ = explore("cache", "--clear", "builds")
