@@ -83,6 +83,8 @@ class TextLog:
             )
         elif isinstance(event, st.Compared):
             self._compare(event)
+        elif isinstance(event, st.NumpyTimed):
+            self._numpy(event)
         elif isinstance(event, ev.Row):
             self._row(event)
         elif isinstance(event, ev.AdmissibilityAlarm):
@@ -137,10 +139,15 @@ class TextLog:
         self._write(
             f"Verify     {e.n_input_sets} input sets against a float64 reference"
             f" | unfused default {self._unit.text(e.default_ns)}"
-            f" | NumPy {self._unit.text(e.numpy_ns)}"
+            + (f" | NumPy {self._unit.text(e.numpy_ns)}" if e.numpy_ns is not None else "")
         )
         self._write("")
         self._write(_LEGEND)
+
+    def _numpy(self, e: st.NumpyTimed) -> None:
+        total = e.n_samples + e.disturbed
+        noise = f"; other work disturbed {e.disturbed} of {total} samples" if e.disturbed else ""
+        self._write(f"NumPy      {self._unit.text(e.time_ns)} +/- {e.spread:.1%}{noise}")
 
     def _row(self, e: ev.Row) -> None:
         is_due = e.elapsed_s - self._told_s >= self._every_s
@@ -324,6 +331,14 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 "event": "baseline",
                 "baseline_ns": event.default_ns,
                 "numpy_ns": event.numpy_ns,
+            }
+        case st.NumpyTimed():
+            return {
+                "event": "numpy",
+                "time_ns": event.time_ns,
+                "spread": event.spread,
+                "samples": event.n_samples,
+                "disturbed": event.disturbed,
             }
         case st.OutOfTime():
             return {"event": "out_of_time", "limit_s": event.limit_s}

@@ -85,6 +85,15 @@ class Baseline(Line, tag="baseline"):
     numpy_ns: Number
 
 
+class NumpyTime(Line, tag="numpy"):
+    """The NumPy function that the result is compared with, timed after the first candidates."""
+
+    time_ns: float
+    spread: float
+    samples: int
+    disturbed: int  # samples in which other work had the cores
+
+
 class Row(Line, tag="row"):
     """A row of the log."""
 

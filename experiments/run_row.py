@@ -20,7 +20,7 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..codegen.source import Source
-from ..explorer import session
+from ..explorer import numpy_timing, session
 from ..explorer import stages as st
 from ..explorer.entry import explore_subject, library_subject
 from ..explorer.subject import Options, Subject
@@ -156,7 +156,7 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
         "run": (Worker, "evaluate"),
         "references": (session, "make_workload"),
         "prepare": (Worker, "prepare"),
-        "numpy": (session, "time_reference"),
+        "numpy": (numpy_timing, "time_reference"),
     }
     with spent(places) as seconds, told_beside() as beside_s:
         explore_subject(subject, explored, directory=folder, on_event=watch.hear)

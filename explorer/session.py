@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ..runtime.worker import WorkerError
 from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
-from ..search.first import first_candidates, load_solver
+from ..search.first import solved_candidates, styled_candidates
 from ..search.incumbent import BoundScale
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
@@ -39,7 +40,8 @@ from . import stages as st
 from .evaluation import BATCH, Entry, Evaluator, largest_batch
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
-from .machine import conditions_of, look_at, lower_to, lower_to_earlier, open_worker, time_reference
+from .machine import conditions_of, look_at, lower_to, lower_to_earlier, open_worker
+from .numpy_timing import NumpyTiming
 from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
@@ -67,7 +69,6 @@ class Session:
     def __init__(
         self, subject: Subject, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
     ) -> None:
-        load_solver()  # so that its loading is no part of this session's time
         self._subject = subject
         self._options = options
         self._folder = folder
@@ -76,7 +77,6 @@ class Session:
         self._started_s = time.monotonic()
         self._default: Entry | None = None
         self._default_ns: float | None = None
-        self._numpy_ns = subject.numpy_ns
         self._n_sets = 0
         self._last_s = math.inf  # when even what is running is given up
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
@@ -104,6 +104,7 @@ class Session:
                 space = build_space(self._subject.problem, target)
                 conditions = conditions_of(device, worker)
             keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
+            self._numpy = NumpyTiming(self._subject, keeper, o.time_limit_s)
             keeper.begin()
             self._tell_opened(keeper, space, target, device.calibrated_by)
             with self._interrupt.immediate():
@@ -174,7 +175,9 @@ class Session:
             reports=registers.reports,
             place=self._keeper.place,
         )
-        firsts = [candidate for _, candidate in first_candidates(space)]
+        styled = styled_candidates(space)
+        firsts = [candidate for _, candidate in styled]
+        solved = (candidate for _, candidate in solved_candidates(space, styled))
         surrogate = Surrogate(space)
         for r in self._keeper.evaluations:
             ns = None if r.time_ns is None else r.time_ns / r.slowness
@@ -182,10 +185,11 @@ class Session:
         known, warm = self._keeper.known(), self._warm(space)
         self._recall_default(firsts, known)
         finished: ev.Finished | None = None
+        held: list[ev.Event] = []
         # The search hands back what it was handed: candidates of this space.
         world: Any = {
             "bound": bounder.ns,
-            "evaluate": evaluator,
+            "evaluate": self._evaluate,
             "ahead": evaluator.ahead,
             "announce": evaluator.announce,
             "next_choice": NextChoice(space),
@@ -202,7 +206,7 @@ class Session:
             budget=self._budget(),
             rng=np.random.default_rng([self._options.seed, len(known)]),
             incumbents=firsts[:1],
-            warm_starts=[*firsts[1:], *warm],
+            warm_starts=chain(warm, firsts[1:], solved),
             known=known,
             alarmed=[text.encode() for text in self._keeper.notes("alarm")],
             scale=self._scale,
@@ -217,12 +221,23 @@ class Session:
             for event in found:
                 if isinstance(event, ev.Finished):
                     finished = event
+                elif self._default is None and firsts:
+                    # Those measured before the default, in the same batch, are told after it: it is what they are compared with.
+                    held.append(event)
+                    if isinstance(event, ev.Evaluated) and event.tag == "U":
+                        self._hear_all([held.pop(), *held])
+                        held.clear()
                 else:
                     self._hear(event)
         finally:
             evaluator.leave()
         assert finished is not None
+        self._hear_all(held)
         return self._end(finished)
+
+    def _hear_all(self, events: Sequence[ev.Event]) -> None:
+        for event in events:
+            self._hear(event)
 
     def _look_again(self) -> None:
         """Lower bounds to the machine as it is now: something was faster than its bound."""
@@ -230,7 +245,7 @@ class Session:
             lower_to(self._scale, self._target, look_at(self._device, self._worker))
 
     def _prepare(self) -> None:
-        """Hand the inputs to the worker, and time NumPy on them once a run."""
+        """Hand the inputs to the worker."""
         s, o = self._subject, self._options
         rng = np.random.default_rng(o.seed)
         is_over, is_enough = self._limits_of_reference()
@@ -245,18 +260,30 @@ class Session:
                 is_enough,
             )
         self._n_sets = sum(bool(s.expected) for s in workload.sets)
-        noted = self._keeper.notes("numpy_ns")
-        if noted:
-            self._numpy_ns = float(noted[0])
-        elif s.reference is not None and not self._interrupt.is_set:
-            with self._interrupt.immediate():
-                self._numpy_ns = time_reference(self._device, workload, s.reference, is_over)
-        if self._numpy_ns is not None and not noted:
-            self._keeper.note("numpy_ns", repr(self._numpy_ns))
         started_s = time.monotonic()
         with self._interrupt.immediate():
             self._worker.prepare(workload)
         self._preparing_s = time.monotonic() - started_s
+
+    def _evaluate(self, candidates: Sequence[Candidate]) -> list[ev.Outcome]:
+        """The first candidates before NumPy: where arrays are large that takes as long as all of them."""
+        if self._default is not None:
+            self._time_numpy()
+        return self._evaluator(candidates)
+
+    def _time_numpy(self) -> None:
+        if self._numpy.is_due and not self._numpy.is_disturbed:
+            self._take_numpy()
+
+    @property
+    def _is_late(self) -> bool:
+        limit_s = self._options.time_limit_s
+        return limit_s is not None and self._elapsed_s > limit_s - self._final_s
+
+    def _take_numpy(self) -> None:
+        told = self._numpy.take(self._device, self._worker, lambda: self._interrupt.is_set)
+        if told is not None:
+            self._tell(told)
 
     def _limits_of_reference(self) -> tuple[Callable[[], bool], Callable[[], bool]]:
         """Whether the reference is to end, and whether no more input sets are to be made: after what is left of the time limit, and
@@ -301,7 +328,7 @@ class Session:
 
     def _meet_default(self, outcome: ev.Outcome, candidate: Candidate) -> None:
         self._default, self._default_ns = (outcome, candidate), outcome.time_ns
-        self._tell(st.Compared(self._default_ns, self._numpy_ns, self._n_sets))
+        self._tell(st.Compared(self._default_ns, self._numpy.ns, self._n_sets))
 
     def _budget(self) -> Budget:
         o = self._options
@@ -396,6 +423,8 @@ class Session:
         best, candidate = top[0]
         won: Rival | None = None
         with suppress(Stopped):  # then what was there before it stands
+            if finished.status != "interrupted" and self._numpy.is_due and not self._is_late:
+                self._take_numpy()
             if finished.status != "interrupted":
                 top = self._time_again() or top
                 best, candidate = top[0]
@@ -471,7 +500,7 @@ class Session:
                 self._bound_ns,
                 status,
                 self._default_ns,
-                self._numpy_ns,
+                self._numpy.ns,
                 self._n_sets,
                 None if rival is None else rival.conditions,
                 self._library(candidate, rival) if is_final and status != "interrupted" else None,
@@ -510,7 +539,7 @@ class Session:
             bound_ns=bound_ns,
             gap=gap,
             default_ns=self._default_ns,
-            numpy_ns=self._numpy_ns,
+            numpy_ns=self._numpy.ns,
             evaluations=len(keeper.evaluations),
             alarms=alarms,
             failures=keeper.failures(),

@@ -47,11 +47,21 @@ class OutOfTime:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the result is compared with; None where it is not known."""
+    """What the result is compared with; None where it is not known, or not yet (`NumpyTimed`)."""
 
     default_ns: float | None
     numpy_ns: float | None
     n_input_sets: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyTimed:
+    """The NumPy function that the result is compared with, timed like a candidate. Others had the cores in `disturbed` samples."""
+
+    time_ns: float
+    spread: float
+    n_samples: int
+    disturbed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +125,14 @@ class Ended:
     closed: Closed = NOTHING_CLOSED  # what the bound and the status say nothing of
 
 
-Stage = Opened | Rooted | OutOfTime | Compared | MachineChanged | Remeasured | OtherCompiler | Ended
+Stage = (
+    Opened
+    | Rooted
+    | OutOfTime
+    | Compared
+    | NumpyTimed
+    | MachineChanged
+    | Remeasured
+    | OtherCompiler
+    | Ended
+)

@@ -13,7 +13,7 @@ import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -185,11 +185,15 @@ class Worker(AbstractWorker):
         self._prepare = Prepare(dict(workload.roles), sets, allowance_bytes)
         self._send_prepare()
 
-    def prepare_as(self, other: AbstractWorker) -> None:
+    def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
+        """As promised, or with the first `n_sets` input sets only."""
         assert isinstance(other, Worker)
         assert other._prepare is not None, "the other is prepared first"
         self._channel.kill()
-        self._workload, self._prepare = other._workload, other._prepare
+        assert other._workload is not None
+        prepared = other._prepare
+        self._workload = replace(other._workload, sets=other._workload.sets[:n_sets])
+        self._prepare = Prepare(prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes)
         self._send_prepare()
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:

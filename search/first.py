@@ -6,7 +6,7 @@ A candidate is made by guided completion, so whatever it cannot have is left to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,9 @@ __all__ = [
     "default_style",
     "first_candidates",
     "greedy_preference",
-    "load_solver",
     "preference",
+    "solved_candidates",
+    "styled_candidates",
     "styles",
 ]
 
@@ -55,6 +56,12 @@ def first_candidates(
     space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
 ) -> list[tuple[str, Candidate]]:
     """Complete candidates with their tags, ("default", ...) first; [] for an empty space."""
+    found = styled_candidates(space, limit=limit)
+    return [*found, *solved_candidates(space, found, limit=limit, seconds=cpsat_seconds)]
+
+
+def styled_candidates(space: Space, *, limit: int = 24) -> list[tuple[str, Candidate]]:
+    """Those of the styles: milliseconds each, so that compilers may begin."""
     root = space.root()
     if not isinstance(root, Candidate):
         return []
@@ -66,9 +73,24 @@ def first_candidates(
     for style, tag in tags.items():
         if len(found) < limit:
             _keep(found, keys, tag, complete_style(root, style))
-    if len(found) < limit and len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS:
-        _keep(found, keys, "cpsat", complete_cpsat(root, greedy_style(space), cpsat_seconds))
     return found
+
+
+def solved_candidates(
+    space: Space,
+    found: Sequence[tuple[str, Candidate]],
+    *,
+    limit: int = 24,
+    seconds: float = CPSAT_SECONDS,
+) -> Iterator[tuple[str, Candidate]]:
+    """What CP-SAT completes where styles gave few, in a small space. Only here OR-tools are loaded, which takes a second."""
+    root = space.root()
+    is_small = len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS
+    if not isinstance(root, Candidate) or len(found) >= limit or not is_small:
+        return
+    made = complete_cpsat(root, greedy_style(space), seconds)
+    if made is not None and made.key not in {c.key for _, c in found}:
+        yield "cpsat", made
 
 
 def _keep(
@@ -87,13 +109,6 @@ def complete_style(root: Candidate, style: Style) -> Candidate | None:
     return made if isinstance(made, Candidate) else None
 
 
-def load_solver() -> Callable[..., npt.NDArray[np.uint32] | None]:
-    """`cpsat.complete`. OR-tools are slow to load: only who searches asks for them, first before a clock starts."""
-    from ..space.cpsat import complete
-
-    return complete
-
-
 def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
     """The completion with the most wanted values that CP-SAT finds in the time given."""
     space = root.space
@@ -103,7 +118,9 @@ def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate |
         for value in root.values(var):
             ranks = np.flatnonzero(wanted[var] == value)
             weights[var, value] = float(ranks[0] if len(ranks) else wanted.shape[1])
-    domains = load_solver()(space, root.domains, weights, seconds)
+    from ..space.cpsat import complete  # OR-tools are slow to load: only who asks for them
+
+    domains = complete(space, root.domains, weights, seconds)
     made = space.candidate(domains) if domains is not None else None
     return made if isinstance(made, Candidate) and made.is_complete else None
 

@@ -4,8 +4,9 @@ yields events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -28,6 +29,10 @@ from .ledger import Ledger
 from .mcts import Mcts
 from .options import SearchOptions
 from .tree import SearchCandidate
+
+_BEFORE_INCUMBENTS = (
+    3  # warm starts: one of them is hardly ever as slow as what a plain compiler makes
+)
 
 Widened = Callable[[], SearchCandidate | None]
 
@@ -54,7 +59,7 @@ def search(
     budget: Budget,
     rng: np.random.Generator,
     incumbents: Sequence[SearchCandidate] = (),
-    warm_starts: Sequence[SearchCandidate] = (),
+    warm_starts: Iterable[SearchCandidate] = (),
     ahead: Ahead = lambda candidate, n_to_come: None,
     announce: Announce = lambda candidate, provenance: None,
     implementation_key: Callable[[SearchCandidate], bytes | None] | None = None,
@@ -75,9 +80,10 @@ def search(
     measured, together with at most n more, so that work on it may begin; the cut may still overtake it.
     `announce(candidate, provenance)` is told of the same, before, how it was come by.
     `next_choice(candidate)` is the decision order: an open choice. `incumbents` (tag U) and `warm_starts` (tag W) are
-    complete candidates measured first. Implementations of equal `implementation_key` (None: the candidate key) are
-    measured once. `known` outcomes, by that key, are not measured again and set the first cut: that is how a search is
-    resumed. `scale`, which the caller may lower at any time and the search lowers after a time below its bound,
+    complete candidates measured first: the former, which may be slow, behind a few of the latter, so that they are
+    given up early. Implementations of equal `implementation_key` (None: the candidate key) are measured once.
+    `known` outcomes, by that key, are not measured again and set the first cut: that is how a search is resumed.
+    `scale`, which the caller may lower at any time and the search lowers after a time below its bound,
     multiplies every bound. `alarmed` are keys of implementations once found faster than their bound: the gap stays
     withdrawn. `neighbour(centre, rng)` draws a complete candidate near a good one; `mcts` alternates between the tree
     and such draws. `expected(candidate)` is a guess in ns that rollouts weigh values by where it is above the bound.
@@ -98,9 +104,8 @@ def search(
         raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(STRATEGIES)}")
     make = partial(STRATEGIES[strategy], options)
     chosen = make()  # an unknown policy is an error of the caller, at once
-    for candidate in (*incumbents, *warm_starts):
-        if not candidate.is_complete:
-            raise ValueError("an incumbent leaves choices open")
+    for candidate in incumbents:
+        _check_complete(candidate)
     if isinstance(root, DeadEnd):
         return _dead_from_the_start(strategy, root)
     known = known or {}
@@ -124,15 +129,34 @@ def search(
         world.incumbent.alarm(key)
     world.tally.alarms = world.incumbent.alarms
     world.told.append(ev.Started(strategy, world.bound_ns, len(known)))
-    firsts: list[tuple[ev.Tag, SearchCandidate]] = [("U", c) for c in incumbents]
-    firsts += [("W", c) for c in warm_starts]
+    remaining = budget.remaining_evaluations(0)
+    room = (options.batch if remaining is None else min(options.batch, remaining)) - len(incumbents)
+    firsts = _firsts(incumbents, warm_starts, max(0, min(room, _BEFORE_INCUMBENTS)))
     return _run(world, chosen, firsts, known, make, widened)
+
+
+def _check_complete(candidate: SearchCandidate) -> None:
+    if not candidate.is_complete:
+        raise ValueError("an incumbent leaves choices open")
+
+
+def _firsts(
+    incumbents: Sequence[SearchCandidate], warm_starts: Iterable[SearchCandidate], n_before: int
+) -> Iterator[tuple[ev.Tag, SearchCandidate]]:
+    """`n_before` of the warm starts, the incumbents, and the other warm starts."""
+    warm = iter(warm_starts)
+    for candidate in islice(warm, n_before):
+        yield "W", candidate
+    for candidate in incumbents:
+        yield "U", candidate
+    for candidate in warm:
+        yield "W", candidate
 
 
 def _run(
     world: Exploration,
     strategy: AbstractStrategy,
-    firsts: Sequence[tuple[ev.Tag, SearchCandidate]],
+    firsts: Iterable[tuple[ev.Tag, SearchCandidate]],
     known: Mapping[bytes, ev.Outcome],
     make: Callable[[], AbstractStrategy],
     widened: Widened,
@@ -140,6 +164,7 @@ def _run(
     for tag, candidate in firsts:
         if world.stop_status() is not None:
             break
+        _check_complete(candidate)
         bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
         world.submit(candidate, bound_ns, tag, None)
         yield from _drain(world)

@@ -94,6 +94,9 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
     if space.target.is_gpu:
         yield from _gpu_styles(space, greedy)
         return
+    has_products = any(len(task.loops) >= 3 for task in space.problem.tasks)
+    if has_products:  # of a product without packed panels much is known: it waits for memory
+        yield from _product_panels(space, greedy)
     yield "greedy", greedy
     yield (
         "greedy_unstreamed" if greedy.stream else "greedy_streamed",
@@ -115,8 +118,7 @@ def styles(space: Space) -> Iterator[tuple[str, Style]]:
             )
     if panels_come_first:
         yield from _own_panels(in_panels)
-    if any(len(task.loops) >= 3 for task in space.problem.tasks):
-        yield from _product_panels(space, greedy)
+    if has_products:
         yield "product_packed", replace(greedy, vectors=2, rows=6, block=256, copy=True)
         yield "product_blocked", replace(greedy, vectors=2, rows=6, block=256)
         for tile in register_tiles(space.target):

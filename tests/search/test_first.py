@@ -16,6 +16,7 @@ from kernelscape.search.first import (
     default_preference,
     first_candidates,
     greedy_preference,
+    styled_candidates,
 )
 from kernelscape.search.loop_roles import find_roles
 from kernelscape.search.product_tiles import product_tile, register_tiles
@@ -319,3 +320,10 @@ def test_a_sweep_has_as_many_rows_as_registers_hold() -> None:
         assert f"sweeps_rows{rows}_vectors1" in tags
         assert f"rows{rows}_vectors1" in tags
         assert len(tags) == len(set(tags))
+
+
+def test_first_candidates_of_a_product_begin_with_packed_panels() -> None:
+    """What is measured before anything else decides what a search of two seconds finds."""
+    tags = [tag for tag, _ in styled_candidates(library_space("matmul", m=1024, n=1024, k=1024))]
+    assert tags[0] == "default"
+    assert all(tag.startswith("product_panels") for tag in tags[1:4])

@@ -358,3 +358,12 @@ class TestSearch:
         )
         list(search(space.root(), **arguments))
         assert bench.batches == [2] * 25
+
+
+def test_the_first_batch_begins_with_warm_starts_and_has_the_incumbent():
+    """What may be slow is given up early only where something faster was measured before it."""
+    from kernelscape.search.run import _firsts
+
+    made = list(_firsts(["default"], iter(["a", "b", "c", "d"]), 3))
+    assert made == [("W", "a"), ("W", "b"), ("W", "c"), ("U", "default"), ("W", "d")]
+    assert next(iter(_firsts(["default"], iter(["a"]), 0))) == ("U", "default")

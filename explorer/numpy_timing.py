@@ -1,0 +1,62 @@
+"""When NumPy is timed: once candidates have been measured, and at the end again where other work disturbed it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..runtime.apart import over_after
+from ..runtime.device import AbstractDevice
+from ..runtime.outcome import Measurement
+from ..runtime.worker import AbstractWorker
+from . import stages as st
+from .keeper import Keeper
+from .machine import time_reference
+from .subject import Subject
+
+_SHARE = 0.3  # of the time limit, that it may take
+_NOTE = "numpy_ns"
+
+
+class NumpyTiming:
+    """The time of the function that a result is compared with; `ns` is None where there is none, or none yet."""
+
+    def __init__(self, subject: Subject, keeper: Keeper, time_limit_s: float | None) -> None:
+        noted = keeper.notes(_NOTE)
+        self.ns = float(noted[-1]) if noted else subject.numpy_ns
+        self.is_disturbed = False
+        self._reference = None if noted or self.ns is not None else subject.reference
+        self._keeper = keeper
+        self._limit_s = time_limit_s
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to be timed that was not, or not undisturbed."""
+        return self._reference is not None and (self.ns is None or self.is_disturbed)
+
+    def take(
+        self, device: AbstractDevice, prepared: AbstractWorker, is_interrupted: Callable[[], bool]
+    ) -> st.NumpyTimed | None:
+        """Times it on what the worker was prepared with. Of two times the undisturbed one counts, else the shorter. None where it
+        took too long.
+        """
+        assert self._reference is not None
+        is_late = over_after(math.inf if self._limit_s is None else _SHARE * self._limit_s)
+        found = time_reference(
+            device, prepared, self._reference, lambda: is_interrupted() or is_late()
+        )
+        if found is None:
+            self._reference = None
+            return None
+        is_disturbed = is_mostly_disturbed(found)
+        if self.ns is not None and is_disturbed:
+            self.ns = min(self.ns, found.time_ns)
+        else:
+            self.ns, self.is_disturbed = found.time_ns, is_disturbed
+        self._keeper.note(_NOTE, repr(self.ns))
+        return st.NumpyTimed(self.ns, found.spread, found.n_samples, found.disturbed)
+
+
+def is_mostly_disturbed(found: Measurement) -> bool:
+    """Whether other work disturbed at least as many samples as were of use."""
+    return found.disturbed >= found.n_samples
