@@ -222,9 +222,17 @@ def resume(talk: Talk, directory: Path, **flags: Any) -> None:
 @talks
 def explain(talk: Talk, path: Path) -> None:
     """Say of PATH (run directory or best.json) where the time goes, why, and what was left out."""
-    from ..explorer.explanation import explain_run
-    from .explain_view import explain_fields, explain_lines
+    from ..explorer.explanation import explain_fruitless, explain_run
+    from .explain_view import explain_fields, explain_lines, fruitless_fields, fruitless_lines
 
+    fruitless = explain_fruitless(path)
+    if fruitless is not None:
+        if talk.is_json:
+            put_json(fruitless_fields(fruitless))
+            return
+        for line in fruitless_lines(fruitless, talk.verbosity):
+            click.echo(line.rstrip())
+        return
     found = explain_run(path)
     if talk.is_json:
         put_json(explain_fields(found))

@@ -7,6 +7,7 @@ import signal
 from enum import IntEnum
 from typing import Any
 
+from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
 from ..kernels.errors import LanguageError
 from ..runtime.device import DeviceError
 from ..runtime.outcome import Failure
@@ -28,6 +29,7 @@ class Exit(IntEnum):
     WRONG_ANSWER = 5
     SLOWER = 6  # than the tolerance of a replay
     STALE = 7  # stored decisions that no longer give the stored source
+    WRONG_REFERENCE = 8  # the user's NumPy function computes something else
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -40,6 +42,8 @@ ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
     (DeviceError, Exit.ENVIRONMENT),
     (WorkerError, Exit.ENVIRONMENT),
     (StaleError, Exit.STALE),
+    (FailedReferenceError, Exit.USAGE),
+    (WrongReferenceError, Exit.WRONG_REFERENCE),
 )
 # Of the system, whatever was being written: the device is full or broken.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

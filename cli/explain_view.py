@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..explorer.explanation import Account, Explanation, Pruned, Untried
+from ..explorer.explanation import Account, Explanation, Fruitless, Pruned, Untried
 from ..runtime.records import LaunchRecord
 from ..search.explain import Use, size_text
 from .log import Unit, closed_fields
@@ -40,6 +40,35 @@ def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
     yield from (f"  {line}" for line in _pruned_lines(e.pruned, verbosity))
     yield from ("", "What was never tried")
     yield from (f"  {line}" for line in _untried_lines(e.untried, verbosity))
+
+
+def fruitless_lines(f: Fruitless, verbosity: int) -> Iterator[str]:
+    """What a run without a best tells."""
+    sizes = ", ".join(f"{name}={extent}" for name, extent in f.sizes.items())
+    yield f"{f.sequence}   ({sizes}, {f.dtype})"
+    yield f"nothing valid was found; {'the run ended: ' + f.status if f.status else 'its session did not end'}"
+    if f.reference:
+        yield f.reference
+    for kind, key, detail in f.firsts:
+        first, *rest = detail.splitlines() or [""]
+        yield f"first {kind}: {first}   (candidate {key[:8]}, failed/{kind}-{key})"
+        yield from (f"  {line}" for line in (rest if verbosity > 1 else ()))
+    yield from ("", "What was pruned, and by what")
+    yield from (f"  {line}" for line in _pruned_lines(f.pruned, verbosity))
+
+
+def fruitless_fields(f: Fruitless) -> dict[str, Any]:
+    """The same as one JSON object."""
+    return {
+        "event": "fruitless",
+        "sequence": f.sequence,
+        "sizes": f.sizes,
+        "dtype": f.dtype,
+        "status": f.status,
+        "reference": f.reference,
+        "failures": [{"kind": k, "key": key, "detail": detail} for k, key, detail in f.firsts],
+        "pruned": _pruned_fields(f.pruned),
+    }
 
 
 def explain_fields(e: Explanation) -> dict[str, Any]:

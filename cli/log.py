@@ -81,6 +81,13 @@ class TextLog:
                 f"!     the time limit of {event.limit_s:g} s passed while the reference was computed, so nothing was"
                 " measured: give more time, or smaller sizes"
             )
+        elif isinstance(event, st.ReferenceTooSlow):
+            done = "compared, but not timed" if event.is_compared else "neither compared nor timed"
+            self._write(f"!     the reference took longer than {event.limit_s:g} s: it was {done}")
+        elif isinstance(event, st.FirstWrong):
+            self._write(
+                f"!     wrong: {event.detail}; the first is kept as failed/wrong-{event.key}"
+            )
         elif isinstance(event, st.Compared):
             self._compare(event)
         elif isinstance(event, st.NumpyTimed):
@@ -340,6 +347,14 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 "samples": event.n_samples,
                 "disturbed": event.disturbed,
             }
+        case st.ReferenceTooSlow():
+            return {
+                "event": "reference_too_slow",
+                "limit_s": event.limit_s,
+                "compared": event.is_compared,
+            }
+        case st.FirstWrong():
+            return {"event": "first_wrong", "key": event.key, "detail": event.detail}
         case st.OutOfTime():
             return {"event": "out_of_time", "limit_s": event.limit_s}
         case ev.Row():

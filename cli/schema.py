@@ -78,6 +78,20 @@ class RootBound(Line, tag="root_bound"):
     terms_ns: dict[str, float]
 
 
+class ReferenceTooSlow(Line, tag="reference_too_slow"):
+    """The user's NumPy function took longer than it may."""
+
+    limit_s: float
+    compared: bool
+
+
+class FirstWrong(Line, tag="first_wrong"):
+    """The first implementation whose results were wrong."""
+
+    key: str
+    detail: str
+
+
 class Baseline(Line, tag="baseline"):
     """What the result is compared with."""
 
@@ -264,6 +278,24 @@ class Explanation(Line, tag="explanation"):
     changed: list[Changed]
     pruned: PrunedFields | None
     untried: list[UntriedFields] | None
+
+
+class FailureFields(msgspec.Struct, forbid_unknown_fields=True):
+    kind: str
+    key: str
+    detail: str
+
+
+class Fruitless(Line, tag="fruitless"):
+    """`explain` of a run that has found nothing: of each kind of failure the first."""
+
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    status: str
+    reference: str
+    failures: list[FailureFields]
+    pruned: PrunedFields
 
 
 class Replay(Line, tag="replay"):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import library_subject, time_here
+from ..explorer.entry import library_subject
 from ..explorer.subject import Subject, make_subject
 from ..kernels.errors import LanguageError
 from ..kernels.library import load, names
@@ -59,25 +59,44 @@ def _file_subject(
         raise SubjectError(f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=...") from e
     except Exception as e:
         raise SubjectError(f"make_arguments of {path} failed: {_where(e, path)}") from e
-    if not isinstance(args, (tuple, list)):
-        raise SubjectError(
-            f"make_arguments of {path} gives {type(args).__name__}: it must give a tuple of the"
-            f" arguments of {name}"
-        )
-    reference = getattr(module, "reference", None) if compare else None
+    sets = _sets(args, name, path)
     try:
         return make_subject(
             function,
-            tuple(args),
+            sets[0],
             sequence=f"{Path(path).stem}:{name}",
             name=name,
             sizes=dict(sizes) or None,
-            numpy_ns=None if reference is None else time_here(reference, args),
+            reference=_reference(module, name, path) if compare else None,
+            more=sets[1:],
         )
     except LanguageError:
         raise
     except Exception as e:
         raise SubjectError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
+
+
+def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
+    """The sets of arguments that make_arguments gave: a tuple is one, a list of tuples are several."""
+    if isinstance(made, list) and made and all(isinstance(x, tuple) for x in made):
+        return made
+    if not isinstance(made, (tuple, list)):
+        raise SubjectError(
+            f"make_arguments of {path} gives {type(made).__name__}: it must give a tuple of the"
+            f" arguments of {name}, or a list of such tuples"
+        )
+    return [tuple(made)]
+
+
+def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] | None:
+    """The NumPy function of the one that runs: reference_NAME, or `reference` where no other function of the file has its own."""
+    own = f"reference_{name}"
+    if hasattr(module, own):
+        return _function(module, own, path)
+    others = [n for n in vars(module) if n.startswith("reference_")]
+    return (
+        None if others or not hasattr(module, "reference") else _function(module, "reference", path)
+    )
 
 
 def _load_module(path: Path) -> ModuleType:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +20,11 @@ import numpy as np
 
 from ..kernels.closed import Closed
 from ..kernels.library import LibrarySequence, names
+from ..kernels.library import load as load_sequence
 from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
 from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.free_memory import within_free_memory
-from ..runtime.measure import Sampler, measure
-from ..runtime.outcome import FINAL
 from ..runtime.records import RecordError, load_header
 from ..runtime.replay import rebuild_problem
 from ..search.budget import Interrupt
@@ -99,10 +97,11 @@ def explore(
 
     `sequence` is any function that calls kernels, or a library sequence (then `args` may be left
     out). `time_limit` is in seconds. `directory` is where the run is kept (default: a new folder
-    under runs/). `reference` computes the same in NumPy and is timed for comparison. `on_event`
+    under runs/). `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed. `on_event`
     hears every event. Ctrl-C ends the search and returns the best so far.
 
-    Raises ValueError, LanguageError, DeviceError, WorkerError and RecordError, each with one sentence.
+    Raises ValueError, LanguageError, DeviceError, WorkerError, RecordError, WrongReferenceError and FailedReferenceError, each with
+    one sentence.
     """
     options = Options(
         time_limit_s=time_limit,
@@ -127,14 +126,17 @@ def library_subject(
     numpy_type = {"f32": np.float32, "f64": np.float64}[dtype]
     with within_free_memory():
         arguments = entry.make_arguments(complete, numpy_type, np.random.default_rng(seed))
+    is_ours = entry.name in names() and load_sequence(entry.name) is entry
+    module = str(getattr(entry.sequence, "__module__", ""))
     return make_subject(
         entry.sequence,
         arguments,
-        sequence=entry.name,
+        sequence=entry.name if is_ours else f"{module}:{entry.name}",
         name=entry.name,
         sizes=complete,
         formula=entry.formula,
-        reference=_reference_of(entry.name),
+        # What a child can import is the library's; another sequence brings its own, whatever its name.
+        reference=_reference_of(entry.name) if is_ours else entry.reference,
     )
 
 
@@ -153,7 +155,7 @@ def _user_subject(
         args,
         sequence=f"{module}:{name}",
         name=name,
-        numpy_ns=None if reference is None else time_here(reference, args),
+        reference=reference,
     )
 
 
@@ -272,23 +274,3 @@ def _silent(event: object) -> None:
 
 def _reference_of(name: str) -> tuple[str, str]:
     return f"{LibrarySequence.__module__}.{name}", "ENTRY.reference"
-
-
-def time_here(reference: Callable[..., Any], args: Sequence[Any]) -> float:
-    """Nanoseconds of a NumPy function in this process, on copies of its arguments."""
-    kept = [a for a in args if isinstance(a, np.ndarray)]
-    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-    arrays = [c for c in copies if isinstance(c, np.ndarray)]
-
-    def run(n: int) -> float:
-        started_ns = time.perf_counter_ns()
-        for _ in range(n):
-            reference(*copies)
-        return float(time.perf_counter_ns() - started_ns)
-
-    def restore() -> None:
-        for array, values in zip(arrays, kept, strict=True):
-            array[...] = values
-        run(1)
-
-    return measure(Sampler(run, restore), FINAL).time_ns

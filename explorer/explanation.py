@@ -15,7 +15,7 @@ from ..codegen.lower import lower, print_source
 from ..kernels.closed import NOTHING_CLOSED, Closed, closed_tasks
 from ..runtime.conditions import take_conditions
 from ..runtime.device import open_device
-from ..runtime.folder import HEADER, JOURNAL
+from ..runtime.folder import BEST, HEADER, JOURNAL
 from ..runtime.journal import read_journal
 from ..runtime.records import (
     BestFile,
@@ -24,6 +24,7 @@ from ..runtime.records import (
     Record,
     RecordError,
     TallyRecord,
+    load_header,
 )
 from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_older
 from ..search.bound import Bound, Bounder
@@ -101,6 +102,43 @@ class Explanation:
     untried: tuple[Untried, ...] | None
     notes: tuple[str, ...]
     closed: Closed = NOTHING_CLOSED
+
+
+@dataclass(frozen=True)
+class Fruitless:
+    """A run that has found nothing: how it ended, and of each kind of failure the first, as kind, source key and what it was."""
+
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    status: str  # "" where its last session did not end
+    pruned: Pruned
+    firsts: tuple[tuple[str, str, str], ...]
+    reference: str  # what the user's reference disagreed in; ""
+
+
+def explain_fruitless(path: str | Path) -> Fruitless | None:
+    """What a run directory without a best tells; None where there is a best, or no run. Raises RecordError for damaged files."""
+    place = Path(path)
+    if not (place / HEADER).exists() or (place / BEST).exists():
+        return None
+    header, records = load_header(place / HEADER), read_journal(place / JOURNAL)
+    firsts: dict[str, tuple[str, str, str]] = {}
+    notes: dict[str, str] = {}
+    for r in records:
+        if isinstance(r, EvaluationRecord) and r.status != "ok":
+            firsts.setdefault(r.status, (r.status, r.source_key, r.detail))
+        elif isinstance(r, NoteRecord):
+            notes[r.kind] = r.text
+    return Fruitless(
+        header.sequence,
+        header.sizes,
+        header.dtype,
+        notes.get("ended", ""),
+        _pruned(records),
+        tuple(firsts.values()),
+        notes.get("reference", ""),
+    )
 
 
 def explain_run(path: str | Path) -> Explanation:

@@ -23,7 +23,7 @@ from ..runtime.journal import FileJournal
 from ..runtime.outcome import Failure
 from ..runtime.reference import Reference
 from ..runtime.replay import restore_complete
-from ..runtime.worker import WorkerError
+from ..runtime.worker import WorkerError, Workload
 from ..search import events as ev
 from ..search.bound import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
@@ -45,6 +45,7 @@ from .numpy_timing import NumpyTiming
 from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
 from .subject import Options, Subject
+from .user_reference import UserReference, WrongReferenceError, stopped_when
 
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
@@ -52,6 +53,7 @@ _FINAL_S = 12.0  # and at most so long
 _RIVALS_SHARE = 0.33  # of that, for what other compilers make of them
 _CUT = "the best time"  # sets the bound where all that is open is slower
 _LEAST_REFERENCE_SHARE = 0.5  # of the time limit, whatever other preparation took
+_NUMPY_SHARE = 0.25  # of the time limit, for the user's NumPy function
 _LATE_SHARE = 0.25  # of the time limit: what the last evaluation may take beyond it
 _PATIENCE_S = 1.0  # what a running evaluation is given once the user has interrupted
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
@@ -77,6 +79,7 @@ class Session:
         self._started_s = time.monotonic()
         self._default: Entry | None = None
         self._default_ns: float | None = None
+        self._is_all_right = True  # as far as anything was verified
         self._n_sets = 0
         self._last_s = math.inf  # when even what is running is given up
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
@@ -258,8 +261,11 @@ class Session:
                 o.input_sets,
                 Reference(is_over),
                 is_enough,
+                s.more,
             )
         self._n_sets = sum(bool(s.expected) for s in workload.sets)
+        if s.user_reference is not None and self._numpy.ns is None:
+            self._numpy.know(self._check_reference(s.user_reference, workload))
         started_s = time.monotonic()
         with self._interrupt.immediate():
             self._worker.prepare(workload)
@@ -284,6 +290,26 @@ class Session:
         told = self._numpy.take(self._device, self._worker, lambda: self._interrupt.is_set)
         if told is not None:
             self._tell(told)
+
+    def _check_reference(self, reference: UserReference, workload: Workload) -> float | None:
+        """Compare the user's NumPy function with the kernels and time it; None where that takes too long.
+
+        Raises WrongReferenceError and FailedReferenceError.
+        """
+        limit_s = _NUMPY_SHARE * (self._options.time_limit_s or math.inf)
+        took_s: float | None = None
+        try:
+            with self._interrupt.immediate(), stopped_when(over_after(limit_s)):
+                took_s = reference.compare(self._subject.stored.parameters, workload)
+                return reference.time_ns(took_s)
+        except Stopped:
+            if self._interrupt.is_set:
+                raise
+            self._tell(st.ReferenceTooSlow(limit_s, took_s is not None))
+            return None
+        except WrongReferenceError as e:
+            self._keeper.note("reference", str(e))
+            raise
 
     def _limits_of_reference(self) -> tuple[Callable[[], bool], Callable[[], bool]]:
         """Whether the reference is to end, and whether no more input sets are to be made: after what is left of the time limit, and
@@ -354,6 +380,13 @@ class Session:
 
     def _hear(self, event: ev.Event) -> None:
         """Keep what must outlive the session, and pass the event on."""
+        if (
+            isinstance(event, ev.Evaluated)
+            and event.outcome.status == "wrong"
+            and self._is_all_right
+        ):
+            self._is_all_right = False
+            self._tell(st.FirstWrong(event.outcome.key, event.outcome.detail))
         match event:
             case ev.Evaluated(tag="U") if self._default is None:
                 assert isinstance(event.candidate, Candidate)

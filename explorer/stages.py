@@ -46,6 +46,22 @@ class OutOfTime:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceTooSlow:
+    """The user's NumPy function took longer than it may; it was not timed, and perhaps not even compared."""
+
+    limit_s: float
+    is_compared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWrong:
+    """The first implementation of a session whose results were wrong, by its source key, and where it was."""
+
+    key: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """What the result is compared with; None where it is not known, or not yet (`NumpyTimed`)."""
 
@@ -129,6 +145,8 @@ Stage = (
     Opened
     | Rooted
     | OutOfTime
+    | ReferenceTooSlow
+    | FirstWrong
     | Compared
     | NumpyTimed
     | MachineChanged

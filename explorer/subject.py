@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from ..kernels.errors import LanguageError
 from ..kernels.normalise import normalise
 from ..kernels.sequence import Recording, record_sequence
 from ..kernels.tasks import Problem
 from ..runtime.inputs import Arguments
 from ..runtime.stored import StoredSequence, bind_arguments, store_sequence
 from ..search.run import STRATEGIES
+from .user_reference import UserReference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,10 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A problem with the arguments to measure it on. `reference` names a NumPy function to compare
-    with, by module and attribute; `numpy_ns` is its time where that is known already.
+    """A problem with the arguments to measure it on; `more` are further ones to verify on.
+
+    `reference` names a NumPy function to time for comparison, by module and attribute; `user_reference` is the user's own, which is
+    checked, too.
     """
 
     sequence: str  # the library's name, or "module:function"
@@ -71,8 +75,9 @@ class Subject:
     problem: Problem
     stored: StoredSequence
     arguments: Arguments
+    more: tuple[Arguments, ...] = ()
     reference: tuple[str, str] | None = None
-    numpy_ns: float | None = None
+    user_reference: UserReference | None = None
 
 
 def make_subject(
@@ -83,10 +88,13 @@ def make_subject(
     name: str,
     sizes: dict[str, int] | None = None,
     formula: str = "",
-    reference: tuple[str, str] | None = None,
-    numpy_ns: float | None = None,
+    reference: tuple[str, str] | Callable[..., Any] | None = None,
+    more: Sequence[Sequence[Any]] = (),
 ) -> Subject:
-    """Record a function's calls on these arguments. Raises LanguageError."""
+    """Record a function's calls on these arguments; `more` are others of the same shapes and types, to verify on.
+
+    Raises LanguageError.
+    """
     recording = record_sequence(fn, args, name)
     parameters, arguments = bind_arguments(fn, args, recording)
     floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
@@ -98,9 +106,21 @@ def make_subject(
         problem=normalise(recording, formula),
         stored=store_sequence(recording, formula, parameters, arguments),
         arguments=arguments,
-        reference=reference,
-        numpy_ns=numpy_ns,
+        more=tuple(_further(fn, other, recording) for other in more),
+        reference=reference if isinstance(reference, tuple) else None,
+        user_reference=UserReference(reference, tuple(args)) if callable(reference) else None,
     )
+
+
+def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) -> Arguments:
+    """Other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
+    other = record_sequence(fn, args, recording.name)
+    if other != recording:
+        raise LanguageError(
+            f"a further set of arguments of {recording.name} makes another sequence of calls than the first: all sets need"
+            " the same shapes, types and constants"
+        )
+    return bind_arguments(fn, args, recording)[1]
 
 
 def _sizes(recording: Recording) -> dict[str, int]:

@@ -22,7 +22,7 @@ Different shapes are a bug of the caller and raise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,11 +54,13 @@ class Mismatch:
     want: float | int
     n_wrong: int
     n_elements: int
+    tolerance: float = 0.0  # of this element
 
     def __str__(self) -> str:
         place = ", ".join(map(str, self.index))
         count = f"{self.n_wrong} of {self.n_elements} elements are wrong"
-        return f"[{place}] is {self.got!r} and should be {self.want!r} ({count})"
+        within = f" within {self.tolerance:.2g}" if self.tolerance else ""
+        return f"[{place}] is {self.got!r} and should be {self.want!r}{within} ({count})"
 
 
 def tolerance_factor(stages: int) -> float:
@@ -113,7 +115,10 @@ def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
     floor = float(np.finfo(got.dtype).smallest_normal)
     if _all_close(got, want, magnitude, scale, floor):
         return None
-    return _describe(got, want, ~_close(got, want, magnitude, scale, floor))
+    found = _describe(got, want, ~_close(got, want, magnitude, scale, floor))
+    assert found is not None
+    allowed = np.maximum(scale * np.asarray(magnitude), floor)
+    return replace(found, tolerance=float(np.broadcast_to(allowed, got.shape)[found.index]))
 
 
 def _all_close(

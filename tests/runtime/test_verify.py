@@ -58,7 +58,7 @@ def test_first_mismatch_is_named():
     found = find_mismatch(got, Expected(want, magnitude=1.0))
     assert found is not None
     assert (found.index, found.got, found.n_wrong) == ((123, 45), 3.0, 2)
-    assert "[123, 45] is 3.0 and should be 0.0 (2 of 120000" in str(found)
+    assert "[123, 45] is 3.0 and should be 0.0 within 1.9e-06 (2 of 120000" in str(found)
 
 
 def test_magnitude_may_differ_by_element():

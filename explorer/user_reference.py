@@ -1,0 +1,129 @@
+"""The NumPy function that a user gives beside a sequence: compared with what the kernels compute, then timed."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..runtime.apart import Stopped
+from ..runtime.measure import Sampler, measure
+from ..runtime.outcome import FINAL
+from ..runtime.stored import Parameter
+from ..runtime.verify import Expected, find_mismatch, poison_value
+from ..runtime.worker import InputSet, Workload
+
+_LOOK_S = 0.05
+_SLOW_S = 0.1  # a run that is timed fewer times
+# How many times as far as a candidate it may be from ours: it may use another algorithm, but not compute something else.
+_TOLERANCE = 100.0
+
+
+class WrongReferenceError(Exception):
+    """It computes something else than the kernels do; one sentence."""
+
+
+class FailedReferenceError(Exception):
+    """It cannot be called with the arguments of the sequence; one sentence."""
+
+
+@dataclass(frozen=True)
+class UserReference:
+    """A function of the arguments of a sequence, which it changes in place as the sequence does. `args` are left as they are."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def compare(self, parameters: Sequence[Parameter], workload: Workload) -> float:
+        """Run it on the first input set of which it is known what must come out; seconds that it took.
+
+        Raises WrongReferenceError and FailedReferenceError.
+        """
+        made = next(s for s in workload.sets if s.expected)
+        values = {
+            p.name: self._value(p, given, made, workload)
+            for p, given in zip(parameters, self.args, strict=False)
+        }
+        before = {name: values[name].copy() for name in made.expected}
+        started_s = time.perf_counter()
+        self._call(tuple(values.values()))
+        took_s = time.perf_counter() - started_s
+        for name, expected in made.expected.items():
+            found = find_mismatch(*_comparable(values[name], expected))
+            if found is not None:
+                is_untouched = np.array_equal(values[name], before[name], equal_nan=True)
+                hint = ": it must write its results into its arguments" if is_untouched else ""
+                raise WrongReferenceError(
+                    f"the reference disagrees with the kernels: {name}{found}, where the first is of the"
+                    f" reference{hint}"
+                )
+        return took_s
+
+    def time_ns(self, run_s: float) -> float:
+        """Nanoseconds of a call, in this process, on copies of the arguments; `run_s`: about how long one takes."""
+        kept = [a for a in self.args if isinstance(a, np.ndarray)]
+        copies = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in self.args)
+        arrays = [c for c in copies if isinstance(c, np.ndarray)]
+
+        def run(n: int) -> float:
+            started_ns = time.perf_counter_ns()
+            for _ in range(n):
+                self.function(*copies)
+            return float(time.perf_counter_ns() - started_ns)
+
+        def restore() -> None:
+            for array, values in zip(arrays, kept, strict=True):
+                array[...] = values
+            run(1)
+
+        protocol = FINAL if run_s < _SLOW_S else replace(FINAL, min_samples=3, max_samples=3)
+        return measure(Sampler(run, restore), protocol).time_ns
+
+    def _value(self, p: Parameter, given: Any, made: InputSet, workload: Workload) -> Any:
+        if p.kind == "array":
+            is_output = workload.roles[p.name] == "output"
+            return np.array(given if is_output else made.arrays[p.name])
+        return made.scalars[p.name] if p.kind == "scalar" else given
+
+    def _call(self, values: tuple[Any, ...]) -> None:
+        try:
+            self.function(*values)
+        except Exception as e:
+            raise FailedReferenceError(
+                f"the reference cannot be called as the sequence is: {type(e).__name__}: {e}"
+            ) from e
+
+
+def _comparable(got: Any, expected: Expected) -> tuple[Any, Expected]:
+    """What it computed, where the sequence writes at all, and what that must be."""
+    want = expected.want
+    empty = np.isnan(want) if want.dtype.kind == "f" else want == poison_value(want.dtype)
+    filled = np.where(empty, want, got).astype(got.dtype)
+    return filled, replace(expected, factor=expected.factor * _TOLERANCE)
+
+
+@contextmanager
+def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
+    """Raises Stopped within the block, in this thread and between two steps of Python, once `is_over`."""
+    thread, is_left = threading.get_ident(), threading.Event()
+
+    def watch() -> None:
+        while not is_left.wait(_LOOK_S):
+            if is_over():
+                raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+                raise_in(ctypes.c_ulong(thread), ctypes.py_object(Stopped))
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_left.set()
+        watcher.join()
