@@ -29,6 +29,7 @@ def test_run_replay_codegen(explore, tmp_path: Path) -> None:
         "journal.jsonl",
         "best.json",
         "kernel.c",
+        "tree.jsonl",
     }
 
     code, out, err = explore("replay", result["run_dir"], "--tolerance", "1000%")
