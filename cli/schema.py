@@ -177,6 +177,8 @@ class Result(Line, tag="result"):
     spread: float
     bound_ns: Number
     gap: Number
+    bound_now_ns: Number
+    gap_now: Number
     baseline_ns: Number
     numpy_ns: Number
     evaluations: int

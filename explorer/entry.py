@@ -67,6 +67,16 @@ class Run:
         return self.ended.closed
 
     @property
+    def bound_now_ns(self) -> float | None:
+        """The bound on the machine as it was while the best was timed for the last time."""
+        return self.ended.bound_now_ns
+
+    @property
+    def gap_now(self) -> float | None:
+        """The gap to `bound_now_ns`: what is left to gain without a faster state of the machine."""
+        return self.ended.gap_now
+
+    @property
     def directory(self) -> Path:
         return self.ended.directory
 

@@ -28,7 +28,7 @@ from ..runtime.records import (
 )
 from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_older
 from ..search.bound import Bound, Bounder
-from ..search.explain import Use, explain_phases, rate_texts, uses
+from ..search.explain import Use, explain_phases, rate_texts, time_text, uses
 from ..search.first import complete_style, default_style
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
@@ -183,6 +183,8 @@ def explain_run(path: str | Path) -> Explanation:
             f"bounds are {scale:.0%} of what the calibrated rates give: the machine was faster when this"
             " was measured, or has been calibrated since"
         )
+    if file.bound_now_ns is not None:
+        notes.append(_two_gaps(file, file.bound_now_ns))
     is_doubtful = _is_doubtful(records, file.time_ns, best_bound_ns * scale)
     if is_doubtful:
         notes.append(
@@ -203,6 +205,14 @@ def explain_run(path: str | Path) -> Explanation:
         untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
         notes=tuple(notes),
         closed=closed,
+    )
+
+
+def _two_gaps(file: BestFile, bound_now_ns: float) -> str:
+    now = max(0.0, 1 - bound_now_ns / file.time_ns)
+    return (
+        f"gap {file.gap:.1%} proved; {now:.1%} against the machine as it was when the best was timed,"
+        f" on which nothing takes less than {time_text(bound_now_ns)}"
     )
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from ..runtime.outcome import FINAL, Failure, Measurement
 from ..runtime.worker import AbstractWorker
 from ..search import events as ev
+from ..search.bound import Roofline
 from ..space.candidate import Candidate
 from . import stages as st
 from .evaluation import Entry, Evaluator
 
 NEAR = 1.2  # candidates slower than so many times the best of their state of the machine are not timed again
+NOTHING = Roofline(0.0, 0.0, 0.0)
 _DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 
 
@@ -39,9 +42,16 @@ def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entr
 
 
 def time_again(
-    entries: Sequence[Entry], evaluator: Evaluator, worker: AbstractWorker, limit_s: float
-) -> list[TimedAgain]:
-    """Builds each alone and times them in turn, sample by sample, best first; what no longer builds or runs is left out."""
+    entries: Sequence[Entry],
+    evaluator: Evaluator,
+    worker: AbstractWorker,
+    limit_s: float,
+    moved: Roofline = NOTHING,
+) -> tuple[list[TimedAgain], dict[str, float]]:
+    """Builds each alone and times them in turn, sample by sample, best first; what no longer builds or runs is left out.
+
+    Also what memory delivered in the same rounds, with arrays as large as what is `moved`: bytes a nanosecond by way of using it.
+    """
     started_s = time.monotonic()
     built = evaluator.artifacts([candidate for _, candidate in entries])
     ready = [
@@ -53,7 +63,9 @@ def time_again(
     budget_ns = 0.5e9 * left_s / len(entries)  # verifying takes its share
     sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
     protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
-    found = worker.interleave([a for _, _, a in ready], protocol)
+    ready_artifacts = [a for _, _, a in ready]
+    sizes = moved.read_bytes, moved.written_bytes
+    found, rates = worker.interleave_beside(ready_artifacts, protocol, *sizes)
     timed = []
     for (outcome, candidate, _), again in zip(ready, found, strict=True):
         if isinstance(again, Measurement):
@@ -64,7 +76,8 @@ def time_again(
             timed.append(
                 TimedAgain(new, candidate, outcome.time_ns or 0.0, paired_ns, paired_spread)
             )
-    return sorted(timed, key=lambda t: t.paired_ns)
+    now = {name: median(samples) for name, samples in rates.items() if samples}
+    return sorted(timed, key=lambda t: t.paired_ns), now
 
 
 def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:

@@ -65,6 +65,7 @@ class Kept:
     n_input_sets: int
     conditions: Conditions | None = None  # where they are not those of the session
     library: Path | None = None  # built from the source alone, to lie beside best.json
+    bound_now_ns: float | None = None  # on the machine as it was when the time was taken
 
 
 class Keeper:
@@ -297,6 +298,7 @@ class Keeper:
             spread=kept.spread,
             bound_ns=bound_ns,
             gap=(kept.time_ns - bound_ns) / kept.time_ns,
+            bound_now_ns=kept.bound_now_ns,
             status=kept.status,
             baseline_ns=kept.baseline_ns,
             numpy_ns=kept.numpy_ns,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 
 from ..runtime.apart import Stopped
 from ..runtime.calibration import LATENCIES, parse_stream
@@ -13,7 +14,10 @@ from ..runtime.device import AbstractDevice
 from ..runtime.outcome import Measurement
 from ..runtime.records import EvaluationRecord
 from ..runtime.worker import AbstractWorker, Worker, WorkerOptions
+from ..search.bound import Bounder
 from ..search.incumbent import DOUBTED, BoundScale
+from ..search.streams import at_best
+from ..space.candidate import Candidate
 from ..space.target import Target
 
 
@@ -93,17 +97,36 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
     scale.lower(min([scale.factor, *ratios]))
 
 
+def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
+    """The lower bound of all implementations, in ns, if memory delivers what it does now: bytes a nanosecond by way of using it, as
+    `AbstractWorker.interleave_beside` says. None where nothing is known. It prunes nothing.
+    """
+    target: Target = root.space.target
+    if not rates:
+        return None
+    from ..runtime.cpu.streams import curves_now
+
+    read = rates.get("read", target.memory_read_bytes_per_ns)
+    writes = [rate for name, rate in rates.items() if name in ("write", "write_nt")]
+    now = replace(
+        target,
+        streams=curves_now(rates, target.cores),
+        memory_read_bytes_per_ns=read,
+        memory_write_bytes_per_ns=max(writes, default=target.memory_write_bytes_per_ns),
+        memory_mixed_bytes_per_ns=max(rates.values()),
+    )
+    return Bounder(replace(root.space, target=now)).ns(root)
+
+
 def _curve_ratios(target: Target, now: dict[str, float]) -> list[float]:
     """Rates of reading again and again that the target says over those of `now`, where both know the size."""
     known = {
         (curve.kind, curve.cores, read + written): rate
-        for curve in target.streams
-        for read, written, rate in zip(
-            curve.read_bytes, curve.written_bytes, curve.bytes_per_ns, strict=True
-        )
+        for curve, rates in at_best(target)
+        for read, written, rate in zip(curve.read_bytes, curve.written_bytes, rates, strict=True)
     }
     met = ((parse_stream(name), rate) for name, rate in now.items())
-    return [known[point] / rate for point, rate in met if point in known]
+    return [float(known[point]) / rate for point, rate in met if point in known]
 
 
 def lower_to_earlier(

@@ -40,7 +40,7 @@ from . import stages as st
 from .evaluation import BATCH, Entry, Evaluator, largest_batch
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
-from .machine import conditions_of, look_at, lower_to, lower_to_earlier, open_worker
+from .machine import bound_now, conditions_of, look_at, lower_to, lower_to_earlier, open_worker
 from .numpy_timing import NumpyTiming
 from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
@@ -85,6 +85,8 @@ class Session:
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
         self._root_ns = 0.0  # of the root, unscaled
+        # On the machine as it was in the final re-measurement.
+        self._bound_now_ns: float | None = None
         self._compiler = ""
         self._scale = BoundScale()
         self._closed = closed_tasks(subject.problem)
@@ -146,6 +148,7 @@ class Session:
     # ------------------------------------------------------------------ searching
 
     def _explore(self, space: Space, root: Candidate) -> st.Ended:
+        self._space, self._root = space, root
         bounder = Bounder(space)
         whole = bounder.bound(root)
         alarmed = set(self._keeper.notes("alarm"))
@@ -407,6 +410,8 @@ class Session:
                 self._keeper.plant(bound_ns)
             case ev.Row(tally=tally):
                 self._keeper.tally(tally)
+                if not self._device.times_count:
+                    event = replace(event, gap=None)
             case ev.AdmissibilityAlarm(key=key):
                 self._bound_ns = None
                 self._keeper.note("alarm", key.decode(errors="replace"))
@@ -478,12 +483,19 @@ class Session:
         self._keep(best, candidate, finished.status, is_final=True, rival=won)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 
+    def _gap(self, best_ns: float | None, bound_ns: float | None) -> float | None:
+        """The share of the best time above the bound; None where either is not known, or times are no times of the target."""
+        if best_ns is None or bound_ns is None or not self._device.times_count:
+            return None
+        return max(0.0, (best_ns - bound_ns) / best_ns)
+
     def _time_again(self) -> list[Entry]:
         """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
         finalists = self._evaluator.finalists(self._options.final_top, NEAR)
         entries = with_default(finalists, self._default)
         limit_s = (1 - _RIVALS_SHARE) * self._final_s
-        timed = time_again(entries, self._evaluator, self._worker, limit_s)
+        moved = Bounder(self._space).roofline()
+        timed, rates = time_again(entries, self._evaluator, self._worker, limit_s, moved)
         if not timed:
             return []
         told = comparison(timed)
@@ -491,6 +503,7 @@ class Session:
         self._tell(told)
         if told.is_disturbed:
             return []
+        self._bound_now_ns = bound_now(self._root, rates)
         for t in timed:
             if self._default is not None and t.outcome.key == self._default[0].key:
                 self._default_ns = t.outcome.time_ns
@@ -537,6 +550,7 @@ class Session:
                 self._n_sets,
                 None if rival is None else rival.conditions,
                 self._library(candidate, rival) if is_final and status != "interrupted" else None,
+                self._bound_now_ns if is_final else None,
             )
         )
         if is_final and self._options.store:
@@ -560,9 +574,11 @@ class Session:
         alarms: int,
     ) -> st.Ended:
         best_ns = None if best is None else best.time_ns
-        gap = None
-        if best_ns is not None and bound_ns is not None:
-            gap = max(0.0, (best_ns - bound_ns) / best_ns)
+        gap, gap_now = self._gap(best_ns, bound_ns), None
+        if gap is not None and self._bound_now_ns is not None:
+            # What is proved holds in any state of the machine.
+            self._bound_now_ns = max(self._bound_now_ns, bound_ns or 0.0)
+            gap_now = self._gap(best_ns, self._bound_now_ns)
         keeper.end(status)
         ended = st.Ended(
             problem=self._subject.problem.name,
@@ -571,6 +587,8 @@ class Session:
             best_spread=0.0 if best is None else best.spread,
             bound_ns=bound_ns,
             gap=gap,
+            bound_now_ns=None if gap_now is None else self._bound_now_ns,
+            gap_now=gap_now,
             default_ns=self._default_ns,
             numpy_ns=self._numpy.ns,
             evaluations=len(keeper.evaluations),

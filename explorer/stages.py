@@ -120,7 +120,11 @@ class OtherCompiler:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result; `gap` and `bound_ns` are None when withdrawn or not known."""
+    """The result; `gap` and `bound_ns` are None when withdrawn or not known.
+
+    They hold on the machine at its best, and are proved. `bound_now_ns` and `gap_now` are those on the machine as it was
+    while the best was timed for the last time: None where nobody looked.
+    """
 
     problem: str
     status: str
@@ -138,6 +142,8 @@ class Ended:
     compiler: str  # that built the best; "" where there is none to name
     directory: Path
     elapsed_s: float
+    bound_now_ns: float | None = None
+    gap_now: float | None = None
     closed: Closed = NOTHING_CLOSED  # what the bound and the status say nothing of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -156,6 +156,9 @@ class AbstractDevice(ABC):
     calibrated_by = (
         ""  # the command that measures its facts; "" where they are those of a data sheet for ever
     )
+    times_count = (
+        True  # whether times may be compared with bounds: the facts are those of what runs the code
+    )
     limits_memory = True  # whether the private memory of a worker's child may be limited
     most_together = 1  # sources that one compiler is given at once
     reports = False  # whether its compiler says what code takes
@@ -260,10 +263,13 @@ class AbstractDevice(ABC):
 
     @abstractmethod
     def time(
-        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
         """Time modules on arguments that each was already run on once; several are interleaved,
-        sample by sample.
+        sample by sample. `beside` is called before each round, on devices that have a probe library.
         """
 
 

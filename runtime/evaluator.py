@@ -6,7 +6,8 @@ import importlib
 import resource
 import time
 import traceback
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from .device import (
 )
 from .measure import Sampler, measure, waited_ns
 from .messages import (
+    Beside,
     Broken,
     Calibrate,
     Evaluate,
@@ -94,6 +96,8 @@ class Evaluator:
                 case Evaluate():
                     outcome = self._evaluate(request.artifact, request.protocol, request.verify)
                     return _outcomes([outcome])
+                case Interleave(beside=Beside() as beside):
+                    return self._interleave_beside(request, beside)
                 case Interleave():
                     return _outcomes(self._interleave(request.artifacts, request.protocol))
                 case TimeFunction():
@@ -111,17 +115,13 @@ class Evaluator:
 
     def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
         library = None if request.library is None else Path(request.library)
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-        try:
+        with _unlimited_memory():
             if isinstance(request, Calibrate):
                 return self._device.take_samples(library, self._n_threads)
             from .cpu.probe import run_state_probe
 
             assert library is not None
             return run_state_probe(library, self._n_threads, request.whole)
-        finally:
-            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
     def _prepare(self, request: Prepare) -> Ready:
         if self._device.limits_memory:
@@ -151,8 +151,24 @@ class Evaluator:
         finally:
             module.close()
 
+    def _interleave_beside(self, request: Interleave, beside: Beside) -> Outcomes:
+        """As `_interleave`, with a look at memory before each round."""
+        from .cpu.streams import NowProbe
+
+        sizes = beside.read_bytes, beside.written_bytes
+        with _unlimited_memory():
+            probe = NowProbe(Path(beside.library), self._n_threads, *sizes)
+        try:
+            found = self._interleave(request.artifacts, request.protocol, probe.step)
+        finally:
+            probe.close()
+        return _outcomes(found, rates=probe.samples)
+
     def _interleave(
-        self, artifacts: list[Artifact], protocol: Protocol
+        self,
+        artifacts: list[Artifact],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
     ) -> list[Measurement | Failure]:
         outcomes: dict[int, Measurement | Failure] = {}
         calls: dict[int, tuple[AbstractModule, CallArguments]] = {}
@@ -170,7 +186,7 @@ class Evaluator:
                 else:
                     calls[k] = module, self._call_arguments(module, self._sets[0], workspace)
             if calls:
-                measured = self._device.time(list(calls.values()), protocol)
+                measured = self._device.time(list(calls.values()), protocol, beside)
                 outcomes.update(zip(calls, measured, strict=True))
         return [outcomes[k] for k in range(len(artifacts))]
 
@@ -287,11 +303,28 @@ class Evaluator:
         return measure(sampler, request.protocol)
 
 
-def _outcomes(outcomes: list[Measurement | Failure], *, is_last: bool = False) -> Outcomes:
+@contextmanager
+def _unlimited_memory() -> Iterator[None]:
+    """The probe's memory is no candidate's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _outcomes(
+    outcomes: list[Measurement | Failure],
+    *,
+    is_last: bool = False,
+    rates: dict[str, list[float]] | None = None,
+) -> Outcomes:
     return Outcomes(
         [o if isinstance(o, Measurement) else None for o in outcomes],
         [o if isinstance(o, Failure) else None for o in outcomes],
         is_last,
+        rates or {},
     )
 
 

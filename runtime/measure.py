@@ -183,13 +183,15 @@ def measure(sampler: Sampler, protocol: Protocol) -> Measurement:
     return series.result()
 
 
-def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurement]:
+def interleave(
+    samplers: Sequence[Sampler], protocol: Protocol, beside: Callable[[], None] | None = None
+) -> list[Measurement]:
     """Time several candidates sample by sample in turn, so that a change of the machine's state
     meets all of them.
 
     The order rotates from round to round; all take part until every one is finished or has the
-    most samples. Before each sample its candidate is called once. What the machine does for longer
-    than a turn is taken off by `in_pairs`.
+    most samples. Before each round `beside` is called, before each sample its candidate, once. What the
+    machine does for longer than a turn is taken off by `in_pairs`.
     """
     is_alone = len(samplers) == 1
     series = [Series(s, protocol, is_alone=is_alone) for s in samplers]
@@ -197,6 +199,8 @@ def interleave(samplers: Sequence[Sampler], protocol: Protocol) -> list[Measurem
     for turn in range(protocol.max_samples + protocol.max_disturbed):
         if all(s.is_finished for s in series):
             break
+        if beside is not None:
+            beside()
         taken: list[float | None] = [None] * len(series)
         for k in range(len(series)):
             which = (turn + k) % len(series)

@@ -43,9 +43,18 @@ class Evaluate(msgspec.Struct, tag=True, frozen=True):
     verify: bool
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What is looked at while candidates are timed in turn: memory, with arrays of so many distinct bytes."""
+
+    library: str
+    read_bytes: float
+    written_bytes: float
+
+
 class Interleave(msgspec.Struct, tag=True, frozen=True):
     artifacts: list[Artifact]
     protocol: Protocol
+    beside: Beside | None = None
 
 
 class Probe(msgspec.Struct, tag=True, frozen=True):
@@ -91,6 +100,9 @@ class Outcomes(msgspec.Struct, tag=True, frozen=True):
     measured: list[Measurement | None]
     failed: list[Failure | None]  # exactly one of the two is not None, per artifact
     is_last: bool = False  # the child can run nothing any more
+    rates: dict[
+        str, list[float]
+    ] = {}  # of memory meanwhile, by way of using it; bytes a nanosecond
 
 
 class Rates(msgspec.Struct, tag=True, frozen=True):

@@ -288,6 +288,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     spread: Share
     bound_ns: Share
     gap: Annotated[float, msgspec.Meta(le=1)]
+    bound_now_ns: PositiveNs | None = None  # on the machine as it was while the best was timed last
     status: str  # why the search ended
     baseline_ns: PositiveNs | None
     numpy_ns: PositiveNs | None

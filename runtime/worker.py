@@ -26,6 +26,7 @@ from .build import Artifact
 from .channel import Answer, Channel, Death
 from .device import AbstractDevice
 from .messages import (
+    Beside,
     Calibrate,
     Evaluate,
     ExpectedFiles,
@@ -44,6 +45,7 @@ from .outcome import FINAL, Failure, Measurement, Protocol
 from .verify import Expected
 
 Array = NDArray[Any]
+_PROBE_S = 30.0  # for the memory that is looked at beside candidates, and the looks
 Outcome = Measurement | Failure
 
 # Half of the unreadable margin around an array: one address is as near to one array at most.
@@ -124,6 +126,18 @@ class AbstractWorker(ABC):
     @abstractmethod
     def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
         """Verify again and time in turn, in one process; outcomes in the order of the artifacts."""
+
+    def interleave_beside(
+        self,
+        artifacts: Sequence[Artifact],
+        protocol: Protocol,
+        read_bytes: float,
+        written_bytes: float,
+    ) -> tuple[list[Outcome], dict[str, list[float]]]:
+        """As `interleave`; and, from the same rounds, how many bytes a nanosecond each way of using memory moved with arrays of so
+        many distinct bytes, by its name in `Target.streams`. {} where no probe is known.
+        """
+        return self.interleave(artifacts, protocol), {}
 
     @abstractmethod
     def probe(self) -> float:
@@ -206,13 +220,39 @@ class Worker(AbstractWorker):
     ) -> list[Outcome]:
         if not artifacts:
             return []
-        workspace_bytes = max(a.workspace_bytes for a in artifacts)
-        deadline_s = self.deadline_s(protocol, 1, workspace_bytes) * len(artifacts)
+        deadline_s = self._interleave_deadline_s(artifacts, protocol)
         outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
+        return self._all_of(artifacts, outcomes, protocol)
+
+    def interleave_beside(
+        self,
+        artifacts: Sequence[Artifact],
+        protocol: Protocol,
+        read_bytes: float,
+        written_bytes: float,
+    ) -> tuple[list[Outcome], dict[str, list[float]]]:
+        library = self._device.probe_library()
+        if library is None or not artifacts:
+            return self.interleave(artifacts, protocol), {}
+        beside = Beside(str(library), read_bytes, written_bytes)
+        answer = self._ask(
+            Interleave(list(artifacts), protocol, beside),
+            _PROBE_S + self._interleave_deadline_s(artifacts, protocol),
+        )
+        rates = answer.rates if isinstance(answer, Outcomes) else {}
+        return self._all_of(artifacts, self._read(answer), protocol), rates
+
+    def _all_of(
+        self, artifacts: Sequence[Artifact], outcomes: list[Outcome], protocol: Protocol
+    ) -> list[Outcome]:
         if len(outcomes) == len(artifacts):
             return outcomes
         # The child died and which candidate did it is unknown: each alone, then.
         return [self.evaluate(a, protocol) for a in artifacts]
+
+    def _interleave_deadline_s(self, artifacts: Sequence[Artifact], protocol: Protocol) -> float:
+        workspace_bytes = max(a.workspace_bytes for a in artifacts)
+        return self.deadline_s(protocol, 1, workspace_bytes) * len(artifacts)
 
     def probe(self) -> float:
         library = self._device.probe_library()
@@ -298,7 +338,9 @@ class Worker(AbstractWorker):
         return answer.samples
 
     def _outcomes(self, request: Request, deadline_s: float) -> list[Outcome]:
-        answer = self._ask(request, deadline_s)
+        return self._read(self._ask(request, deadline_s))
+
+    def _read(self, answer: Answer) -> list[Outcome]:
         if isinstance(answer, Death):
             return [self._explain(answer)]
         assert isinstance(answer, Outcomes)

@@ -8,6 +8,7 @@ others pass through the caches, and what is left of them is what a machine showe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -67,17 +68,11 @@ def _goes_through(task: Task, array: str) -> bool:
 
 
 def stream_tables(target: Target) -> dict[str, Any]:
-    """The tables of `BoundTables` on curves. A larger array is never faster than a smaller one: so is what is read from them.
-
-    A curve is measured in a state of the machine that may be a slow one. What of its time is spent on memory counts
-    as if memory delivered the most that it was ever seen to.
-    """
+    """The tables of `BoundTables` on curves."""
     kinds: list[tuple[int, ...]] = []
     points: list[tuple[float, float, float, float]] = []
-    boost = _boost(target)
-    for curve in target.streams:
+    for curve, rates in at_best(target):
         first = len(points)
-        rates = np.maximum.accumulate(_at_best(curve, boost, target.last_cache_bytes)[::-1])[::-1]
         for read, written, rate in zip(curve.read_bytes, curve.written_bytes, rates, strict=True):
             share = read / (read + written)
             points.append((read, written, float(rate) * share, float(rate) * (1 - share)))
@@ -87,6 +82,18 @@ def stream_tables(target: Target) -> dict[str, Any]:
         "stream": int_rows(kinds, 4),
         "stream_point": np.array(points, np.float64).reshape(-1, 4),
     }
+
+
+def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
+    """Each curve of a target with bytes a ns as bounds count them, point by point.
+
+    A curve is measured in a state of the machine that may be a slow one. What of its time is spent on memory counts as if memory
+    delivered the most that it was ever seen to; and what holds for an array holds for a smaller one.
+    """
+    boost = _boost(target)
+    for curve in target.streams:
+        rates = _boosted(curve, boost, target.last_cache_bytes)
+        yield curve, np.maximum.accumulate(rates[::-1])[::-1]
 
 
 def _boost(target: Target) -> float:
@@ -101,7 +108,7 @@ def _boost(target: Target) -> float:
     return max([1.0, *(most / rate for most, rate in seen if rate > 0)])
 
 
-def _at_best(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
+def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
     """Bytes a ns of the curve where memory is `boost` times as fast."""
     rates = np.array(curve.bytes_per_ns, np.float64)
     if curve.kind.endswith("_nt"):  # stores around the caches go to memory, whatever the size

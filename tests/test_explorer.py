@@ -294,19 +294,21 @@ def test_finalists_are_ranked_by_what_they_take_without_the_machine() -> None:
     """The median of the better one is the larger: it was disturbed while memory was fast."""
 
     class Restless:
-        def interleave(self, artifacts, protocol):
+        def interleave_beside(self, artifacts, protocol, read_bytes, written_bytes):
             times = [(100.0, 120.0), (150.0, 98.0), (130.0, None)]
-            return [
+            measured = [
                 Measurement(ns, 0.3, ns, 20, 1, 0, paired_ns=paired, paired_spread=0.01)
                 for (ns, paired), _ in zip(times, artifacts, strict=True)
             ]
+            return measured, {"read": [40.0, 44.0, 41.0]}
 
     class Built:
         def artifacts(self, candidates):
             return list(candidates)
 
     entries = [(ev.Outcome("ok", 100.0, key=bytes([k])), k) for k in range(3)]
-    timed = time_again(entries, Built(), Restless(), 1.0)
+    timed, rates = time_again(entries, Built(), Restless(), 1.0)
+    assert rates == {"read": 41.0}
     assert [t.outcome.key[0] for t in timed] == [1, 0, 2]
     assert [t.outcome.time_ns for t in timed] == [150.0, 100.0, 130.0]
     told = comparison(timed)

@@ -6,15 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.machine import look_at, lower_to, lower_to_earlier
-from kernelscape.runtime.calibration import SCHEMA, Calibration, store_calibration
+from kernelscape.explorer.machine import bound_now, look_at, lower_to, lower_to_earlier
+from kernelscape.runtime.calibration import (
+    SCHEMA,
+    Calibration,
+    store_calibration,
+    stream_name,
+)
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import guess_target, load_target
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.records import EvaluationRecord
+from kernelscape.search.bound import Bounder
 from kernelscape.search.incumbent import BoundScale
+from kernelscape.space.target import StreamCurve
+from kernelscape.tests.search.machines import library_space, root_of, round_target
 
 TARGET = replace(
     guess_target(),
@@ -57,6 +65,32 @@ def test_bounds_give_way_to_the_state_of_the_machine(now, factor) -> None:
     assert scale.factor == pytest.approx(factor)
     lower_to(scale, TARGET, USUAL)
     assert scale.factor == pytest.approx(factor)
+
+
+def test_bounds_give_way_to_a_second_last_cache() -> None:
+    """Twice the room shows where arrays are read again that did not fit before."""
+    curve = StreamCurve(
+        kind="read",
+        cores=2,
+        read_bytes=(1 << 20, 64 << 20, 256 << 20),
+        written_bytes=(0, 0, 0),
+        bytes_per_ns=(200.0, 50.0, 40.0),
+    )
+    target = replace(TARGET, cores=2, streams=(curve,), memory_mixed_bytes_per_ns=40.0)
+    scale = BoundScale()
+    lower_to(scale, target, {stream_name("read", 2, 64 << 20): 50.0})
+    assert scale.factor == pytest.approx(1.0)
+    lower_to(scale, target, {stream_name("read", 2, 64 << 20): 100.0})
+    assert scale.factor == pytest.approx(0.5)
+
+
+def test_the_bound_of_the_machine_as_it_is_now() -> None:
+    root = root_of(library_space("vadd", round_target(), n=2**26))
+    proved = Bounder(root.space).ns(root)
+    now = bound_now(root, {"read": 20.0, "write_nt": 20.0, "triad_nt": 24.0})
+    assert now == pytest.approx(4 * 2**26 * 4 / 24.0, rel=0.3)
+    assert now > proved
+    assert bound_now(root, {}) is None
 
 
 def test_latencies_that_a_session_meets_are_kept(

@@ -253,9 +253,12 @@ class CpuDevice(AbstractDevice):
         return CpuArray(shape, dtype, stagger=17 * self._n_allocated)
 
     def time(
-        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
-        return interleave([self._sampler(m, a) for m, a in calls], protocol)
+        return interleave([self._sampler(m, a) for m, a in calls], protocol, beside)
 
     @cached_property
     def harness(self) -> ctypes.CDLL:

@@ -260,7 +260,10 @@ class CudaDevice(AbstractDevice):
         return CudaArray(shape, dtype)
 
     def time(
-        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
         runs = []
         for module, args in calls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -106,6 +106,7 @@ class EmulatorDevice(AbstractDevice):
     """A GPU on the CPU. Raises DeviceError on the first build when no C++ compiler works."""
 
     name = "emulator"
+    times_count = False
 
     def __init__(self, options: DeviceOptions) -> None:
         if options.thread_order not in get_args(ThreadOrder):
@@ -161,7 +162,10 @@ class EmulatorDevice(AbstractDevice):
         return self._cpu.allocate(shape, dtype)
 
     def time(
-        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
         samplers = []
         for module, args in calls:

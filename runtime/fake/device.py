@@ -138,7 +138,10 @@ class FakeDevice(AbstractDevice):
         return FakeArray(shape, dtype)
 
     def time(
-        self, calls: Sequence[tuple[AbstractModule, CallArguments]], protocol: Protocol
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
     ) -> list[Measurement]:
         return [self.measurement(module.artifact) for module, _ in calls]
 

@@ -57,6 +57,7 @@ def test_log_is_a_table(explore) -> None:
         "*U  ",
         "Status ",
         "Bound ",
+        "% proved",
         "Saved ",
         " | seed 1 | given: max_evals=3 target=fake\n",
     ):

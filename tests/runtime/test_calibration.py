@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from kernelscape.runtime.calibration import (
@@ -19,7 +21,9 @@ from kernelscape.runtime.cpu.probe import (
     probed_bytes,
     target_from_samples,
 )
+from kernelscape.runtime.cpu.streams import footprints
 from kernelscape.runtime.worker import Worker
+from kernelscape.space.target import StreamCurve
 
 
 def calibration(**changes):
@@ -56,6 +60,37 @@ def test_levels_merge_by_name():
     assert merged.target.levels == first
 
 
+def test_curves_merge_point_by_point():
+    def target(sizes, rates):
+        none = tuple(0 for _ in sizes)
+        curve = StreamCurve(
+            kind="read", cores=2, read_bytes=sizes, written_bytes=none, bytes_per_ns=rates
+        )
+        return calibration(streams=(curve,))
+
+    merged = merge(target((100, 200), (9.0, 4.0)), target((200, 400), (5.0, 3.0)))
+    [curve] = merged.target.streams
+    assert (curve.read_bytes, curve.bytes_per_ns) == ((100, 200, 400), (9.0, 5.0, 3.0))
+
+
+def test_a_calibration_without_curves_is_read(tmp_path):
+    """As older versions stored them: bounds hold, and credit the caches."""
+    store_calibration(calibration(launch_ns=123.0), tmp_path)
+    [path] = tmp_path.iterdir()
+    content = json.loads(path.read_text())
+    del content["target"]["streams"]
+    path.write_text(json.dumps(content))
+    assert load_target(tmp_path) == replace(guess_target(), launch_ns=123.0)
+
+
+def test_footprints_are_dense_where_the_last_cache_ends():
+    sizes = footprints(2 << 20, 32 << 20, 1 << 30)
+    assert sizes[0] == 1 << 20
+    assert 100 << 20 < sizes[-1] <= 192 << 20
+    steps = {b / a for a, b in pairwise(sizes) if 24 << 20 < a < 120 << 20}
+    assert max(steps) < 1.2
+
+
 def test_stored_calibration_is_loaded_and_a_torn_one_is_not(tmp_path):
     assert load_target(tmp_path) is None
     store_calibration(calibration(launch_ns=123.0), tmp_path)
@@ -87,6 +122,8 @@ def test_guess_is_faster_than_what_is_measured(cpu):
     guess = guess_target()
     assert not guess.calibrated
     assert measured.calibrated
+    kinds = {(curve.kind, curve.cores) for curve in measured.streams}
+    assert {("read", 1), ("triad", 1), ("read", measured.cores)} <= kinds or not measured.levels
     assert guess.memory_read_bytes_per_ns > measured.memory_read_bytes_per_ns
     assert guess.f32_flops_per_ns > measured.f32_flops_per_ns
     assert guess.launch_ns < measured.launch_ns

@@ -96,6 +96,16 @@ def test_interleave_keeps_order_and_reports_failures(cpu, worker):
     assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
 
 
+def test_memory_is_looked_at_in_the_rounds_of_candidates(cpu, worker):
+    artifacts = [cpu.build(source(b)) for b in (CORRECT, CORRECT + "/* again */")]
+    outcomes, rates = worker.interleave_beside(artifacts, QUICK, 8e6, 4e6)
+    assert [type(o) for o in outcomes] == [Measurement, Measurement]
+    assert {"read", "triad_nt", "triad", "copy"} <= set(rates)
+    assert all(rate > 0 for samples in rates.values() for rate in samples)
+    _, rates = worker.interleave_beside(artifacts, QUICK, 1e3, 0.0)
+    assert rates == {}  # nothing there is a matter of memory
+
+
 def test_interleave_survives_a_crash(cpu, worker):
     bodies = (CORRECT, "abort();")
     outcomes = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
