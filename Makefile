@@ -17,8 +17,8 @@ demo: .venv/installed
 	$(BIN)/explore run bicgk --size n=4096 --time-limit 30s
 
 # Most that numba compiles is there before tests begin, where each process would compile it for itself.
-# Two processes: a test that waits for one compiler leaves the other core idle. In the order of one: generated code is run in forked
-# children, which hang where an earlier test has left a team of OpenMP threads behind.
+# Two processes: a test that waits for one compiler leaves the other core idle. In the order of one: some tests run
+# libraries in forked children, which hang where an earlier test has left a team of OpenMP threads behind.
 test: .venv/tools
 	@$(MAKE) --no-print-directory -j2 check compiled
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder

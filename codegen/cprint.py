@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from typing import Any
 
 from . import csyntax as c
 from .dialect import Dialect
@@ -69,12 +70,35 @@ def _operand(x: c.CExpr, level: int, parent: str) -> str:
 
 def functions_of(f: c.Function) -> tuple[str, ...]:
     """The functions that the text of a launch defines."""
-    return (thread_function(f.name), f.name) if f.is_parallel else (f.name,)
+    if not f.is_parallel:
+        return (f.name,)
+    return (thread_function(f.name), _part(f.name), _given(f.name), f.name)
 
 
 def thread_function(launch: str) -> str:
     """The function that each thread of a parallel launch runs."""
     return f"{launch}_thread"
+
+
+def _part(launch: str) -> str:
+    """What a team is given to run."""
+    return f"{launch}_part"
+
+
+def _given(launch: str) -> str:
+    """The structure of what the threads of a launch are given."""
+    return f"{launch}_given"
+
+
+def _meets(body: tuple[c.CStmt, ...]) -> bool:
+    """Whether threads meet somewhere in a body."""
+    found: list[Any] = [body]
+    while found:
+        x = found.pop()
+        if isinstance(x, c.Barrier):
+            return True
+        found += x if isinstance(x, tuple) else c.parts(x)
+    return False
 
 
 class Printer:
@@ -94,39 +118,58 @@ class Printer:
         if f.comment:
             self.line(f"/* {f.comment} */")
         if f.is_parallel:
-            named = f.thread_parameters
-            if f.aligned:
-                named = (*named, c.Parameter("const int ", c.ARE_ALIGNED.name))
-            inlined = self.dialect.inlined if f.aligned else ""
-            self.open_function(f"static {inlined}void ", thread_function(f.name), named)
-            for text in self.dialect.thread_setup:
-                self.line(text)
-            self.block(f.body)
-            self.close_function()
-            self.line("")
+            self.thread(f)
         opening = f"static {self.dialect.closed if f.is_closed else ''}void "
         if f.block_threads:
             opening = self.dialect.kernel_open.format(threads=f.block_threads)
         self.open_function(opening, f.name, f.parameters)
         if f.is_parallel:
-            self.line(self.dialect.parallel_open.format(threads=n_threads))
-            self.run_thread(f)
+            given = ", ".join(p.name for p in f.thread_parameters)
+            self.line(f"struct {_given(f.name)} given = {{{given}}};")
+            meets = int(_meets(f.body))
+            self.line(f"ks_team_run({_part(f.name)}, &given, {n_threads}, {meets});")
         else:
             self.block(f.body)
         self.block(f.after)
         self.close_function()
 
-    def run_thread(self, f: c.Function) -> None:
+    def thread(self, f: c.Function) -> None:
+        """What a thread of a team runs, and the function through which the team runs it."""
+        named, meets = f.thread_parameters, _meets(f.body)
+        if f.aligned:
+            named = (*named, c.Parameter("const int ", c.ARE_ALIGNED.name))
+        named = (*named, *(c.Parameter("long ", name) for name in ("tid", "n_threads")))
+        if meets:
+            named = (*named, c.Parameter("struct ks_team *", "team"))
+        inlined = self.dialect.inlined if f.aligned else ""
+        self.open_function(f"static {inlined}void ", thread_function(f.name), named)
+        self.block(f.body)
+        self.close_function()
+        self.line("")
+        members = " ".join(f"{p.type}{p.name};" for p in f.thread_parameters)
+        self.line(f"struct {_given(f.name)} {{ {members} }};")
+        parameters = "void *given, long tid, long n_threads, struct ks_team *team"
+        self.line(f"static void {_part(f.name)}({parameters}) {{")
+        self.depth += 1
+        if not meets:
+            self.line("(void)team;")
+        self.line(f"const struct {_given(f.name)} *g = given;")
+        self.run_thread(f, ("tid", "n_threads", *(("team",) if meets else ())))
+        self.close_function()
+        self.line("")
+
+    def run_thread(self, f: c.Function, names: tuple[str, ...]) -> None:
         """Calls what a thread of a team runs: one of two versions of it where stores want to know whether arrays are aligned."""
-        given = tuple(c.Id(p.name) for p in f.thread_parameters)
+        given = tuple(c.Id(f"g->{p.name}") for p in f.thread_parameters)
+        own = tuple(map(c.Id, names))
 
         def version(*more: c.CExpr) -> c.CStmt:
-            return c.Evaluate(c.Call(thread_function(f.name), (*given, *more)))
+            return c.Evaluate(c.Call(thread_function(f.name), (*given, *more, *own)))
 
         if not f.aligned:
             self.statement(version())
             return
-        places: list[c.CExpr] = [c.CastTo("uintptr_t", c.Id(name)) for name in f.aligned]
+        places: list[c.CExpr] = [c.CastTo("uintptr_t", c.Id(f"g->{name}")) for name in f.aligned]
         together = reduce(lambda a, b: c.Bin("|", a, b), places)
         last_bits = c.Bin("&", together, c.number(f.vector_bytes - 1))
         test = c.Bin("==", last_bits, c.Num("0"))

@@ -14,10 +14,10 @@ class Dialect:
     headers: tuple[str, ...]
     math_header: str  # where a text names something of it; "": there is none
     barrier: str
-    parallel_open: str  # before the body of a parallel launch; {threads} is the team size
-    thread_setup: tuple[str, ...]  # binds tid and n_threads at the top of that body
     intrinsics_prelude: str  # declares the target's own vector instructions, where they are used
     stream_fence: str  # at the end of an entry that streams; what other threads streamed is ordered by the end of their team
+    team_prelude: str = ""  # declares the team of threads that runs parallel launches
+    team: str = ""  # and defines it
     prelude: str = ""  # at the top of each text, after the headers
     inlined: str = ""  # before the type of a function that becomes part of its callers
     closed: str = ""  # before the type of a function that the compiler may put into vectors

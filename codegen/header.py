@@ -104,7 +104,7 @@ def _comment(source: Source, problem: Problem, function: str) -> list[str]:
         " * Arrays are contiguous, the last axis innermost, and begin at a multiple of their element's size;",
         f" * {macro}_ALIGNMENT is fastest, and what the workspace must have. What is written overlaps nothing else.",
         " * Nothing is checked: index arrays must hold indices that are in range.",
-        f" * Up to {source.n_threads} threads of OpenMP take part. Calls may run at the same time, each with a workspace",
+        f" * Up to {source.n_threads} threads take part. Calls may run at the same time, each with a workspace",
         " * and written arrays of its own.",
         " */",
     ]

@@ -109,7 +109,9 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     p.line("")
     intrinsics = dialect.intrinsics_prelude if program.intrinsics else ""
     closed = dialect.closed_prelude if any(f.is_closed for f in program.functions) else ""
-    for chunk in (intrinsics, closed, program.prelude):
+    has_team = any(f.is_parallel for f in program.functions)
+    team = dialect.team_prelude if has_team else ""
+    for chunk in (team, intrinsics, closed, program.prelude):
         for text in chunk.splitlines():
             p.line(text)
         if chunk:
@@ -129,6 +131,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         launches=program.launches,
         suffix=dialect.suffix,
         names=program.defined,
+        team=dialect.team if has_team else "",
     )
 
 

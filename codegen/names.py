@@ -13,7 +13,7 @@ RESERVED = frozenset(
     _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
     sqrt exp log sin cos floor fabs sqrtf expf logf sinf cosf floorf fabsf
     NAN INFINITY VECTORISED ANY_ORDER main args tid n_threads are_aligned workspace run_sequence
-    omp_get_thread_num omp_get_num_threads uintptr_t late_thread hold_back
+    ks_part ks_team_run ks_team_meet team given g uintptr_t late_thread hold_back
     """.split()  # noqa: SIM905  (a list of literals would be four times as long)
 )
 # What C++ and CUDA keep for themselves besides, and what the text of kernels uses.
@@ -26,7 +26,7 @@ RESERVED_CUDA = frozenset(
     """.split()  # noqa: SIM905
 )
 _SHAPED = re.compile(
-    r"launch_\d+(_thread|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
+    r"launch_\d+(_thread|_part|_given|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
     r"|(\w+_)?(f32|f64|i32|i64)(x\d+)?(_\w+)?"
 )
 

@@ -50,6 +50,17 @@ class Source:
     names: tuple[str, ...] = field(default=(), compare=False)
     """What the text defines for its file, which a compiler of several texts at once renames; empty: it is compiled alone."""
 
+    team: str = field(default="", compare=False, repr=False)
+    """The definition of the team of threads that runs its launches; "": it has no parallel ones, or threads of another kind."""
+
+    @property
+    def file_text(self) -> str:
+        """The text with all that it calls, as a file that compiles alone."""
+        if not self.team:
+            return self.text
+        at = self.text.index("#include")
+        return f"{self.text[:at]}#define _GNU_SOURCE\n{self.text[at:]}\n{self.team}"
+
     @property
     def key(self) -> str:
         """Content key: equal text, flags and launches, equal key."""

@@ -8,7 +8,7 @@ where plain repetition shows it seldom.
 from __future__ import annotations
 
 import ctypes
-import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ from ..kernels.oracle import run_reference
 from ..kernels.sequence import Recording
 from ..kernels.tasks import Problem
 from ..runtime.cpu.compiler import find_compiler
-from ..runtime.cpu.dialect import C_OPENMP
+from ..runtime.cpu.dialect import C_TEAM
 from ..runtime.verify import poison_value
 from ..space.candidate import Candidate, DeadEnd
 from ..space.target import CacheLevel, Target
@@ -34,11 +34,11 @@ from .calling import Arrays, InputSet, call_once, in_child, mismatch
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there
 # are none, all functions on vectors are static.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi")
-FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC")
+FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
 # Elements that arrays begin behind a line: none, at no vector, and at 16 bytes of f32.
 _SHIFTS = (0, 1, 4)
-_SETUP = C_OPENMP.thread_setup[0]
+_THREAD = re.compile(r"void launch_\d+_thread\(.*\) \{")
 _LATE = "    hold_back(tid);"
 _HOLD_BACK = """
 #include <unistd.h>
@@ -132,23 +132,23 @@ class Build:
 
 def source_of(candidate: Candidate) -> Source:
     """The C text of a complete candidate."""
-    return print_source(lower(candidate), C_OPENMP)
+    return print_source(lower(candidate), C_TEAM)
 
 
 def apart_source_of(candidate: Candidate) -> Source:
     """The same with every element reached for itself, in which each access can be seen."""
-    return print_source(lower(candidate, shares_addresses=False), C_OPENMP)
+    return print_source(lower(candidate, shares_addresses=False), C_TEAM)
 
 
 def crowded_source_of(candidate: Candidate) -> Source:
     """The same with nothing between what threads have for themselves: what one writes far beyond its own shows."""
-    return print_source(lower(candidate, apart_bytes=0), C_OPENMP)
+    return print_source(lower(candidate, apart_bytes=0), C_TEAM)
 
 
 def with_delays(text: str) -> str:
     """The text with the delay described above."""
-    text = text.replace(_SETUP, f"{_SETUP}\n{_LATE}")
-    text = text.replace(C_OPENMP.barrier, f"{C_OPENMP.barrier}\n{_LATE}")
+    text = _THREAD.sub(lambda found: f"{found[0]}\n{_LATE}", text)
+    text = text.replace(C_TEAM.barrier, f"{C_TEAM.barrier}\n{_LATE}")
     at = text.index("#include")
     return text[:at] + _HOLD_BACK + text[at:] if _LATE in text else text
 
@@ -158,7 +158,7 @@ def build(
 ) -> Build:
     """Compiles one text to `stem`.so; warnings are part of the log."""
     file, library = stem.with_suffix(".c"), stem.with_suffix(".so")
-    file.write_text(with_delays(source.text))
+    file.write_text(with_delays(source.file_text))
     flags = (*FLAGS, *WARNINGS, *source.flags, *more_flags)
     command = [compiler, *flags, "-o", str(library), str(file), *_linked(compiler)]
     try:
@@ -170,7 +170,7 @@ def build(
 
 @cache
 def _linked(compiler: str) -> tuple[str, ...]:
-    return find_compiler(compiler).linked
+    return find_compiler(compiler).unspared().linked  # a team of its own is in each library
 
 
 def build_all(
@@ -210,11 +210,11 @@ def check(built: Build, inputs: Sequence[InputSet], way: Way | None = None) -> s
 
 
 def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
-    os.environ["OMP_WAIT_POLICY"] = "passive"  # more threads than cores must not spin
-    os.environ["OMP_DYNAMIC"] = "false"
-    if way.thread_limit:
-        os.environ["OMP_THREAD_LIMIT"] = str(way.thread_limit)
     library = ctypes.CDLL(str(built.library))
+    if built.source.team:
+        # Where the process has a team, that one runs the launches of all libraries.
+        of_process = getattr(ctypes.CDLL(None), "ks_team_size", None)
+        (of_process or library.ks_team_size)(way.thread_limit or built.source.n_threads)
     entry = getattr(library, built.source.entry)
     entry.restype = None
     late = None

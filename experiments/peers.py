@@ -52,8 +52,7 @@ The expert's C is built with all passes of its compiler; of its variants, verifi
 fastest of each compiler competes. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample
 in turn; each library in a child of its own; beside a strided product what a second search found for
 the unstrided one}, which begin with another competitor each time. Arrays are on huge pages, touched
-and warm; calls follow one another; every child has as many threads as this process has cores, and
-teams of OpenMP are bound.
+and warm; calls follow one another; every child has as many threads as this process has cores.
 Columns are times divided by the expert's of the same round (1.00 is equal, more is slower), medians
 over rounds; ± is half the inter-quartile range of ours. "Expert" is the faster of its compilers.
 JAX makes new arrays for results, which is part of its time; torch.compile copies into the given ones.

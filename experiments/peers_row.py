@@ -1,8 +1,8 @@
 """One row of the comparison with peers: what a search finds, expert C and other libraries, in turn at the same moments.
 
-Run by peers in a process of its own. Everything timed runs in children that are fresh for the row: one for each compiler (two
-OpenMP libraries in one process would hold each other's cores), where ours and the expert's alternate sample by sample, and one for
-each library, so that no library's threads inherit the binding of another's.
+Run by peers in a process of its own. Everything timed runs in children that are fresh for the row: one for each compiler (the
+expert's C uses OpenMP, and two such libraries in one process would hold each other's cores), where ours and the expert's alternate
+sample by sample, and one for each library, so that no library's threads inherit the binding of another's.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _compare(
                 continue
             environment = library.environment(available_cores())
             settings = WorkerOptions(
-                bind_threads=False,
+                runs_candidates=False,
                 environment=environment,
                 memory_bytes=_LIBRARY_BYTES,
                 run_timeout_s=_LIBRARY_S,

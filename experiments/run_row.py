@@ -199,7 +199,7 @@ def _compare(
     rounds: list[tuple[float, float, float]] = []
     memory: dict[str, list[float]] = {}
     default_fails = ""
-    with Worker(device) as ours, Worker(device, WorkerOptions(bind_threads=False)) as theirs:
+    with Worker(device) as ours, Worker(device, WorkerOptions(runs_candidates=False)) as theirs:
         assert isinstance(ours, Worker)
         assert isinstance(theirs, Worker)
         ours.prepare(workload)

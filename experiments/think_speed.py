@@ -22,7 +22,7 @@ from ..kernels.library import load, names
 from ..kernels.normalise import normalise
 from ..kernels.sequence import record_sequence
 from ..kernels.tasks import Problem
-from ..runtime.cpu.dialect import C_OPENMP
+from ..runtime.cpu.dialect import C_TEAM
 from ..search.bound import Bounder
 from ..search.estimate import Interval, estimate_chen, estimate_knuth
 from ..search.ordering import NextChoice, decision_order
@@ -184,7 +184,7 @@ def _texts_ms(root: Candidate, n: int, rng: np.random.Generator) -> list[float]:
         candidate = random_candidate(root, rng)
         if isinstance(candidate, Candidate):
             started_ns = time.perf_counter_ns()
-            print_source(lower(candidate), C_OPENMP)
+            print_source(lower(candidate), C_TEAM)
             times_ms.append(1e-6 * (time.perf_counter_ns() - started_ns))
     return times_ms
 

@@ -315,7 +315,7 @@ class Evaluator:
         self._failed_folder.mkdir(exist_ok=True)
         path = self._failed_folder / f"{outcome.status}-{source.key}{source.suffix}"
         reason = outcome.detail.replace("*/", "* /")
-        path.write_text(f"/* {outcome.status}: {reason} */\n{source.text}")
+        path.write_text(f"/* {outcome.status}: {reason} */\n{source.file_text}")
 
 
 def _time_ns(timed: Timed) -> float:

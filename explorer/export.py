@@ -19,7 +19,7 @@ from .saved import Best, load
 from .self_check import check_text
 
 _BUILD_S = 120.0
-_LINKED_TOO = ("-fopenmp", "-pthread")  # what they begin with: for the linker as well
+_LINKED_TOO = ("-pthread",)  # what they begin with: for the linker as well
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def export(path: str | Path, folder: Path) -> Exported:
     file = folder / f"{SOURCE}{source.suffix}"
     command = shlex.split(best.device.command_line(source, file, best.file.conditions.compiler))
     texts = {
-        file: source.text,
+        file: source.file_text,
         folder / header_file(problem): header_text(source, problem, _parameters(best)),
         folder / "main.c": check_text(source, problem, rebuilt.recording, best.file.stored),
         folder / "CMakeLists.txt": cmake_text(function, source, command, best),

@@ -235,7 +235,9 @@ class Keeper:
         if kept.library is not None:
             record = keep_library(kept.library, kept.source.key, self._folder / BEST)
             best = structs.replace(best, library=record)
-        write_atomically(self._folder / f"{SOURCE}{kept.source.suffix}", kept.source.text.encode())
+        write_atomically(
+            self._folder / f"{SOURCE}{kept.source.suffix}", kept.source.file_text.encode()
+        )
         write_record(self._folder / BEST, best)
         return best
 

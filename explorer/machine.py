@@ -53,7 +53,7 @@ def time_reference(
     """
     if not isinstance(device, CpuDevice):
         return None
-    worker = Worker(device, WorkerOptions(bind_threads=False))
+    worker = Worker(device, WorkerOptions(runs_candidates=False))
     worker.end_when(is_over)
     with worker:
         try:

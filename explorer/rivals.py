@@ -1,5 +1,5 @@
-"""The best of a search as other compilers build it: each in a worker of its own, since two OpenMP libraries in one process would
-hold each other's cores.
+"""The best of a search as other compilers build it: each in a worker of its own, whose timing loop and threads it has built as
+well.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Best:
     @property
     def source(self) -> str:
         """The C text. Raises StaleError where this version would write another one."""
-        return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.text
+        return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.file_text
 
     def compile(self, *, check_indices: bool = True) -> Tuned:
         """The implementation as a function with the parameters of the sequence, computing in place
@@ -191,6 +191,6 @@ def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
     source = rebuild(best.file, best.device.facts(), dialect_of(best.device)).source
     file = folder / f"{SOURCE}{source.suffix}"
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(source.text)
+    file.write_text(source.file_text)
     command = best.device.command_line(source, file, best.file.conditions.compiler)
     return file, command, ", ".join(x.kernel for x in source.launches) or source.entry

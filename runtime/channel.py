@@ -72,13 +72,11 @@ class Channel:
         library: Path | None,
         scratch: Path,
         *,
-        bind_threads: bool,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         path = None if library is None else os.fspath(library)
         self._options = ChildOptions(device, path, available_cores())
         self._scratch = scratch
-        self._bind_threads = bind_threads
         self._given = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
         self.is_over: Callable[[], bool] = lambda: False
@@ -143,14 +141,7 @@ class Channel:
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(_REMOVED_PREFIXES)}
-        if not self._bind_threads:
-            return kept | self._given
-        # Unbound, a team that has slept costs 7.9 ms to wake (both threads land on one core);
-        # bound 0.05 ms. The wait policy stays libgomp's own: passive costs 35 us a region even
-        # between close calls, active burns the cores that the compilers of the next batch need.
-        # clang's libomp would spin for 200 ms after each region; libgomp gives up after about 1 ms.
-        bound = {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": str(available_cores())}
-        return kept | bound | {"KMP_BLOCKTIME": "1"} | self._given
+        return kept | self._given
 
     def _receive(self, deadline_s: float) -> Answer:
         end = time.monotonic() + deadline_s

@@ -57,7 +57,7 @@ def take_conditions(
         load_1min=os.getloadavg()[0],
         huge_pages=_line("/sys/kernel/mm/transparent_hugepage/enabled"),
         governor=_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        binding="OMP_PROC_BIND=true",
+        binding="a thread for each CPU",
         memory_bytes_per_ns=memory_bytes_per_ns,
     )
 

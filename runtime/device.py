@@ -206,9 +206,9 @@ class AbstractDevice(ABC):
 
     def dialect(self) -> Dialect:
         """How texts for this device are spelt; C where nothing else is said."""
-        from .cpu.dialect import C_OPENMP
+        from .cpu.dialect import C_TEAM
 
-        return C_OPENMP
+        return C_TEAM
 
     @abstractmethod
     def facts(self) -> Target:

@@ -96,7 +96,7 @@ class WorkerOptions:
 
     run_timeout_s: float | None = None  # None: from the cut, see `Worker.deadline_s`
     memory_bytes: int | None = None  # beyond the arrays; None: 512 MiB + twice the arrays
-    bind_threads: bool = True  # off only to time other people's libraries
+    runs_candidates: bool = True  # off only to time other people's libraries
     environment: tuple[tuple[str, str], ...] = ()  # variables of the child, over all others
 
 
@@ -178,12 +178,11 @@ class Worker(AbstractWorker):
         self._ready = Ready([], 0)
         self._files = MemoryFiles()
         self.n_restarts = 0
-        library = device.child_library() if self._options.bind_threads else None
+        library = device.child_library() if self._options.runs_candidates else None
         self._channel = Channel(
             device.name,
             library,
             self._scratch,
-            bind_threads=self._options.bind_threads,
             environment=dict(self._options.environment),
         )
 
@@ -274,7 +273,7 @@ class Worker(AbstractWorker):
         """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:
         arrays, then scalars.
 
-        For baselines such as NumPy. Use a worker with `bind_threads=False`: libraries bring their
+        For baselines such as NumPy. Use a worker with `runs_candidates=False`: libraries bring their
         own threads, which would inherit the binding of the thread that starts them.
         """
         request = TimeFunction(module, attribute, protocol)

@@ -15,7 +15,7 @@ from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import library_subject, resume
 from kernelscape.explorer.explanation import Explanation, explain_run
 from kernelscape.kernels.library import load
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.device import open_device
 from kernelscape.runtime.journal import read_journal
 from kernelscape.runtime.records import EvaluationRecord, TallyRecord
@@ -305,10 +305,10 @@ def test_equal_words_mean_equal_text(name: str) -> None:
         made = root.random_completion(rng)
         if not isinstance(made, Candidate):
             continue
-        source = print_source(lower(made), C_OPENMP)
+        source = print_source(lower(made), C_TEAM)
         starts = count_starts(made)
-        assert starts.n_teams == source.text.count("#pragma omp parallel")
-        assert starts.n_barriers >= source.text.count("#pragma omp barrier")
+        assert starts.n_teams == source.text.count("ks_team_run(launch_")
+        assert starts.n_barriers >= source.text.count("ks_team_meet(team);")
         words = json.dumps(describe(made))
         assert texts.setdefault(words, source.key) == source.key
     assert len(texts) > 20

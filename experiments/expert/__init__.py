@@ -17,7 +17,7 @@ from ...runtime.device import DeviceOptions, open_device
 
 FOLDER = Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^#include "(\w+\.[ch])"\n', re.MULTILINE)
-_FLAGS = ("-O3", "-mprefer-vector-width=512", "-Wno-psabi")
+_FLAGS = ("-O3", "-fopenmp", "-mprefer-vector-width=512", "-Wno-psabi")
 
 _STORES = ("-DLAST_CACHE=(1L<<40)", "-DLAST_CACHE=0L")
 _PANELS = ("-DPANELS=0", "-DPANELS=1", "-DPANELS=1 -DWIDTH=8", "-DPANELS=1 -DAHEAD=8")

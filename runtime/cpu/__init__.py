@@ -1,4 +1,4 @@
-"""The CPU backend: the system's C compiler, OpenMP, ctypes."""
+"""The CPU backend: the system's C compiler, a team of threads, ctypes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """The device of this machine's CPU. Raises DeviceError when no C compiler with OpenMP is
-    found.
-    """
+    """The device of this machine's CPU. Raises DeviceError when no C compiler is found."""
     from .device import CpuDevice
 
     return CpuDevice(options)

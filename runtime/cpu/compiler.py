@@ -27,7 +27,7 @@ _COMMON: tuple[str, ...] = (
     # What is to be in vectors is written in vectors. The rest stays scalar, which the bound relies on.
     "-fno-tree-vectorize",
     "-fno-tree-slp-vectorize",  # for clang; gcc's -fno-tree-vectorize covers straight-line code too
-    "-fopenmp",
+    "-fopenmp-simd",  # loops that may be summed in any order; no library of OpenMP
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -56,22 +56,19 @@ _NOT_GCC = (
     "__NVCOMPILER",
 )  # macros of compilers that look like it
 _LIBRARY = ("-shared", "-fPIC")
-_LINKED = ("-lm",)
+_LINKED = ("-lm", "-pthread")
 # Without the C library, which is in every process, and start files: a linker reads more of them than of a text. What it saves is
 # "all linked" in experiments/compile_flags.py.
-_LINKED_BY_GCC = ("-nostdlib", "-lgomp", "-lm", "-lgcc")
+_LINKED_BY_GCC = ("-nostdlib", "-lm", "-lgcc")
 _LOG_CHARACTERS = 6000
 
 _PROBE = """
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 double probe(double *p, int n) {
   double s[64];
   memset(s, 0, sizeof s);
-#pragma omp parallel num_threads(n)
-#pragma omp atomic
-  s[n & 63] += exp(p[0]) + omp_get_thread_num();
+  s[n & 63] += exp(p[0]);
   memcpy(p, s, n);
   return p[n & 63];
 }
@@ -80,7 +77,7 @@ double probe(double *p, int n) {
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler that links OpenMP. `flags` are those of every build, in order; `linked` follows the file."""
+    """A C compiler that works. `flags` are those of every build, in order; `linked` follows the file."""
 
     path: str
     version: str  # first line of --version
@@ -95,6 +92,10 @@ class Compiler:
         flags = (*self.flags, *_LIBRARY, *extra)
         return [self.path, *flags, "-o", str(output), str(source), *self.linked]
 
+    def linking_all(self) -> Compiler:
+        """The same with the C library and start files."""
+        return replace(self, linked=_LINKED)
+
     def unspared(self) -> Compiler:
         """The same with all passes and libraries: for C that was not generated."""
         flags = tuple(f for f in self.flags if f not in (LEVEL, *FEWER_PASSES))
@@ -104,7 +105,7 @@ class Compiler:
         self, source: Path | str, output: Path | str, extra: tuple[str, ...] = ()
     ) -> str:
         """The same for people, to paste into a shell; what it makes may be loaded by any program."""
-        return shlex.join(replace(self, linked=_LINKED).command(source, output, extra))
+        return shlex.join(self.linking_all().command(source, output, extra))
 
 
 _OWN_NAMES = ("gcc", "clang")
@@ -112,8 +113,8 @@ _NAMES = (*_OWN_NAMES, "cc")  # the last is what a system calls one of them, or 
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
-    """The compiler named or pathed `wanted`, else the first of gcc, clang, cc that builds with
-    OpenMP.
+    """The compiler named or pathed `wanted`, else the first of gcc, clang, cc that builds a small
+    program.
 
     Raises DeviceError with a sentence that says what was tried and what to install.
     """
@@ -128,9 +129,9 @@ def find_compiler(wanted: str | None = None) -> Compiler:
             return found
         tried.append(f"{name}: {found}")
     raise DeviceError(
-        "no C compiler with OpenMP was found ("
+        "no C compiler that works was found ("
         + "; ".join(tried)
-        + "); install gcc, or clang with libomp (Debian: apt install gcc, or clang libomp-dev)"
+        + "); install one (Debian: apt install gcc)"
     )
 
 
@@ -190,8 +191,6 @@ def _try(path: str) -> Compiler | str:
             if failure is None:
                 return compiler if output.exists() else "is no C compiler"
     assert failure is not None
-    if "omp" in failure.log:
-        return "has no OpenMP library (install libomp for clang)"
     last_line = (failure.log.strip() or failure.advice).splitlines()[-1]
     return f"fails on a small program: {last_line}"
 

@@ -40,7 +40,6 @@ from .compiler import (
     find_compiler,
     other_compilers,
 )
-from .fork import let_fork
 from .index_check import IndexCheck, build_check
 from .machine import cpu_key
 from .memory import CpuArray
@@ -149,7 +148,7 @@ def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bo
 
 
 class CpuDevice(AbstractDevice):
-    """This machine's CPU. Raises DeviceError on creation when no compiler with OpenMP is found."""
+    """This machine's CPU. Raises DeviceError on first use of a compiler where none works."""
 
     name = "cpu"
     calibrated_by = "explore calibrate"
@@ -200,8 +199,10 @@ class CpuDevice(AbstractDevice):
         library = self._adopted.get(source.key)
         if library is not None:
             return Artifact.of(source, library.stem, library, 0)
+        # Alone it has a team of its own, for processes without the timing loop: libraries are kept and sent to others.
+        compiler = self.compiler.linking_all() if source.team else self.compiler
         built = build_library(
-            self.compiler, source.text, source.flags, o.build_folder, o.compile_timeout_s
+            compiler, source.file_text, source.flags, o.build_folder, o.compile_timeout_s
         )
         if isinstance(built, Failure):
             return built
@@ -226,6 +227,8 @@ class CpuDevice(AbstractDevice):
         return found.command_line(file, file.with_suffix(".so"), source.flags)
 
     def load(self, artifact: Artifact) -> CpuModule | Failure:
+        with suppress(DeviceError):  # a library that was built alone has a team of its own
+            _ = self.harness  # has the one of the process
         try:
             # ctypes resolves every symbol now, so that a missing one cannot end a run later.
             module = CpuModule(artifact, ctypes.CDLL(artifact.path), self)
@@ -233,7 +236,6 @@ class CpuDevice(AbstractDevice):
             return Failure("launch", "the built library cannot be loaded", str(e))
         except AttributeError:
             return Failure("launch", f"the built library does not export {artifact.entry}")
-        let_fork()
         return module
 
     def build_check(self, checks: IndexChecks) -> IndexCheck | Failure:
@@ -262,18 +264,18 @@ class CpuDevice(AbstractDevice):
 
     @cached_property
     def harness(self) -> ctypes.CDLL:
-        """The compiled timing loop."""
+        """The compiled timing loop, and the team of threads."""
         return load_harness(self.build_harness())
 
     def build_harness(self) -> Path:
-        """Build the timing loop, once per compiler; the child of a worker is given its path."""
-        return self.build_own("timer.c")
+        """Build the timing loop and the team of threads, once per compiler; the child of a worker is given its path."""
+        return self.build_own("timer.c", "team.c")
 
-    def build_own(self, name: str) -> Path:
-        """Build one of this folder's C files."""
-        text = (Path(__file__).parent / name).read_text()
+    def build_own(self, *names: str) -> Path:
+        """Build some of this folder's C files."""
+        text = "\n".join((Path(__file__).parent / name).read_text() for name in names)
         o = self._options
-        last = o.build_folder / own_library_name(name, text)
+        last = o.build_folder / own_library_name(names[0], text)
         try:
             compiler = self.compiler.unspared()
         except DeviceError:
@@ -282,7 +284,7 @@ class CpuDevice(AbstractDevice):
             raise
         built = build_library(compiler, text, (), o.build_folder, o.compile_timeout_s)
         if isinstance(built, Failure):
-            raise DeviceError(f"{self.compiler.path} cannot build {name}: {built.log.strip()}")
+            raise DeviceError(f"{self.compiler.path} cannot build {names[0]}: {built.log.strip()}")
         with suppress(OSError):  # it is only for a day without a compiler
             if not last.exists():
                 os.link(built.path, last)
@@ -344,8 +346,10 @@ def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
 
 
 def load_harness(path: Path) -> ctypes.CDLL:
-    """The timing loop with its types declared."""
-    harness = ctypes.CDLL(str(path))
+    """The timing loop with its types declared. The team beside it is found by all libraries that are loaded afterwards, so that a
+    process has one.
+    """
+    harness = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     harness.ks_run.restype = ctypes.c_double
     harness.ks_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     harness.ks_report_faults.argtypes = [ctypes.c_int]

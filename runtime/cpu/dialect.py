@@ -1,20 +1,25 @@
-"""C11 with OpenMP and the vector extensions of GCC and Clang."""
+"""C11 with a team of threads (team.c) and the vector extensions of GCC and Clang."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ...codegen.dialect import Dialect
 
-C_OPENMP = Dialect(
+C_TEAM = Dialect(
     name="c",
     suffix=".c",
-    headers=("<stdint.h>", "<omp.h>"),
+    headers=("<stdint.h>",),
     math_header="<math.h>",
-    barrier="#pragma omp barrier",
-    parallel_open="#pragma omp parallel num_threads({threads})",
-    thread_setup=(
-        "const long tid = omp_get_thread_num();",
-        "const long n_threads = omp_get_num_threads();",
-    ),
+    barrier="ks_team_meet(team);",
+    team_prelude="""\
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
+""",
+    team=(Path(__file__).parent / "team.c").read_text(),
     # gcc takes flags of a function, clang hints at a loop; what cannot be put into vectors is no news.
     closed="VECTORISED ",
     closed_prelude="""\

@@ -3,7 +3,7 @@
  * Every function returns the nanoseconds of one repetition, measured by thread 0 between two barriers while all
  * threads work on arrays of their own. The caller repeats and takes the optimistic end. */
 #define _GNU_SOURCE
-#include <omp.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +47,12 @@ static inline void stream_fence(void) {
   _mm_sfence();
 #endif
 }
+
+/* The team of threads (team.c), which the process has. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 static double now_ns(void) {
   struct timespec t;
@@ -131,6 +137,8 @@ static void pass(int kind, vf *restrict a, vf *restrict b, vf *restrict c, vf *r
   __asm__ volatile("" : : "r"(a) : "memory");
 }
 
+static const int n_arrays[N_KINDS] = {1, 1, 1, 2, 2, 3, 1, 4, 3, 4};
+
 /* One thread's memory: touched by the thread itself, on huge pages. */
 static char **arena;
 static size_t arena_bytes;
@@ -143,101 +151,131 @@ void ks_release(void) {
   arena_threads = 0;
 }
 
+/* What all threads of a measurement share. */
+struct run {
+  int threads, is_done;
+  int kind, passes;
+  int64_t n, offset;
+  size_t step;
+  double start, elapsed;
+};
+
+/* Runs a part by as many threads as the run says. On a busy machine fewer may come: then again. Nanoseconds; -1 when they never come. */
+static double run_by_all(ks_part *part, struct run *run) {
+  run->is_done = 0;
+  for (int k = 0; k < 10000 && !run->is_done; k++) ks_team_run(part, run, run->threads, 1);
+  return run->is_done ? run->elapsed : -1;
+}
+
+/* Whether all have come; then thread 0 takes the time from here to `ended`. */
+static int begun(struct run *run, long tid, long n_threads, struct ks_team *team) {
+  if (n_threads != run->threads) return 0;
+  ks_team_meet(team);
+  if (tid == 0) run->start = now_ns();
+  return 1;
+}
+
+static void ended(struct run *run, long tid, struct ks_team *team) {
+  ks_team_meet(team);
+  if (tid == 0) {
+    run->elapsed = now_ns() - run->start;
+    run->is_done = 1;
+  }
+}
+
+static atomic_int n_failed;
+
+static void reserve_part(void *given, long tid, long n_threads, struct ks_team *team) {
+  struct run *run = given;
+  if (!begun(run, tid, n_threads, team)) return;
+  void *p = NULL;
+  if (posix_memalign(&p, 2 << 20, arena_bytes) == 0) {
+#if defined(MADV_HUGEPAGE)
+    madvise(p, arena_bytes, MADV_HUGEPAGE);
+#endif
+    float *x = p;
+    for (size_t i = 0; i < arena_bytes / sizeof(float); i++) x[i] = 1.0f;
+    arena[tid] = p;
+  } else {
+    atomic_fetch_add(&n_failed, 1);
+  }
+  ended(run, tid, team);
+}
+
 /* The number of threads whose memory could not be had: 0 when all is well. */
 int ks_reserve(int threads, int64_t bytes) {
   ks_release();
   arena = calloc((size_t)threads, sizeof *arena);
   arena_threads = threads;
   arena_bytes = (size_t)bytes;
-  int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : failed)
-  {
-    int t = omp_get_thread_num();
-    void *p = NULL;
-    if (posix_memalign(&p, 2 << 20, arena_bytes) == 0) {
-#if defined(MADV_HUGEPAGE)
-      madvise(p, arena_bytes, MADV_HUGEPAGE);
-#endif
-      float *x = p;
-      for (size_t i = 0; i < arena_bytes / sizeof(float); i++) x[i] = 1.0f;
-      arena[t] = p;
-    } else {
-      failed += 1;
-    }
-  }
-  return failed;
+  n_failed = 0;
+  struct run run = {.threads = threads};
+  return run_by_all(reserve_part, &run) < 0 ? threads : n_failed;
+}
+
+static void stream_part(void *given, long tid, long n_threads, struct ks_team *team) {
+  struct run *run = given;
+  if (n_threads != run->threads) return;
+  char *base = arena[tid] + run->offset;
+  vf *x[4];
+  for (int k = 0; k < 4; k++) x[k] = (vf *)(base + (k < n_arrays[run->kind] ? (size_t)k * run->step : 0));
+  begun(run, tid, n_threads, team);
+  for (int p = 0; p < run->passes; p++) pass(run->kind, x[0], x[1], x[2], x[3], run->n);
+  ended(run, tid, team);
 }
 
 /* `passes` passes of one kind, every thread on arrays of `bytes` bytes each that begin `offset` bytes into its memory.
  * -1 when they do not fit the reserve. */
 double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
-  static const int n_arrays[N_KINDS] = {1, 1, 1, 2, 2, 3, 1, 4, 3, 4};
   /* Each array starts one line and a bit later in its page than the one before. */
   size_t step = ((size_t)bytes / 4096 + 2) * 4096 + 832;
   step -= step % VECTOR_BYTES;
   if ((size_t)offset + step * (size_t)n_arrays[kind] > arena_bytes) return -1;
-  double elapsed = 0;
-#pragma omp parallel num_threads(arena_threads)
-  {
-    char *base = arena[omp_get_thread_num()] + offset;
-    long n = (long)((size_t)bytes / VECTOR_BYTES / 8 * 8);
-    vf *x[4];
-    for (int k = 0; k < 4; k++) x[k] = (vf *)(base + (k < n_arrays[kind] ? (size_t)k * step : 0));
-    double start = 0;
-#pragma omp barrier
-#pragma omp master
-    start = now_ns();
-    for (int p = 0; p < passes; p++) pass(kind, x[0], x[1], x[2], x[3], n);
-#pragma omp barrier
-#pragma omp master
-    elapsed = now_ns() - start;
-  }
-  return elapsed;
+  struct run run = {.threads = arena_threads, .kind = kind, .passes = passes, .offset = offset, .step = step};
+  run.n = (int64_t)((size_t)bytes / VECTOR_BYTES / 8 * 8);
+  return run_by_all(stream_part, &run);
 }
 
-#define PEAK(NAME, V)                                                                   \
-  double NAME(int threads, int64_t n) {                                                 \
-    double elapsed = 0;                                                                 \
-    _Pragma("omp parallel num_threads(threads)") {                                      \
-      V a = (V){0} + 1, b = (V){0} + (V){0} + 0.5f;                                     \
-      V t0 = a, t1 = a, t2 = a, t3 = a, t4 = a, t5 = a, t6 = a, t7 = a, t8 = a, t9 = a; \
-      OPAQUE(a); OPAQUE(b); OPAQUE(t0); OPAQUE(t1); OPAQUE(t2); OPAQUE(t3); OPAQUE(t4); \
-      OPAQUE(t5); OPAQUE(t6); OPAQUE(t7); OPAQUE(t8); OPAQUE(t9);                       \
-      double start = 0;                                                                 \
-      _Pragma("omp barrier") _Pragma("omp master") start = now_ns();                    \
-      for (int64_t i = 0; i < n; i++) {                                                 \
-        t0 = t0 * b + a; t1 = t1 * b + a; t2 = t2 * b + a; t3 = t3 * b + a;             \
-        t4 = t4 * b + a; t5 = t5 * b + a; t6 = t6 * b + a; t7 = t7 * b + a;             \
-        t8 = t8 * b + a; t9 = t9 * b + a;                                               \
-      }                                                                                 \
-      _Pragma("omp barrier") _Pragma("omp master") elapsed = now_ns() - start;          \
-      KEEP(t0); KEEP(t1); KEEP(t2); KEEP(t3); KEEP(t4);                                 \
-      KEEP(t5); KEEP(t6); KEEP(t7); KEEP(t8); KEEP(t9);                                 \
-    }                                                                                   \
-    return elapsed;                                                                     \
+#define PEAK(NAME, V)                                                                                  \
+  static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \
+    struct run *run = given;                                                                           \
+    V a = (V){0} + 1, b = (V){0} + (V){0} + 0.5f;                                                      \
+    V t0 = a, t1 = a, t2 = a, t3 = a, t4 = a, t5 = a, t6 = a, t7 = a, t8 = a, t9 = a;                  \
+    OPAQUE(a); OPAQUE(b); OPAQUE(t0); OPAQUE(t1); OPAQUE(t2); OPAQUE(t3); OPAQUE(t4);                  \
+    OPAQUE(t5); OPAQUE(t6); OPAQUE(t7); OPAQUE(t8); OPAQUE(t9);                                        \
+    if (!begun(run, tid, n_threads, team)) return;                                                     \
+    for (int64_t i = 0; i < run->n; i++) {                                                             \
+      t0 = t0 * b + a; t1 = t1 * b + a; t2 = t2 * b + a; t3 = t3 * b + a;                              \
+      t4 = t4 * b + a; t5 = t5 * b + a; t6 = t6 * b + a; t7 = t7 * b + a;                              \
+      t8 = t8 * b + a; t9 = t9 * b + a;                                                                \
+    }                                                                                                  \
+    ended(run, tid, team);                                                                             \
+    KEEP(t0); KEEP(t1); KEEP(t2); KEEP(t3); KEEP(t4);                                                  \
+    KEEP(t5); KEEP(t6); KEEP(t7); KEEP(t8); KEEP(t9);                                                  \
+  }                                                                                                    \
+  double NAME(int threads, int64_t n) {                                                                \
+    struct run run = {.threads = threads, .n = n};                                                     \
+    return run_by_all(NAME##_part, &run);                                                              \
   }
 
 /* n rounds of ten independent chains: enough to hide the latency of four cycles on two units. */
 PEAK(ks_peak_f32, vf)
 PEAK(ks_peak_f64, vd)
 
+static void loads_part(void *given, long tid, long n_threads, struct ks_team *team) {
+  struct run *run = given;
+  int32_t elements[16] = {0};
+  const volatile int32_t *p = elements;
+  if (!begun(run, tid, n_threads, team)) return;
+  for (int64_t i = 0; i < run->n; i++) UNROLL(16)
+    for (int k = 0; k < 16; k++) (void)p[k];
+  ended(run, tid, team);
+}
+
 /* n rounds of sixteen loads of one element each, side by side: of one element of each line some machines start fewer. */
 double ks_peak_loads(int threads, int64_t n) {
-  double elapsed = 0;
-#pragma omp parallel num_threads(threads)
-  {
-    int32_t elements[16] = {0};
-    const volatile int32_t *p = elements;
-    double start = 0;
-#pragma omp barrier
-#pragma omp master
-    start = now_ns();
-    for (int64_t i = 0; i < n; i++) UNROLL(16)
-      for (int k = 0; k < 16; k++) (void)p[k];
-#pragma omp barrier
-#pragma omp master
-    elapsed = now_ns() - start;
-  }
+  struct run run = {.threads = threads, .n = n};
+  double elapsed = run_by_all(loads_part, &run);
 #if defined(__aarch64__)
   return elapsed / 2; /* a compiler may load two neighbours at once, but for volatile ones */
 #else
@@ -260,27 +298,28 @@ double ks_add_latency(int64_t n) {
   return elapsed;
 }
 
+static void empty_part(void *given, long tid, long n_threads, struct ks_team *team) {
+  (void)tid, (void)n_threads, (void)team;
+  __asm__ volatile("" : : "r"(given) : "memory");
+}
+
+/* n launches of nothing. A thread that is not there at once is not waited for: no launch takes less. */
 double ks_launch(int threads, int64_t n) {
   double start = now_ns();
-  for (int64_t i = 0; i < n; i++) {
-#pragma omp parallel num_threads(threads)
-    __asm__ volatile("" : : : "memory");
-  }
+  for (int64_t i = 0; i < n; i++) ks_team_run(empty_part, NULL, threads, 0);
   return now_ns() - start;
 }
 
+static void barrier_part(void *given, long tid, long n_threads, struct ks_team *team) {
+  struct run *run = given;
+  if (!begun(run, tid, n_threads, team)) return;
+  for (int64_t i = 0; i < run->n; i++) ks_team_meet(team);
+  ended(run, tid, team);
+}
+
 double ks_barrier(int threads, int64_t n) {
-  double elapsed = 0;
-#pragma omp parallel num_threads(threads)
-  {
-    double start = now_ns();
-    for (int64_t i = 0; i < n; i++) {
-#pragma omp barrier
-    }
-#pragma omp master
-    elapsed = now_ns() - start;
-  }
-  return elapsed;
+  struct run run = {.threads = threads, .n = n};
+  return run_by_all(barrier_part, &run);
 }
 
 static void nothing(void **args) { __asm__ volatile("" : : "r"(args) : "memory"); }

@@ -18,14 +18,14 @@ from kernelscape.explorer.entry import library_subject
 from kernelscape.explorer.self_check import check_text
 from kernelscape.explorer.subject import Subject, make_subject
 from kernelscape.kernels.library import load
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.first import first_candidates
 from kernelscape.space.constraints import build_space
 
 from .command import objects
 
-GCC = ("gcc", "-O1", "-march=native", "-fopenmp", "-ffp-contract=off", "-Wno-psabi")
+GCC = ("gcc", "-O1", "-march=native", "-ffp-contract=off", "-Wno-psabi")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_cmake_builds_it_and_it_checks_itself(explore, found: Path) -> None:
 
 @pytest.mark.compiler
 def test_its_library_is_loaded_by_any_program(explore, found: Path) -> None:
-    """It needs nothing but C's and OpenMP's own libraries, and finds them by itself."""
+    """It needs nothing but C's own libraries, and finds them by itself."""
     assert explore("export", found, "-o", "out")[0] == 0
     assert hasattr(ctypes.CDLL("out/libgesummv.so"), "run_sequence")
 
@@ -118,10 +118,10 @@ def test_the_check_finds_what_is_wrong(name: str, tmp_path: Path) -> None:
         subject = library_subject(entry, entry.complete({"n": 40, "m": 40}), "f64", 1)
     space = build_space(subject.problem, guess_target())
     ((_, candidate),) = first_candidates(space, limit=1)
-    source = print_source(lower(candidate), C_OPENMP)
+    source = print_source(lower(candidate), C_TEAM)
     parameters = [p.name for p in subject.stored.parameters]
     texts = {
-        "kernel.c": source.text,
+        "kernel.c": source.file_text,
         header_file(subject.problem): header_text(source, subject.problem, parameters),
         "main.c": check_text(source, subject.problem, subject.recording, subject.stored),
         # The last element of the last array that is written, after the call.

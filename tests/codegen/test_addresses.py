@@ -14,7 +14,7 @@ from kernelscape.codegen.lower import lower
 from kernelscape.experiments import checking
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 
@@ -45,7 +45,7 @@ def ask(element):
 
 
 def lines(*body, parameters=PARAMETERS):
-    p = Printer(C_OPENMP)
+    p = Printer(C_TEAM)
     p.block(share_addresses(body, parameters))
     return [line.strip() for line in p.lines]
 
@@ -83,7 +83,7 @@ def test_neighbours_are_reached_from_the_first_of_them():
     ],
 )
 def test_nothing_else_gets_a_pointer(body):
-    plain = Printer(C_OPENMP)
+    plain = Printer(C_TEAM)
     plain.block(body)
     assert lines(*body) == [line.strip() for line in plain.lines]
 

@@ -123,7 +123,7 @@ def test_threads_know_what_nobody_writes(program):
     functions = re.findall(
         r"static [^\n]*void launch_\d+_thread\((.*?)\) \{\n(.*?)\n\}\n", source, re.S
     )
-    assert len(functions) == source.count("#pragma omp parallel")
+    assert len(functions) == source.count("ks_team_run(launch_")
     for parameters, body in functions:
         pointers = [p for p in parameters.split(", ") if "*" in p]
         assert any(p.startswith("const ") for p in pointers)

@@ -67,11 +67,11 @@ def test_a_caller_in_another_language_is_compiled_and_right(language, tmp_path):
     assert header_file(problem) == "axpydot.h"
     parameters = ("alpha", "w", "v", "u", "z", "r")
     (tmp_path / "axpydot.h").write_text(header_text(source, problem, parameters))
-    (tmp_path / "kernel.c").write_text(source.text)
+    (tmp_path / "kernel.c").write_text(source.file_text)
     (tmp_path / "caller.c").write_text(CALLER)
     strict = [standard, "-Wall", "-Wextra", "-Werror", "-x", language]
     commands = [
-        ["gcc", "-std=gnu11", "-O1", "-fopenmp", "-Wno-psabi", "-c", "kernel.c", "-o", "kernel.o"],
+        ["gcc", "-std=gnu11", "-O1", "-Wno-psabi", "-c", "kernel.c", "-o", "kernel.o"],
         [
             compiler,
             *strict,
@@ -79,7 +79,7 @@ def test_a_caller_in_another_language_is_compiled_and_right(language, tmp_path):
             "-x",
             "none",
             "kernel.o",
-            "-fopenmp",
+            "-pthread",
             "-lm",
             "-o",
             "caller",

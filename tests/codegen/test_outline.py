@@ -13,7 +13,7 @@ from kernelscape.kernels.language import kernel, types
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
 from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.first import first_candidates
 from kernelscape.space.constraints import build_space
@@ -65,7 +65,7 @@ def texts(*kernels, n: int = 32) -> list[str]:
     x = np.ones((n, n), np.float32)
     problem = normalise(record_sequence(sequence, (x, x.copy()), name="sequence"))
     space = build_space(problem, guess_target())
-    return [print_source(lower(c), C_OPENMP).text for _, c in first_candidates(space)]
+    return [print_source(lower(c), C_TEAM).text for _, c in first_candidates(space)]
 
 
 def functions(text: str) -> dict[str, str]:

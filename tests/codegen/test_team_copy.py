@@ -151,7 +151,7 @@ def test_threads_meet_before_a_block_is_used_and_before_the_next_is_packed():
     packing = text.index("b_packed[")
     use = text.index("for (long i0 = begin", packing)
     before, behind = text[packing:use], text[use:]
-    assert [x.count("#pragma omp barrier") for x in (text[:packing], before, behind)] == [0, 1, 1]
+    assert [x.count("ks_team_meet(team);") for x in (text[:packing], before, behind)] == [0, 1, 1]
 
 
 def test_the_buffer_is_of_all_threads_and_its_pointer_does_not_claim_to_be_the_only_one():

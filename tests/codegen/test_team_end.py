@@ -11,11 +11,11 @@ from kernelscape.codegen.lower import print_source as printed
 from kernelscape.experiments import checking
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.first import first_candidates
 from kernelscape.space.constraints import build_space
 
-BARRIER = "#pragma omp barrier"
+BARRIER = "ks_team_meet(team);"
 
 
 def styles_of(name, cores=2, **sizes):
@@ -23,8 +23,7 @@ def styles_of(name, cores=2, **sizes):
     problem = library_subject(load(name), sizes, "f32", 1).problem
     space = build_space(problem, replace(checking.target(2, 64), cores=cores))
     return {
-        tag: (printed(lower(c), C_OPENMP).text, count_starts(c))
-        for tag, c in first_candidates(space)
+        tag: (printed(lower(c), C_TEAM).text, count_starts(c)) for tag, c in first_candidates(space)
     }
 
 
@@ -36,7 +35,7 @@ def test_few_partial_results_are_added_behind_the_team(n, cores, meets):
     text, starts = styles_of("bicgk", cores, m=4096, n=n)["rows8_vectors2"]
     assert (BARRIER in text) == meets == bool(starts.n_barriers)
     behind = (
-        text.partition("#pragma omp parallel")[2]
+        text.partition("ks_team_run(launch_")[2]
         .partition("\n    }\n")[2]
         .partition("void run_sequence")[0]
     )

@@ -10,7 +10,7 @@ from kernelscape.experiments import checking, compile_flags
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.first import first_candidates
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
@@ -47,7 +47,7 @@ def test_one_level_alone_has_texts_without_shared_addresses():
     drawn = [checking.random_candidate(space.root(), rng) for _ in range(8)]
     candidates = [candidate, *(d for d in drawn if isinstance(d, Candidate))]
     texts = {
-        level: [compile_flags.text_of(c, level, C_OPENMP).text for c in candidates]
+        level: [compile_flags.text_of(c, level, C_TEAM).text for c in candidates]
         for level in compile_flags.LEVELS
     }
     differing = [k for k in texts if texts[k] != texts[compile_flags.OURS]]

@@ -8,7 +8,12 @@
  * add_gemvt0: i (parallel, unroll 2), j (loop, vector 32); prefetches 2 iterations ahead, into the first cache
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -36,9 +41,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* gemv0: t add a[i, j] * x[j]; add_gemvt0: y add a[i, j] * t[i] */
-static void launch_0_thread(const float *restrict a, const float *restrict x, float *y, char *workspace) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_0_thread(const float *restrict a, const float *restrict x, float *y, char *workspace, long tid, long n_threads, struct ks_team *team) {
     float *y_sum = (float *)(workspace + tid * 6144);
     const long begin = 256 * tid / n_threads * 2;
     const long end = 256 * (tid + 1) / n_threads * 2;
@@ -103,16 +106,22 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
             store_f32x16(&y_sum_at[16], y_sum_4);
         }
     }
-#pragma omp barrier
+    ks_team_meet(team);
     for (long j = 32 * tid / n_threads * 16; j < 32 * (tid + 1) / n_threads * 16; j += 16) {
         const f32x16 y_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 6144))[j]) + load_f32x16(&((float *)(workspace + 12288))[j]) + load_f32x16(&((float *)(workspace + 18432))[j]);
         store_f32x16(&y[j], y_);
     }
 }
 
+struct launch_0_given { const float *a; const float *x; float *y; char *workspace; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    const struct launch_0_given *g = given;
+    launch_0_thread(g->a, g->x, g->y, g->workspace, tid, n_threads, team);
+}
+
 static void launch_0(const float *restrict a, const float *restrict x, float *restrict y, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    launch_0_thread(a, x, y, workspace);
+    struct launch_0_given given = {a, x, y, workspace};
+    ks_team_run(launch_0_part, &given, 4, 1);
 }
 
 void run_sequence(void **args);

@@ -11,7 +11,12 @@
  * dot0: i (parallel, vector 16)
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -39,9 +44,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* subtract_scaled0: z = w[i] - alpha * v[i] */
-static void launch_0_thread(const float *restrict w, const float *restrict v, float *z, float alpha) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_0_thread(const float *restrict w, const float *restrict v, float *z, float alpha, long tid, long n_threads) {
     const long begin = 63 * tid / n_threads * 16;
     const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
     {
@@ -64,15 +67,20 @@ static void launch_0_thread(const float *restrict w, const float *restrict v, fl
     }
 }
 
+struct launch_0_given { const float *w; const float *v; float *z; float alpha; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    (void)team;
+    const struct launch_0_given *g = given;
+    launch_0_thread(g->w, g->v, g->z, g->alpha, tid, n_threads);
+}
+
 static void launch_0(const float *restrict w, const float *restrict v, float *restrict z, float alpha) {
-#pragma omp parallel num_threads(4)
-    launch_0_thread(w, v, z, alpha);
+    struct launch_0_given given = {w, v, z, alpha};
+    ks_team_run(launch_0_part, &given, 4, 0);
 }
 
 /* dot0: r add z[i] * u[i] */
-static void launch_1_thread(const float *restrict u, const float *restrict z, char *workspace) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_1_thread(const float *restrict u, const float *restrict z, char *workspace, long tid, long n_threads) {
     float *r_sum = (float *)(workspace + tid * 4160);
     const long begin = 63 * tid / n_threads * 16;
     const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
@@ -102,9 +110,16 @@ static void launch_1_thread(const float *restrict u, const float *restrict z, ch
     }
 }
 
+struct launch_1_given { const float *u; const float *z; char *workspace; };
+static void launch_1_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    (void)team;
+    const struct launch_1_given *g = given;
+    launch_1_thread(g->u, g->z, g->workspace, tid, n_threads);
+}
+
 static void launch_1(const float *restrict u, const float *restrict z, float *restrict r, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    launch_1_thread(u, z, workspace);
+    struct launch_1_given given = {u, z, workspace};
+    ks_team_run(launch_1_part, &given, 4, 0);
     {
         const float r_ = ((float *)(workspace + 0))[0] + ((float *)(workspace + 4160))[0] + ((float *)(workspace + 8320))[0] + ((float *)(workspace + 12480))[0];
         r[0] = r_;

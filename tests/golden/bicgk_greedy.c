@@ -10,7 +10,12 @@
  * add_gemvt0: i (parallel, unroll 4), j (loop, vector 48)
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -38,9 +43,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* gemv0: q add a[i, j] * p[j]; add_gemvt0: s add a[i, j] * r[i] */
-static void launch_0_thread(const float *restrict a, const float *restrict p, const float *restrict r, float *q, char *workspace) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_0_thread(const float *restrict a, const float *restrict p, const float *restrict r, float *q, char *workspace, long tid, long n_threads) {
     float *s_sum = (float *)(workspace + tid * 4288);
     const long begin = 16 * tid / n_threads * 4;
     const long end = 16 * (tid + 1) / n_threads * 4;
@@ -136,9 +139,16 @@ static void launch_0_thread(const float *restrict a, const float *restrict p, co
     }
 }
 
+struct launch_0_given { const float *a; const float *p; const float *r; float *q; char *workspace; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    (void)team;
+    const struct launch_0_given *g = given;
+    launch_0_thread(g->a, g->p, g->r, g->q, g->workspace, tid, n_threads);
+}
+
 static void launch_0(const float *restrict a, const float *restrict p, const float *restrict r, float *restrict q, float *restrict s, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    launch_0_thread(a, p, r, q, workspace);
+    struct launch_0_given given = {a, p, r, q, workspace};
+    ks_team_run(launch_0_part, &given, 4, 0);
     for (long j = 0; j < 48; j += 16) {
         const f32x16 s_ = load_f32x16(&((float *)(workspace + 0))[j]) + load_f32x16(&((float *)(workspace + 4288))[j]) + load_f32x16(&((float *)(workspace + 8576))[j]) + load_f32x16(&((float *)(workspace + 12864))[j]);
         store_f32x16(&s[j], s_);

@@ -3,7 +3,7 @@
  * Arrays are contiguous, the last axis innermost, and begin at a multiple of their element's size;
  * GEMVER_ALIGNMENT is fastest, and what the workspace must have. What is written overlaps nothing else.
  * Nothing is checked: index arrays must hold indices that are in range.
- * Up to 4 threads of OpenMP take part. Calls may run at the same time, each with a workspace
+ * Up to 4 threads take part. Calls may run at the same time, each with a workspace
  * and written arrays of its own.
  */
 #ifndef GEMVER_H

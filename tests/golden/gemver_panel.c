@@ -16,7 +16,12 @@
  * scaled_gemv0: i (loop), j (parallel, 4 steps, vector 32)
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -44,9 +49,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* add_two_outer0: b = a[i, j] + u1[i] * v1[j] + u2[i] * v2[j]; add_scaled_gemvt0: x add beta * b[i, j] * y[i]; scaled_gemv0: w add b[i, j] * x[j] */
-static void launch_0_thread(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *b, float *x, float *w, float alpha, float beta, char *workspace) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_0_thread(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *b, float *x, float *w, float alpha, float beta, char *workspace, long tid, long n_threads, struct ks_team *team) {
     float *restrict b_row = (float *)(workspace + tid * 266240);
     float *restrict x_sum = (float *)(workspace + (tid * 4608 + 1064960));
     float *restrict x_row = (float *)(workspace + (tid * 4608 + 1083392));
@@ -130,16 +133,22 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
             w_sum[i] = w_sum_2;
         }
     }
-#pragma omp barrier
+    ks_team_meet(team);
     for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
         const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 1101824))[i]) + load_f32x16(&((float *)(workspace + 1107968))[i]) + load_f32x16(&((float *)(workspace + 1114112))[i]) + load_f32x16(&((float *)(workspace + 1120256))[i]));
         store_f32x16(&w[i], w_);
     }
 }
 
+struct launch_0_given { const float *a; const float *u1; const float *v1; const float *u2; const float *v2; const float *y; const float *z; float *b; float *x; float *w; float alpha; float beta; char *workspace; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    const struct launch_0_given *g = given;
+    launch_0_thread(g->a, g->u1, g->v1, g->u2, g->v2, g->y, g->z, g->b, g->x, g->w, g->alpha, g->beta, g->workspace, tid, n_threads, team);
+}
+
 static void launch_0(const float *restrict a, const float *restrict u1, const float *restrict v1, const float *restrict u2, const float *restrict v2, const float *restrict y, const float *restrict z, float *restrict b, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    launch_0_thread(a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, workspace);
+    struct launch_0_given given = {a, u1, v1, u2, v2, y, z, b, x, w, alpha, beta, workspace};
+    ks_team_run(launch_0_part, &given, 4, 1);
 }
 
 void run_sequence(void **args);

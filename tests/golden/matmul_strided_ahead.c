@@ -7,7 +7,12 @@
  * multiply0: i (parallel, 4 steps, unroll 4), j (loop, 4 steps, vector 16), k (loop, 64 steps); packs a in 2 stages; packs b
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -16,9 +21,7 @@ static inline void store_f32x16(float *p, f32x16 x) { *(f32x16_unaligned *)p = x
 static inline f32x16 load_f32x16(const float *p) { return *(const f32x16_unaligned *)p; }
 
 /* multiply0: c add a[i, 32*k] * b[k, j] */
-static void launch_0_thread(const float *restrict a, const float *restrict b, float *c, char *workspace) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_0_thread(const float *restrict a, const float *restrict b, float *c, char *workspace, long tid, long n_threads) {
     float *restrict a_packed = (float *)(workspace + tid * 12288);
     float *restrict b_packed = (float *)(workspace + (tid * 20480 + 49152));
     const long begin = 4 * tid / n_threads * 16;
@@ -202,9 +205,16 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
     }
 }
 
+struct launch_0_given { const float *a; const float *b; float *c; char *workspace; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    (void)team;
+    const struct launch_0_given *g = given;
+    launch_0_thread(g->a, g->b, g->c, g->workspace, tid, n_threads);
+}
+
 static void launch_0(const float *restrict a, const float *restrict b, float *restrict c, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    launch_0_thread(a, b, c, workspace);
+    struct launch_0_given given = {a, b, c, workspace};
+    ks_team_run(launch_0_part, &given, 4, 0);
 }
 
 void run_sequence(void **args);

@@ -10,7 +10,12 @@
  * scaled_gemv0: i (loop, unroll 4), j (parallel, 4 steps, vector 16)
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -38,9 +43,7 @@ static inline float fold_add_f32x16(f32x16 x) {
 }
 
 /* add_scaled_gemvt0: x add beta * a[i, j] * y[i]; scaled_gemv0: w add a[i, j] * x[j] */
-static void launch_0_thread(const float *restrict a, const float *restrict y, const float *restrict z, float *x, float *w, float alpha, float beta, char *workspace) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static void launch_0_thread(const float *restrict a, const float *restrict y, const float *restrict z, float *x, float *w, float alpha, float beta, char *workspace, long tid, long n_threads, struct ks_team *team) {
     float *restrict x_sum = (float *)(workspace + tid * 4352);
     float *restrict x_row = (float *)(workspace + (tid * 4352 + 17408));
     float *restrict a_kept = (float *)(workspace + (tid * 135168 + 34816));
@@ -134,16 +137,22 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
             w_sum_at[3] = w_sum_8;
         }
     }
-#pragma omp barrier
+    ks_team_meet(team);
     for (long i = 32 * tid / n_threads * 16; i < 32 * (tid + 1) / n_threads * 16; i += 16) {
         const f32x16 w_ = alpha * (load_f32x16(&((float *)(workspace + 575488))[i]) + load_f32x16(&((float *)(workspace + 581632))[i]) + load_f32x16(&((float *)(workspace + 587776))[i]) + load_f32x16(&((float *)(workspace + 593920))[i]));
         store_f32x16(&w[i], w_);
     }
 }
 
+struct launch_0_given { const float *a; const float *y; const float *z; float *x; float *w; float alpha; float beta; char *workspace; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    const struct launch_0_given *g = given;
+    launch_0_thread(g->a, g->y, g->z, g->x, g->w, g->alpha, g->beta, g->workspace, tid, n_threads, team);
+}
+
 static void launch_0(const float *restrict a, const float *restrict y, const float *restrict z, float *restrict x, float *restrict w, float alpha, float beta, char *restrict workspace) {
-#pragma omp parallel num_threads(4)
-    launch_0_thread(a, y, z, x, w, alpha, beta, workspace);
+    struct launch_0_given given = {a, y, z, x, w, alpha, beta, workspace};
+    ks_team_run(launch_0_part, &given, 4, 1);
 }
 
 void run_sequence(void **args);

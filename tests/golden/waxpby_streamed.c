@@ -8,7 +8,12 @@
  * add_scaled0: i (parallel, vector 32); streams
  */
 #include <stdint.h>
-#include <omp.h>
+
+/* The team of threads: team.c, which is at the end of a file that is to be compiled alone. */
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+void ks_team_meet(struct ks_team *team);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
@@ -33,9 +38,7 @@ static inline void stream_f32x16(float *p, f32x16 x, int is_aligned) {
 }
 
 /* scale0: t = beta * y[i]; add_scaled0: w = alpha * x[i] + t[i] */
-static inline __attribute__((always_inline)) void launch_0_thread(const float *restrict x, const float *restrict y, float *w, float alpha, float beta, const int are_aligned) {
-    const long tid = omp_get_thread_num();
-    const long n_threads = omp_get_num_threads();
+static inline __attribute__((always_inline)) void launch_0_thread(const float *restrict x, const float *restrict y, float *w, float alpha, float beta, const int are_aligned, long tid, long n_threads) {
     const long begin = 32 * tid / n_threads * 32;
     const long end = 32 * (tid + 1) / n_threads * 32 < 1000 ? 32 * (tid + 1) / n_threads * 32 : 1000;
     {
@@ -73,13 +76,20 @@ static inline __attribute__((always_inline)) void launch_0_thread(const float *r
     }
 }
 
-static void launch_0(const float *restrict x, const float *restrict y, float *restrict w, float alpha, float beta) {
-#pragma omp parallel num_threads(4)
-    if (((uintptr_t)w & 63) == 0) {
-        launch_0_thread(x, y, w, alpha, beta, 1);
+struct launch_0_given { const float *x; const float *y; float *w; float alpha; float beta; };
+static void launch_0_part(void *given, long tid, long n_threads, struct ks_team *team) {
+    (void)team;
+    const struct launch_0_given *g = given;
+    if (((uintptr_t)g->w & 63) == 0) {
+        launch_0_thread(g->x, g->y, g->w, g->alpha, g->beta, 1, tid, n_threads);
     } else {
-        launch_0_thread(x, y, w, alpha, beta, 0);
+        launch_0_thread(g->x, g->y, g->w, g->alpha, g->beta, 0, tid, n_threads);
     }
+}
+
+static void launch_0(const float *restrict x, const float *restrict y, float *restrict w, float alpha, float beta) {
+    struct launch_0_given given = {x, y, w, alpha, beta};
+    ks_team_run(launch_0_part, &given, 4, 0);
 }
 
 void run_sequence(void **args);

@@ -24,6 +24,14 @@ PRELUDE = """
 #include <string.h>
 #include <unistd.h>
 enum { N = 1000 };
+struct ks_team;
+typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
+void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
+struct given { const float *x; float *y, *z, alpha; };
+static inline void part(void *given, long tid, long n_threads, struct ks_team *team) {
+  struct given *g = given;
+  for (long i = N * tid / n_threads; i < N * (tid + 1) / n_threads; i++) g->y[i] = g->z[i] = g->alpha * g->x[i] + g->y[i];
+}
 void entry(void **args) {
   const float *x = args[0]; float *y = args[1]; float *z = args[2];
   const float alpha = *(const float *)args[3];
@@ -31,8 +39,8 @@ void entry(void **args) {
 
 # z = alpha x + y, then y = z: an output and an array updated in place.
 CORRECT = """
-#pragma omp parallel for num_threads(2)
-  for (int i = 0; i < N; i++) { z[i] = alpha * x[i] + y[i]; y[i] = z[i]; }
+  struct given given = {x, y, z, alpha};
+  ks_team_run(part, &given, 2, 0);
 """
 
 

@@ -17,7 +17,7 @@ from kernelscape.codegen.source import Source
 from kernelscape.kernels.library.heat import step
 from kernelscape.kernels.normalise import normalise
 from kernelscape.kernels.sequence import record_sequence
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.bound import Bounder
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID
@@ -27,7 +27,7 @@ from kernelscape.tests.search.machines import library_space, root_of, round_targ
 
 N = 256
 RATE = 20.0
-_FLAGS = ("-O1", "-fopenmp", "-march=native", "-Wno-psabi")
+_FLAGS = ("-O1", "-march=native", "-Wno-psabi")
 
 
 def space_of(name: str, **sizes: int) -> Space:
@@ -143,7 +143,7 @@ def test_the_bound_counts_no_more_than_a_text_loads(name: str, tmp_path: Path) -
             continue
         ns = dict(bounder.bound(made).terms).get("loads", 0.0)
         if ns:
-            source = print_source(lower(made), C_OPENMP)
+            source = print_source(lower(made), C_TEAM)
             counted = lanes_loaded(source, tmp_path / f"program{len(seen)}")
             assert ns * RATE <= counted, source.text
             seen.append(ns * RATE / counted)
