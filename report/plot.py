@@ -60,10 +60,11 @@ def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
     from matplotlib.collections import PolyCollection
 
     found = load_run(run)
-    trees = [t for t in found.tree_file.trees if session in (None, t.session) and len(t) > 1]
+    trees = [t for t in found.tree_file.trees if session in (None, t.session)]
     if not trees:
         raise NothingToDrawError(f"{found.folder} has kept no search tree")
-    shown = trees[-1]
+    grown = [t for t in trees if len(t) > 1]  # else the root alone
+    shown = (grown or trees)[-1]
     left, width = widths(shown)
     depth = depths(shown)
     below = find_below(shown, found.evaluations)

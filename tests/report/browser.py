@@ -1,41 +1,28 @@
-"""A headless browser, where one is installed: what a page becomes when its script has run."""
+"""What a browser makes of a page, where one is installed."""
 
 from __future__ import annotations
 
-import html
-import re
-import shutil
-import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kernelscape.experiments.browser import Browser, find_browser
 
-BROWSER = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    None,
-)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
 
 
+@dataclass(frozen=True)
 class Drawn:
-    """What a browser made of a page: `marks` are the data attributes of its root, `text` is the document."""
+    """`marks` are the data attributes of the document's root, `text` is the document once its script has run."""
 
-    def __init__(self, path: Path, profile: Path) -> None:
-        assert BROWSER is not None
-        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--window-size=1240,2000")
-        command = (BROWSER, *flags, f"--user-data-dir={profile}", "--virtual-time-budget=20000")
-        log = ("--enable-logging=stderr", "--v=0", "--dump-dom", path.as_uri())
-        done = subprocess.run(
-            [*command, *log], capture_output=True, text=True, timeout=120, check=True
-        )
-        self.text = done.stdout
-        root = re.search(r"<html[^>]*>", self.text)
-        assert root is not None, done.stderr
-        self.marks = {
-            k: html.unescape(v) for k, v in re.findall(r'data-([a-z-]+)="([^"]*)"', root[0])
-        }
-        self.console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    marks: dict[str, str]
+    text: str
+    console: list[str]
+
+
+def drawn(path: Path) -> Drawn:
+    executable = find_browser()
+    assert executable is not None
+    with Browser(executable) as browser:
+        marks = browser.open(path, "drawnMs")
+        return Drawn(marks, browser.text(), browser.console)

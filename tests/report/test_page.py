@@ -18,7 +18,7 @@ from kernelscape.report.run_data import load_run
 from kernelscape.runtime.journal import FileJournal
 from kernelscape.runtime.records import RecordError
 
-from .browser import Drawn, needs_browser
+from .browser import drawn, needs_browser
 from .conftest import fake_run, values_of
 
 EVIL = (
@@ -127,14 +127,14 @@ def test_markers_of_the_template_in_names_are_text(run, tmp_path: Path) -> None:
 @needs_browser
 def test_a_browser_draws_it(run, page: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page)
-    drawn = Drawn(tmp_path / "page.html", tmp_path / "profile")
-    assert drawn.console == []
-    assert "error" not in drawn.marks
-    assert drawn.marks["root-cell"] == "all implementations"
-    assert int(drawn.marks["tree-nodes"]) == values_of(page)["trees"][0]["n_nodes"]
-    assert "drawn-ms" in drawn.marks
+    shown = drawn(tmp_path / "page.html")
+    assert shown.console == []
+    assert "error" not in shown.marks
+    assert shown.marks["rootCell"] == "all implementations"
+    assert int(shown.marks["treeNodes"]) == values_of(page)["trees"][0]["n_nodes"]
+    assert "drawnMs" in shown.marks
     for word in ("lower bound", "bound dive", "State-flow graph", "time = bound", "predicted"):
-        assert word in drawn.text
+        assert word in shown.text
 
 
 @needs_browser
@@ -142,11 +142,11 @@ def test_a_browser_takes_evil_names_for_text(run, tmp_path: Path) -> None:
     folder = copied(run, tmp_path / "run")
     rename_all(folder, EVIL)
     (tmp_path / "page.html").write_text(report_of(folder).html)
-    drawn = Drawn(tmp_path / "page.html", tmp_path / "profile")
-    assert drawn.console == [] and "error" not in drawn.marks
-    assert f"<h1>{html.escape(EVIL, quote=False)}" in drawn.text
-    assert "<title>harm" not in drawn.text
-    assert drawn.text.count("<script") == 3
+    shown = drawn(tmp_path / "page.html")
+    assert shown.console == [] and "error" not in shown.marks
+    assert f"<h1>{html.escape(EVIL, quote=False)}" in shown.text
+    assert "<title>harm" not in shown.text
+    assert shown.text.count("<script") == 3
 
 
 # --- runs that are not whole ----------------------------------------------------------------------
@@ -174,9 +174,9 @@ def test_a_browser_draws_what_is_left(run, tmp_path: Path, share: float) -> None
         (folder / name).write_bytes(content[: int(share * len(content))])
     (folder / "best.json").unlink()
     (tmp_path / "page.html").write_text(report_of(folder).html)
-    drawn = Drawn(tmp_path / "page.html", tmp_path / "profile")
-    assert drawn.console == [] and "error" not in drawn.marks
-    assert "drawn-ms" in drawn.marks
+    shown = drawn(tmp_path / "page.html")
+    assert shown.console == [] and "error" not in shown.marks
+    assert "drawnMs" in shown.marks
 
 
 def test_without_a_tree_the_page_says_so(run, tmp_path: Path) -> None:

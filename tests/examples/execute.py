@@ -1,0 +1,18 @@
+"""Execute a notebook: `python execute.py NOTEBOOK FOLDER SOCKET RESULT`. Run as a process of its own: what the libraries leave open
+at its end is nobody else's.
+
+The kernel is reached over sockets that are files (SOCKET-1, ...): ports of the machine are nobody's.
+"""
+
+import sys
+
+import nbclient
+import nbformat
+from jupyter_client.manager import AsyncKernelManager
+
+path, folder, socket, result = sys.argv[1:]
+notebook = nbformat.read(path, as_version=4)
+manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=socket)
+resources = {"metadata": {"path": folder}}
+nbclient.NotebookClient(notebook, km=manager, timeout=240, resources=resources).execute()
+nbformat.write(notebook, result)
