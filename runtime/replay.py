@@ -9,7 +9,6 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..codegen.dialect import Dialect
 from ..codegen.header import header_text
@@ -29,11 +28,10 @@ from .device import AbstractCaller, AbstractDevice, AbstractModule
 from .inputs import make_workload
 from .outcome import FINAL, Failure, Measurement
 from .records import BestFile
-from .signature import Signature
+from .signature import Result, Signature
 from .stored import Parameter, StoredSequence
 from .worker import AbstractWorker
 
-Array = NDArray[Any]
 _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
 
 
@@ -180,13 +178,22 @@ class Tuned:
     def __repr__(self) -> str:
         return f"<tuned {self._problem.name}({self._signature})>"
 
-    def __call__(self, *args: Any, **named: Any) -> Array | tuple[Array, ...] | None:
+    def __call__(self, *args: Any, **named: Any) -> Result:
         if self._caller is not None and self._caller(*args, **named):
             return None
-        call = self._signature.read(args, named)
-        self._remember(call.constants)
-        self._module.run(call.values)
-        return call.result
+        given, result = self._signature.complete(args, named)
+        if result is None or not self._runs(given):
+            values = self._signature.values(given)
+            self._remember(given)
+            self._module.run(values)
+        return result
+
+    def _runs(self, given: Mapping[str, Any]) -> bool:
+        """Whether the quick way takes what is complete now, and has run it."""
+        if self._caller is None:
+            return False
+        is_whole = len(given) == len(self._signature.parameters)
+        return self._caller(*given.values()) if is_whole else self._caller(**given)
 
     @property
     def pointer(self) -> Any:
@@ -208,11 +215,12 @@ class Tuned:
         names = [p.name for p in self._signature.parameters]
         return header_text(self._source, self._problem, names)
 
-    def _remember(self, constants: Mapping[str, Any]) -> None:
-        """The same constants again need not be looked at: these objects never change."""
+    def _remember(self, given: Mapping[str, Any]) -> None:
+        """Constants that were right need not be looked at again: these objects never change."""
         for k, p in enumerate(self._signature.parameters):
-            if self._caller is not None and type(constants.get(p.name, ...)) in _UNCHANGING:
-                self._caller.accept(k, constants[p.name])
+            is_constant = p.kind == "constant" and p.name in given
+            if is_constant and self._caller is not None and type(given[p.name]) in _UNCHANGING:
+                self._caller.accept(k, given[p.name])
 
 
 @dataclass(frozen=True)

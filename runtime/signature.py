@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,7 @@ from .stored import Parameter, text_of
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call: the arrays and then the scalars that the code takes, what the call returns, and constants that were given."""
-
-    values: list[Any]
-    result: Array | tuple[Array, ...] | None
-    constants: dict[str, Any]
+Result = Array | tuple[Array, ...] | None
 
 
 class Signature:
@@ -51,21 +44,28 @@ class Signature:
         """Whether calls write that array."""
         return self.arrays[name].role != "input"
 
-    def read(self, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
-        """The call with these arguments. Raises TypeError, one sentence, for any that do not fit."""
+    def complete(
+        self, args: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Result]:
+        """What is given for each parameter, constants aside that are left out, and what the call returns.
+
+        Raises TypeError, one sentence, where it is not plain which argument is which.
+        """
         given, out = self._bind(args, named)
         result = self._add_outputs(given, out)
-        needed = [p.name for p in self.parameters if p.kind != "constant"]
-        if any(name not in given for name in needed):
+        if any(p.name not in given for p in self.parameters if p.kind != "constant"):
             n_given = len(args) + len(named)
             raise TypeError(
                 f"{len(self.parameters)} arguments are needed ({self}), {n_given} given"
             )
-        constants = self._constants(given)
+        return {p.name: given[p.name] for p in self.parameters if p.name in given}, result
+
+    def values(self, given: Mapping[str, Any]) -> list[Any]:
+        """The arrays and then the scalars that the code takes. Raises TypeError, one sentence, for any that do not fit."""
+        self._check_constants(given)
         arrays = [self._array(name, given[name]) for name in self.arrays]
         self._check_apart(dict(zip(self.arrays, arrays, strict=True)))
-        scalars = [number(s, given[s.name]) for s in self.scalars.values()]
-        return Call([*arrays, *scalars], result, constants)
+        return [*arrays, *(number(s, given[s.name]) for s in self.scalars.values())]
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Arguments by name, and `out`, where no parameter has that name."""
@@ -85,7 +85,7 @@ class Signature:
                 raise TypeError(f"there is no argument {name}; the arguments are {self}")
         return given, out
 
-    def _add_outputs(self, given: dict[str, Any], out: Any) -> Array | tuple[Array, ...] | None:
+    def _add_outputs(self, given: dict[str, Any], out: Any) -> Result:
         """Adds the outputs that are not given: those of `out`, else new arrays. They are what the call returns."""
         left = [name for name in self._outputs if name not in given]
         if out is not None and not left:
@@ -104,17 +104,13 @@ class Signature:
             return made[0] if made else None
         return made
 
-    def _constants(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
+    def _check_constants(self, given: Mapping[str, Any]) -> None:
         for p in self.parameters:
-            if p.kind == "constant" and p.name in given:
-                found[p.name] = given[p.name]
-                if text_of(given[p.name]) != p.text:
-                    raise TypeError(
-                        f"argument {p.name} is a constant of the tuned code: it must be {p.text},"
-                        f" not {text_of(given[p.name])}"
-                    )
-        return found
+            if p.kind == "constant" and p.name in given and text_of(given[p.name]) != p.text:
+                raise TypeError(
+                    f"argument {p.name} is a constant of the tuned code: it must be {p.text},"
+                    f" not {text_of(given[p.name])}"
+                )
 
     def _array(self, name: str, value: Any) -> Array:
         a = self.arrays[name]

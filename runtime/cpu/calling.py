@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..device import AbstractCaller, DeviceOptions
 from ..outcome import Failure
 from .compiler import Compiler, build_library
+from .memory import address_of
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -93,6 +93,7 @@ class PlainCaller(AbstractCaller):
         self._n_places = len(signature.arrays) + len(signature.scalars)
         places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
         self._rows = [_plain_row(p, signature, places) for p in signature.parameters]
+        self._has_workspace = module.artifact.workspace_bytes > 0
         self._accepted: dict[int, Any] = {}
 
     def __call__(self, *args: Any, **named: Any) -> bool:
@@ -117,13 +118,17 @@ class PlainCaller(AbstractCaller):
                 spans.append((begin, begin + value.nbytes, row.is_written))
         if _overlap(spans):
             return False
+        if not self._has_workspace:
+            return self._run(pointers)
         with self._module.lent() as workspace:
-            pointers += [w.ctypes.data for w in workspace]
-            vector = (ctypes.c_void_p * len(pointers))(*pointers)
-            check = self._module.index_check
-            if check is not None and not check.passes(vector):
-                return False
-            self._module.entry(vector)
+            return self._run([*pointers, *map(address_of, workspace)])
+
+    def _run(self, pointers: list[int]) -> bool:
+        vector = (ctypes.c_void_p * len(pointers))(*pointers)
+        check = self._module.index_check
+        if check is not None and not check.passes(vector):
+            return False
+        self._module.entry(vector)
         return True
 
     def accept(self, k: int, value: Any) -> None:
@@ -182,22 +187,14 @@ def _plain_row(p: Parameter, signature: Signature, places: Mapping[str, int]) ->
     return _PlainRow(places[p.name], a.dtype.numpy, a.shape, flags, is_written)
 
 
-def address_of(array: NDArray[Any]) -> int:
-    """Where a contiguous array begins; of arrays that can be written a third of the time that `array.ctypes` takes."""
-    if array.size and array.flags.writeable:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    return array.ctypes.data
-
-
 def _overlap(spans: Sequence[tuple[int, int, bool]]) -> bool:
     """Whether a span that is written shares memory with another."""
-    return any(
-        begin < other_end and other < end
-        for k, (begin, end, is_written) in enumerate(spans)
-        if is_written
-        for j, (other, other_end, _) in enumerate(spans)
-        if j != k
-    )
+    for k, (begin, end, is_written) in enumerate(spans):
+        if is_written:
+            for j, (other, other_end, _) in enumerate(spans):
+                if begin < other_end and other < end and j != k:
+                    return True
+    return False
 
 
 def _row(p: Parameter, signature: Signature, places: Mapping[str, int]) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from ..measure import Sampler, interleave, waited_ns
 from ..outcome import Failure, Measurement, Protocol
 from ..signature import Signature, fitting_array
 from ..verify import has_extremes
-from .calling import address_of, load_extension, make_caller
+from .calling import load_extension, make_caller
 from .compiler import (
     Compiler,
     build_library,
@@ -42,7 +42,7 @@ from .compiler import (
 )
 from .index_check import IndexCheck, build_check
 from .machine import cpu_key
-from .memory import CpuArray
+from .memory import CpuArray, address_of
 from .together import build_together, entry_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,13 @@ faults at once.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -142,12 +144,22 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
     element = dtype.numpy if isinstance(dtype, DType) else np.dtype(dtype)
     if element.kind not in "biufc":
         raise TypeError(f"ks.empty makes arrays of numbers, not of {element}")
-    wanted = np.broadcast_to(np.empty((), element), shape)  # says what is wrong with a shape
-    if wanted.nbytes >= _HUGE_FROM_BYTES:
-        return CpuArray(wanted.shape, element, stagger=17 * next(_made)).host
-    raw = np.empty(wanted.nbytes + _LINE, np.uint8)
-    begin = -raw.ctypes.data % _LINE
-    return raw[begin : begin + wanted.nbytes].view(element).reshape(wanted.shape)
+    extents = tuple(map(index, shape if isinstance(shape, Iterable) else (shape,)))
+    if min(extents, default=0) < 0:
+        raise ValueError(f"ks.empty cannot make an array of shape {extents}")
+    n_bytes = math.prod(extents) * element.itemsize
+    if n_bytes >= _HUGE_FROM_BYTES:
+        return CpuArray(extents, element, stagger=17 * next(_made)).host
+    raw = np.empty(n_bytes + _LINE, np.uint8)
+    begin = -address_of(raw) % _LINE
+    return raw[begin : begin + n_bytes].view(element).reshape(extents)
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Where a contiguous array begins; of arrays that can be written a third of the time that `array.ctypes` takes."""
+    if array.size and array.flags.writeable:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+    return array.ctypes.data
 
 
 def _round_up(n: int, multiple: int) -> int:

@@ -138,6 +138,14 @@ def test_outputs_that_are_left_out_are_returned(f):
     assert one.ctypes.data % 64 == 0
 
 
+def test_calls_that_are_completed_take_the_quick_way(f, monkeypatch):
+    a, x, y, w = arguments()
+    f(a, x, y, w, 0.25, None)
+    monkeypatch.setattr(f, "_module", None)  # what is not quick runs it
+    made_y, made_w = f(a, x, scale=0.25, shift=None)
+    assert right(a, x, made_y, made_w, 0.25)
+
+
 def test_out_gives_the_arrays_that_are_returned(f):
     a, x, y, w = arguments()
     found = f(a, x, scale=0.5, out=(y, w))
@@ -408,7 +416,7 @@ def test_large_empty_arrays_ask_for_huge_pages_and_begin_at_different_lines():
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "error"),
-    [(-1, "f4", ValueError), ((2, -3), "f4", ValueError), (2, object, TypeError), ("x", "f4", TypeError)],
+    [(-1, "f4", ValueError), (2.5, "f4", TypeError), ((2, -3), "f4", ValueError), (2, object, TypeError), ("x", "f4", TypeError)],
 )  # fmt: skip
 def test_empty_arrays_that_cannot_be_are_refused(shape, dtype, error):
     with pytest.raises(error):
