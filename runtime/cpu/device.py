@@ -239,7 +239,10 @@ class CpuDevice(AbstractDevice):
         return module
 
     def build_check(self, checks: IndexChecks) -> IndexCheck | Failure:
-        """Build and load checks of indices."""
+        """Build and load checks of indices; a Failure where no compiler is here, though it may be of an adopted library."""
+        if not self.can_build:
+            advice = "without a C compiler its indices cannot be looked at: compile(check_indices=False) does not"
+            return Failure("compile", advice)
         return build_check(checks, self.compiler, self._options)
 
     def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:
