@@ -30,6 +30,7 @@ from ..search.events import Outcome, Provenance
 from ..space.candidate import Candidate, DeadEnd
 from .states import EARLIER, MachineStates, best_of_each
 
+_PATIENCE_S = 0.5  # what compilers are given once the user has interrupted
 _KEPT_SOURCES = 512
 _KEPT_TIMES = 512
 # Of the program that is timed again before every batch: a few samples tell states apart that differ by a quarter.
@@ -104,7 +105,9 @@ class Evaluator:
         self._doubt = doubt
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self._builds = BuildQueue(device, _JOBS, JOBS_AHEAD)
+        self._builds = BuildQueue(
+            device, _JOBS, JOBS_AHEAD, lambda: interrupt.since_s > _PATIENCE_S
+        )
         self._on_change = on_change
         self._reports = reports
         self._place = place

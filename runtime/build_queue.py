@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..codegen.source import Source
+from .apart import Stopped
 from .build import Artifact, BuildReport
 from .outcome import Failure
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # Characters of text that take gcc about as long as its start, the headers and the linker do.
 _START = 6000
+_LOOK_S = 0.1  # how often it is asked whether anybody still waits
 
 
 class BuildQueue:
@@ -27,8 +29,15 @@ class BuildQueue:
     and Kuck 1987). For one thread.
     """
 
-    def __init__(self, device: AbstractDevice, jobs: int, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        device: AbstractDevice,
+        jobs: int,
+        ahead: int = 0,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._device = device
+        self._is_over = is_over
         self._jobs = max(1, jobs)
         self._ahead = min(ahead, self._jobs - 1)
         self._pool: ThreadPoolExecutor | None = None
@@ -51,7 +60,10 @@ class BuildQueue:
             self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
     def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
-        """All of them built, in their order. Whatever else was put is forgotten, and no compiler runs any more."""
+        """All of them built, in their order. Whatever else was put is forgotten, and no compiler runs any more.
+
+        Raises Stopped once nobody wants them any more.
+        """
         asked_s = time.monotonic()
         n_ahead = len(self._begun)
         begun = {s.key for group in self._begun for s in group.sources}
@@ -60,7 +72,9 @@ class BuildQueue:
             self._begin(share)
         groups = list(self._begun)
         try:
-            wait([group.future for group in groups])
+            while wait([group.future for group in groups], _LOOK_S).not_done:
+                if self._is_over():
+                    raise Stopped
         finally:  # also where the user wants to wait no longer
             self.forget()
         self.ahead_s += _covered_s(groups[:n_ahead], asked_s)
@@ -75,7 +89,10 @@ class BuildQueue:
     def forget(self) -> None:
         """Build nothing of what was put. Returns when no compiler runs any more."""
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            if self._is_over():
+                self._device.end_builds()
+            self._pool.shutdown()
         self._pool, self._begun, self._waiting = None, [], {}
 
     def _begin(self, sources: list[Source]) -> None:

@@ -239,6 +239,10 @@ class AbstractDevice(ABC):
         """
         return [self.build(s) for s in sources]
 
+    def end_builds(self) -> None:
+        """End compilers that run for this process, where they may run long: their builds fail."""
+        return
+
     def report(self, source: Source) -> BuildReport | Failure:
         """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""
         raise DeviceError(f"the backend {self.name!r} does not report what code takes")

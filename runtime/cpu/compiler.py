@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -207,6 +208,16 @@ def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 
 
+_RUNNING: set[subprocess.Popen[bytes]] = set()  # changed by one step of Python at a time
+
+
+def end_compilers() -> None:
+    """Ends all compilers that this process runs: whoever waits for one gets a failure."""
+    for running in list(_RUNNING):
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+
+
 def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
     """Run it in a process group of its own; past the deadline the whole group (cc1, as, ld) is
     killed.
@@ -221,11 +232,13 @@ def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
         )
     except OSError as e:
         return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
+    _RUNNING.add(running)
     try:
         log, _ = running.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
     finally:
+        _RUNNING.discard(running)
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)
             running.communicate()

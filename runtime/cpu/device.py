@@ -37,6 +37,7 @@ from .compiler import (
     Compiler,
     build_library,
     compiler_named,
+    end_compilers,
     find_compiler,
     other_compilers,
 )
@@ -207,6 +208,9 @@ class CpuDevice(AbstractDevice):
         if isinstance(built, Failure):
             return built
         return Artifact.of(source, built.key, built.path, built.build_ns)
+
+    def end_builds(self) -> None:
+        end_compilers()
 
     def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
         o, compiler = self._options, self.compiler

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kernelscape.codegen.source import Source
 from kernelscape.runtime import build_queue
+from kernelscape.runtime.apart import Stopped
 from kernelscape.runtime.build import Artifact
 from kernelscape.runtime.build_queue import BuildQueue
+from kernelscape.runtime.cpu import compiler
 from kernelscape.runtime.fake.device import FakeDevice
 from kernelscape.runtime.outcome import Failure
 
@@ -158,7 +162,7 @@ def test_what_is_not_asked_for_is_forgotten_and_nothing_runs_any_more(device, en
 def test_who_wants_to_wait_no_longer_leaves_nothing_running(device, monkeypatch):
     """What no compiler has begun with is never begun."""
 
-    def interrupted(futures):
+    def interrupted(futures, seconds):
         device.begun(2)
         device.let_once_begun(2, lambda: time.sleep(0.05))
         raise KeyboardInterrupt
@@ -224,3 +228,28 @@ def test_time_in_which_nobody_waited_is_counted(device, monkeypatch, is_done):
     device.let()
     queue.take([text(9)])
     assert queue.ahead_s == (2.0 if is_done else 3.0)
+
+
+def test_whoever_waits_no_longer_has_compilers_ended():
+    class Endless(Gated):
+        def end_builds(self):
+            self._ends.release(100)
+
+    device = Endless()
+    queue = BuildQueue(device, 2, 1, is_over=lambda: device.n_running > 0)
+    with pytest.raises(Stopped):
+        queue.take([text(k) for k in range(4)])
+    assert device.n_running == 0
+
+
+@pytest.mark.compiler
+def test_a_compiler_is_ended():
+    script = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(compiler.run_compiler, script, LONG_S)
+        while not running.done():
+            compiler.end_compilers()
+            time.sleep(0)
+    found = running.result()
+    assert isinstance(found, Failure)
+    assert "status -9" in found.advice
