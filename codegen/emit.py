@@ -37,6 +37,8 @@ Statements = tuple[c.CStmt, ...]
 class LaunchWriter:
     """Writes one launch; see `write`."""
 
+    may_outline = False  # of a CPU, and not inside a function of a closed body
+
     def __init__(
         self,
         plan: Plan,
