@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import click
-
 from ..explorer.building import BuiltOnly
 from ..runtime.outcome import Failure
+from .speaking import say
 
 _HEAD = (
     f"{'implementation':<20} {'bound':>10}  {'launch':<10} {'threads':>7} {'counted':>7} {'expected':>8} {'registers':>9} "
@@ -22,9 +21,9 @@ def show_builds(builds: Iterable[BuiltOnly], is_json: bool) -> int:
     n_ok = 0
     for k, built in enumerate(builds):
         if is_json:
-            click.echo(json.dumps(build_fields(built), allow_nan=False))
+            say(json.dumps(build_fields(built), allow_nan=False))
         else:
-            click.echo("\n".join([*([] if k else [_HEAD]), *build_lines(built)]))
+            say("\n".join([*([] if k else [_HEAD]), *build_lines(built)]))
         n_ok += not isinstance(built.report, Failure)
     return n_ok
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .options import Talk, options_of, put_json, settings_of, sizes_of, talks
+from .speaking import say
 from .user_file import find_subject
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def check(
         put_json(check_fields(found) | {"exit": int(code)})
     else:
         for line in check_lines(found):
-            click.echo(line)
+            say(line)
     sys.exit(code)
 
 

@@ -30,6 +30,7 @@ from .options import (
 )
 from .picture_commands import graph, report, trace
 from .settings import Settings
+from .speaking import say
 from .tune_command import tune
 from .upkeep_commands import cache, schema
 from .user_file import find_subject
@@ -84,7 +85,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, is_asked: 
     if is_asked:
         from .. import __version__
 
-        click.echo(f"kernelscape, version {__version__}")
+        say(f"kernelscape, version {__version__}")
         context.exit()
 
 
@@ -115,7 +116,7 @@ def list_command(talk: Talk) -> None:
             put_json(fields)
         return
     for line in list_lines():
-        click.echo(line)
+        say(line)
 
 
 @explore.command()
@@ -147,7 +148,7 @@ def show(
         put_json(show_fields(space, settings.seed, descents))
         return
     for line in show_lines(space, settings.seed, descents, talk.verbosity):
-        click.echo(line)
+        say(line)
 
 
 @explore.command()
@@ -211,6 +212,7 @@ def resume(talk: Talk, directory: Path, **flags: Any) -> None:
         time_limit=settings.time_limit_s if "time_limit" in given else None,
         max_evals=settings.max_evals if "max_evals" in given else None,
         gap=settings.gap if "gap" in given else None,
+        compiler=settings.compiler if "compiler" in given else None,
         on_event=_listener(talk, settings),
         on_interrupt=interrupted,
     )
@@ -238,7 +240,7 @@ def explain(talk: Talk, path: Path) -> None:
         put_json(explain_fields(found))
         return
     for line in explain_lines(found, talk.verbosity):
-        click.echo(line.rstrip())
+        say(line.rstrip())
 
 
 @explore.command()
@@ -258,7 +260,7 @@ def replay(talk: Talk, path: Path, tolerance: str | None, trust_library: bool) -
         put_json(replay_fields(again) | {"exit": int(code)})
     else:
         for line in replay_lines(again, settings.tolerance):
-            click.echo(line)
+            say(line)
     sys.exit(code)
 
 
@@ -274,8 +276,8 @@ def codegen(talk: Talk, path: Path, output: Path) -> None:
     if talk.is_json:
         put_json({"event": "source", "file": str(file), "compile": command, "entry": entry})
         return
-    click.echo(f"{file}  exports {entry}", err=True)
-    click.echo(command)
+    say(f"{file}  exports {entry}", err=True)
+    say(command)
 
 
 @explore.command()
@@ -288,13 +290,13 @@ def calibrate(talk: Talk, target: str | None) -> None:
     settings = settings_of(talk, target=target)
     device = measurable(settings.target, settings.compiler)
     if talk.verbosity:
-        click.echo("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
+        say("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
     found = device.calibrate()
     if talk.is_json:
         put_json(calibration_fields(found))
         return
     for line in calibration_lines(found):
-        click.echo(line)
+        say(line)
 
 
 @explore.command()
@@ -310,9 +312,9 @@ def doctor(talk: Talk) -> None:
             fields = {"topic": f.topic, "verdict": f.verdict, "text": f.text, "advice": f.advice}
             put_json({"event": "finding"} | fields)
         elif talk.verbosity or f.verdict != "ok":
-            click.echo(f"{f.verdict:<8} {f.topic:<12} {f.text}")
+            say(f"{f.verdict:<8} {f.topic:<12} {f.text}")
             if f.advice:
-                click.echo(f"{'':<21} {f.advice}")
+                say(f"{'':<21} {f.advice}")
     if any(f.verdict == "missing" for f in findings):
         sys.exit(Exit.ENVIRONMENT)
 
@@ -327,7 +329,7 @@ def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
     from .log import JsonLog, TextLog
 
     def write(line: str) -> None:
-        click.echo(line, err=talk.is_json)
+        say(line, err=talk.is_json)
 
     rows = TextLog(
         write,
@@ -337,7 +339,7 @@ def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
     )
     if not talk.is_json:
         return rows
-    lines = JsonLog(click.echo)
+    lines = JsonLog(say)
     is_silent = talk.verbosity == 0
 
     def both(event: Any) -> None:
@@ -349,7 +351,7 @@ def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
 
 
 def _say(sentence: str) -> None:
-    click.echo(f"explore: {' '.join(sentence.split())}", err=True)
+    say(f"explore: {' '.join(sentence.split())}", err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
 from ..kernels.errors import LanguageError
 from ..runtime.device import DeviceError
+from ..runtime.inputs import ArgumentsError
 from ..runtime.outcome import Failure
 from ..runtime.records import RecordError
 from ..runtime.replay import StaleError
@@ -38,6 +39,7 @@ ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
     (SettingsError, Exit.USAGE),
     (SubjectError, Exit.USAGE),
     (LanguageError, Exit.USAGE),
+    (ArgumentsError, Exit.USAGE),
     (RecordError, Exit.USAGE),
     (DeviceError, Exit.ENVIRONMENT),
     (WorkerError, Exit.ENVIRONMENT),

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from .options import Talk, put_json, talks
+from .speaking import say
 
 
 @click.command()
@@ -24,7 +25,7 @@ def export(talk: Talk, path: Path, output: Path) -> None:
         fields = {"event": "export", "folder": str(found.folder), "function": found.function}
         put_json(fields | {"files": [f.name for f in found.files]})
         return
-    click.echo(f"{found.folder}  {' '.join(f.name for f in found.files)}")
-    click.echo(
+    say(f"{found.folder}  {' '.join(f.name for f in found.files)}")
+    say(
         f"check it: cmake -S {output} -B {output}/build && cmake --build {output}/build && ctest --test-dir {output}/build"
     )

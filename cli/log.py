@@ -134,6 +134,8 @@ class TextLog:
             self._write(line)
         for line in closed_lines(closed_tasks(e.problem)):
             self._write(line)
+        for note in e.notes:
+            self._write(f"note: {note}")
         if e.n_resumed:
             self._write(f"Resumed    {e.n_resumed} finished evaluations from the journal")
 
@@ -338,6 +340,7 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 "calibrated": event.target.calibrated,
                 "seed": event.seed,
                 "resumed": event.n_resumed,
+                "notes": list(event.notes),
             }
         case st.Rooted():
             terms = dict(event.terms)

@@ -14,7 +14,8 @@ from click.shell_completion import CompletionItem
 
 from ..explorer.subject import Options
 from ..space.jit import tell_when_compiling
-from .settings import Settings, load_settings, parse_sizes
+from .settings import Settings, SettingsError, load_settings, parse_sizes
+from .speaking import say
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Talk:
 
 def _say_that_it_compiles() -> None:
     sentence = "compiling what of the search itself is new, once a version: up to a minute"
-    click.echo(f"explore: {sentence}", err=True)
+    say(f"explore: {sentence}", err=True)
 
 
 def talks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +65,7 @@ def interrupted() -> None:
 
 def put_json(fields: Mapping[str, Any]) -> None:
     """One line of what `--json` prints."""
-    click.echo(json.dumps(fields, allow_nan=False))
+    say(json.dumps(fields, allow_nan=False))
 
 
 def settings_of(talk: Talk, **flags: Any) -> Settings:
@@ -103,7 +104,14 @@ def limits(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(settings: Settings) -> Options:
-    """What a session is told."""
+    """What a session is told. Raises SettingsError."""
+    try:
+        return _options(settings)
+    except ValueError as e:
+        raise SettingsError(str(e)) from e
+
+
+def _options(settings: Settings) -> Options:
     return Options(
         time_limit_s=settings.time_limit_s,
         max_evals=settings.max_evals,

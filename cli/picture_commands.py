@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from .options import Talk, put_json, sequence_argument, settings_of, sizes_of, talks
+from .speaking import say
 from .user_file import find_subject
 
 
@@ -26,7 +27,7 @@ def report(talk: Talk, path: Path, output: Path | None, live: bool) -> None:
         if talk.is_json:
             put_json({"event": "report", "file": str(page.file), "evaluations": page.n_evaluations})
         else:
-            click.echo(f"{page.file}  {page.summary}")
+            say(f"{page.file}  {page.summary}")
 
 
 @click.command()
@@ -62,12 +63,12 @@ def graph(
         text = show_graph(found)
     if output is not None:
         output.write_text(text)
-        click.echo(str(output), err=True)
+        say(str(output), err=True)
     if talk.is_json:
         fields = {"event": "graph", "problem": problem.name, "form": form or "text", "text": text}
         put_json(fields | {"file": None if output is None else str(output)})
     elif output is None:
-        click.echo(text, nl=False)
+        say(text, nl=False)
 
 
 @click.command()
@@ -86,4 +87,4 @@ def trace(talk: Talk, directory: Path, output: Path) -> None:
     if talk.is_json:
         put_json({"event": "trace", "file": str(output), "events": n_events})
     else:
-        click.echo(f"{output}  {n_events} events; open it at https://ui.perfetto.dev")
+        say(f"{output}  {n_events} events; open it at https://ui.perfetto.dev")

@@ -69,6 +69,7 @@ class Start(Line, tag="start"):
     calibrated: bool
     seed: int
     resumed: int  # finished evaluations taken over
+    notes: list[str]  # what has changed since the run began
 
 
 class RootBound(Line, tag="root_bound"):

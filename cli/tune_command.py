@@ -21,6 +21,7 @@ from .options import (
     talks,
 )
 from .settings import parse_sizes
+from .speaking import say
 from .user_file import find_subject
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ def tune(
         if talk.is_json:
             put_json(shape_fields(done))
         else:
-            click.echo(shape_line(done))
+            say(shape_line(done))
         if done.run is not None and exit_of(done.run) >= Exit.INTERRUPTED:
             code = Exit(exit_of(done.run))
     if talk.is_json:
         put_json({"event": "tuned", "file": str(file), "shapes": n_tuned, "exit": int(code)})
     else:
-        click.echo(f"{file}  {n_tuned} of {len(shapes)} shapes")
+        say(f"{file}  {n_tuned} of {len(shapes)} shapes")
     sys.exit(code)
 
 

@@ -7,6 +7,7 @@ import json
 import click
 
 from .options import Talk, put_json, talks
+from .speaking import say
 
 
 @click.command()
@@ -24,7 +25,7 @@ def cache(talk: Talk, clear: str | None) -> None:
         if talk.is_json:
             put_json({"event": "cleared", "names": freed.names, "freed_bytes": freed.n_bytes})
         else:
-            click.echo(f"cleared {', '.join(freed.names)}: {freed.n_bytes / 1e6:.1f} MB")
+            say(f"cleared {', '.join(freed.names)}: {freed.n_bytes / 1e6:.1f} MB")
         return
     for place in kept_places():
         if talk.is_json:
@@ -41,9 +42,9 @@ def cache(talk: Talk, clear: str | None) -> None:
             )
         else:
             size = f"{len(place.files)} files, {place.n_bytes / 1e6:.1f} MB"
-            click.echo(f"{place.name:<13} {size:<22} {place.path}")
+            say(f"{place.name:<13} {size:<22} {place.path}")
             if talk.verbosity > 1:
-                click.echo(f"{'':<13} {place.what}")
+                say(f"{'':<13} {place.what}")
 
 
 @click.command()
@@ -56,4 +57,4 @@ def schema(talk: Talk) -> None:
     if talk.is_json:
         put_json({"event": "schema", "schema": found})
     else:
-        click.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))

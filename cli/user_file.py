@@ -57,7 +57,7 @@ def _file_subject(
         args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
     except KeyError as e:
         raise SubjectError(f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=...") from e
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise SubjectError(f"make_arguments of {path} failed: {_where(e, path)}") from e
     sets = _sets(args, name, path)
     try:
@@ -72,7 +72,7 @@ def _file_subject(
         )
     except LanguageError:
         raise
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise SubjectError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
 
 
@@ -112,7 +112,7 @@ def _load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except LanguageError:
         raise
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise SubjectError(f"{path} cannot be loaded: {_where(e, str(path))}") from e
     finally:
         del sys.path[0]
@@ -132,13 +132,15 @@ def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
     return function
 
 
-def _where(error: Exception, path: str) -> str:
+def _where(error: BaseException, path: str) -> str:
     """An error of the user's code in one sentence with its line."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).resolve() == Path(path).resolve()]
     place = f" in line {lines[-1]}" if lines else ""
+    if isinstance(error, SystemExit):
+        return f"it ends the program{place}"
     return f"{type(error).__name__}{place}: {error}"
 
 

@@ -101,6 +101,12 @@ def _meets(body: tuple[c.CStmt, ...]) -> bool:
     return False
 
 
+def in_comment(text: str) -> str:
+    """A text for people as it may stand in a comment: one line that does not end it."""
+    plain = "".join(x if x.isprintable() else " " for x in text)
+    return plain.replace("*/", "* /").replace("/*", "/ *")
+
+
 class Printer:
     """Collects lines; one method per level of syntax."""
 
@@ -116,7 +122,7 @@ class Printer:
     def function(self, f: c.Function, n_threads: int) -> None:
         """One launch as a static function; what a thread of a team runs is one of its own."""
         if f.comment:
-            self.line(f"/* {f.comment} */")
+            self.line(f"/* {in_comment(f.comment)} */")
         if f.is_parallel:
             self.thread(f)
         opening = f"static {self.dialect.closed if f.is_closed else ''}void "
@@ -218,7 +224,7 @@ class Printer:
                 self.nested(body)
                 self.line("}")
             case c.Comment(text):
-                self.line(f"/* {text} */")
+                self.line(f"/* {in_comment(text)} */")
             case c.Barrier():
                 self.line(self.dialect.barrier)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kernels.tasks import Problem
+from .cprint import in_comment
 from .names import RESERVED_CUDA, c_names
 from .program import dtype_named
 from .source import Argument, Source
@@ -96,7 +97,7 @@ def _names(problem: Problem) -> tuple[str, dict[str, str]]:
 
 def _comment(source: Source, problem: Problem, function: str) -> list[str]:
     formula = f": {problem.formula}" if problem.formula else ""
-    title = f"{problem.name}{formula}".replace("*/", "* /").replace("\n", " ")
+    title = in_comment(f"{problem.name}{formula}")
     macro = function.upper()
     return [
         f"/* {title}",

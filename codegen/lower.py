@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..space.candidate import Candidate
 from . import csyntax as c
 from .addresses import share_addresses
-from .cprint import Printer, functions_of
+from .cprint import Printer, functions_of, in_comment
 from .dialect import Dialect
 from .emit import LaunchWriter
 from .gpu.lower import lower_kernels
@@ -92,14 +92,15 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     """The text of a program in a dialect."""
     p = Printer(dialect, program.index_type)
     problem = program.problem
-    p.line(f"/* {problem.name}" + (f": {problem.formula}" if problem.formula else ""))
+    title = f"{problem.name}: {problem.formula}" if problem.formula else problem.name
+    p.line(f"/* {in_comment(title)}")
     for a in problem.arrays:
         if a.role != "temp":
             shape = " x ".join(map(str, a.shape)) or "scalar"
             p.line(f" *   {a.name}: {a.dtype.name}, {shape}, {a.role}")
     p.line(" *")
     for text in program.decisions:
-        p.line(f" * {text}")
+        p.line(f" * {in_comment(text)}")
     p.line(" */")
     above = len(p.lines)
     for header in dialect.headers:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -23,9 +24,10 @@ from ..kernels.library import LibrarySequence, names
 from ..kernels.library import load as load_sequence
 from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
+from ..runtime.cpu.compiler import PLAIN
 from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.free_memory import within_free_memory
-from ..runtime.records import RecordError, load_header
+from ..runtime.records import RecordError, RunHeader, load_header
 from ..runtime.replay import rebuild_problem
 from ..search.budget import Interrupt
 from . import stages as st
@@ -199,18 +201,21 @@ def resume(
     time_limit: float | None = None,
     max_evals: int | None = None,
     gap: float | None = None,
+    compiler: str | None = None,
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
     """Go on with a run from its journal; every finished evaluation counts, none is made again.
 
-    The limits are for this session; where none is given, those of the first count again. Raises as
-    `explore`, and StaleError where the run is of another machine or another version of its space.
+    The limits are for this session; where none is given, those of the first count again. So does its `compiler`, where that is
+    gcc or clang by name: a file must not choose any program to be run. Raises as `explore`, and StaleError where the run is of
+    another machine or another version of its space.
     """
     folder = Path(directory)
     header = load_header(folder / HEADER)
     if not (folder / JOURNAL).exists():  # it is there before the header, and is never removed
         raise RecordError(f"{folder / JOURNAL} is gone: begin another run in another folder")
+    options = _options_of(header, folder, compiler)
     is_library = header.sequence in names()
     recording, problem = rebuild_problem(header.stored, header.problem_key)
     subject = Subject(
@@ -226,11 +231,25 @@ def resume(
     changed: dict[str, Any] = {}
     if time_limit is not None or max_evals is not None or gap is not None:
         changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
+    return _run_session(subject, replace(options, **changed), folder, on_event, on_interrupt)
+
+
+def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Options:
+    """The options of a run that goes on. Raises RecordError."""
     try:
         options = Options(**dict[str, Any](header.options))
     except (TypeError, ValueError) as e:
         raise RecordError(f"{folder / HEADER} has options that no run has: {e}") from e
-    return _run_session(subject, replace(options, **changed), folder, on_event, on_interrupt)
+    if (options.target, options.seed) != (header.target, header.seed):
+        raise RecordError(f"{folder / HEADER} was changed by hand: its options are of another run")
+    if compiler is not None:
+        return replace(options, compiler=compiler)
+    if options.compiler is not None and not PLAIN.fullmatch(options.compiler):
+        raise RecordError(
+            f"{folder / HEADER} asks for the compiler {options.compiler!r}: confirm it with"
+            f" KERNELSCAPE_COMPILER={shlex.quote(options.compiler)}, since a file may choose none but gcc and clang by name"
+        )
+    return options
 
 
 def _run_session(

@@ -142,6 +142,7 @@ class Session:
                 n_resumed,
                 elapsed_s,
                 calibrated_by,
+                self._subject.stored.changes() if n_resumed else (),
             )
         )
 

@@ -27,6 +27,7 @@ class Opened:
     n_resumed: int  # finished evaluations taken over from the journal
     prepare_s: float
     calibrated_by: str = ""  # the command that measures the facts of the target, where there is one
+    notes: tuple[str, ...] = ()  # what has changed since the run began
 
 
 @dataclass(frozen=True, slots=True)

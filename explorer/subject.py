@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -45,10 +46,20 @@ class Options:
             ("gap", self.gap, Real, "number"),
             ("max_evals", self.max_evals, Integral, "whole number"),
             ("seed", self.seed, Integral, "whole number"),
+            ("compile_timeout", self.compile_timeout_s, Real, "number of seconds"),
+            ("final_top", self.final_top, Integral, "whole number"),
+            ("input_sets", self.input_sets, Integral, "whole number"),
+            ("target", self.target, str, "text"),
+            ("compiler", self.compiler, str, "text"),
+            ("store", self.store, bool, "truth value"),
         )
+        optional = ("time_limit", "max_evals", "compiler")
         for name, given, kind, words in numbers:
-            if given is not None and not isinstance(given, kind):
-                raise ValueError(f"{name} must be a {words}, not {given!r}")
+            is_number = isinstance(given, kind) and (kind is bool or not isinstance(given, bool))
+            if not is_number and not (given is None and name in optional):
+                raise ValueError(f"{name} must be a {words}, not {given!r:.60}")
+        if not 0 < self.compile_timeout_s < math.inf:
+            raise ValueError(f"compile_timeout must be above 0 s, not {self.compile_timeout_s:g}")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
         if not 0 <= self.gap < 1:
@@ -58,6 +69,10 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ValueError(f"{name} must be at least {low}, not {value}")
+        most = {"final_top": 1000, "input_sets": 100, "seed": (1 << 128) - 1}
+        for name, high in most.items():
+            if getattr(self, name) > high:
+                raise ValueError(f"{name} must be at most {high}, not {getattr(self, name):.3g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +112,19 @@ def make_subject(
     """
     recording = record_sequence(fn, args, name)
     parameters, arguments = bind_arguments(fn, args, recording)
+    problem = normalise(recording, formula)
+    if not problem.tasks:
+        raise LanguageError(
+            f"the sequence {recording.name} computes nothing that lasts: no kernel stores to an array in a loop that runs",
+            recording.calls[0].where,
+        )
     floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
     return Subject(
         sequence=sequence,
         sizes=_sizes(recording) if sizes is None else sizes,
         dtype="+".join(floats) or "i64",
         recording=recording,
-        problem=normalise(recording, formula),
+        problem=problem,
         stored=store_sequence(recording, formula, parameters, arguments),
         arguments=arguments,
         more=tuple(_further(fn, other, recording) for other in more),

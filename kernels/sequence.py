@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -196,7 +197,7 @@ def record_sequence(
     """
     target = getattr(fn, "fn", fn)
     where = location_of(target) if inspect.isfunction(target) else Location("<sequence>", 0)
-    label = name or str(getattr(fn, "__name__", "sequence"))
+    label = re.sub(r"[^\w<>.-]+", "_", name or str(getattr(fn, "__name__", "sequence")))
     recorder = Recorder(is_open=False)
     try:
         bound = inspect.signature(fn).bind(*args)

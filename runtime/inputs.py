@@ -53,6 +53,10 @@ _MARGIN = 8.0  # how much farther than any of them the result of a candidate may
 _CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
 
 
+class ArgumentsError(Exception):
+    """The arguments do not fit the sequence; one sentence."""
+
+
 @dataclass(frozen=True)
 class Arguments:
     """One set of arguments of a sequence, by name."""
@@ -107,8 +111,8 @@ def make_workload(
     """Everything that candidates of the problem are verified and timed on; `first` is not
     changed.
 
-    `more` are further arguments of the caller. Raises Stopped when the reference is ended. Once `is_enough` there are no more sets
-    than there are.
+    `more` are further arguments of the caller. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
+    arguments lead an index out of its array. Once `is_enough` there are no more sets than there are.
     """
     reference = reference or Reference()
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
@@ -117,14 +121,24 @@ def make_workload(
     if n_bytes > _MANY_BYTES:
         n_sets = min(n_sets, 2)
     maker = _Maker(recording, problem, roles, reference)
-    sets = [maker.unverified(first) if is_huge else maker.plain(first)]
-    sets += [maker.plain(given) for given in more if not is_huge]
+    try:
+        sets = [maker.unverified(first) if is_huge else maker.plain(first)]
+        sets += [maker.plain(given) for given in more if not is_huge]
+    except IndexError as e:
+        raise ArgumentsError(f"with these arguments, {e}: no kernel may leave its arrays") from e
     variants = _Variants(recording, first, maker.flow, rng)
     for k in range(1, n_sets):
         if is_enough() and not is_huge:
             break
         for drawn in variants.tries(integers_like if k == 1 else signed_like):
-            made = maker.exact(drawn) if k == 1 else maker.plain(drawn)
+            try:
+                made = maker.exact(drawn) if k == 1 else maker.plain(drawn)
+            except IndexError as e:  # which elements are reached may depend on values
+                if is_huge:
+                    raise ArgumentsError(
+                        f"with drawn values, {e}: no kernel may leave its arrays"
+                    ) from e
+                continue
             if is_huge or _n_lost(made) <= _n_lost(sets[0]):
                 sets.append(made)
                 break

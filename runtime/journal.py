@@ -154,7 +154,7 @@ def _parse(path: Path, content: bytes) -> tuple[tuple[Record, ...], int, bool]:
             break
         try:
             record = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             # A valid object with wrong contents is an edit, wherever it stands: a torn one never
             # parses.
             if is_last and not isinstance(e, msgspec.ValidationError):

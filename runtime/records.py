@@ -52,7 +52,7 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     problem_key: str
     space_key: str
     target: str
-    seed: int
+    seed: Count
     options: dict[str, str | int | float | bool | None]
     conditions: Conditions
     stored: StoredSequence
@@ -293,7 +293,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     baseline_ns: PositiveNs | None
     numpy_ns: PositiveNs | None
     evaluations: Annotated[int, msgspec.Meta(ge=1)]
-    seed: int
+    seed: Count
     verified: str  # in words: how many input sets, which tolerance
     conditions: Conditions
     stored: StoredSequence
@@ -376,7 +376,7 @@ def read_json(path: Path) -> Any:
         raise RecordError(f"{path} cannot be read: {e.strerror}") from e
     try:
         return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise RecordError(f"{path} is torn or is no JSON: {e}") from e
 
 
@@ -386,10 +386,27 @@ def _load(path: Path, kind: type[T]) -> T:
     if schema not in READ:
         known = " and ".join(map(str, READ))
         raise RecordError(f"{path} has schema {schema!r}, and this version reads schemas {known}")
+    strange = _strange_text(found)
+    if strange is not None:
+        raise RecordError(f"{path} was changed by hand: {strange!r:.60} is no text of one line")
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as e:
         raise RecordError(f"{path} does not hold what it should: {e}") from e
+
+
+def _strange_text(found: Any) -> str | None:
+    """A text anywhere in a value that would not be printed as it is: it could do things to a terminal, or end a comment's line."""
+    waiting = [found]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, dict):
+            waiting += (*x, *x.values())
+        elif isinstance(x, list):
+            waiting += x
+        elif isinstance(x, str) and not x.isprintable():
+            return x
+    return None
 
 
 def _check_decisions(path: Path, decisions: Decisions) -> None:

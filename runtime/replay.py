@@ -25,7 +25,7 @@ from ..space.decisions import DecisionError, restore
 from ..space.gpu_resources import REGISTER_ROOMS
 from ..space.target import Target
 from .device import AbstractCaller, AbstractDevice, AbstractModule
-from .inputs import make_workload
+from .inputs import ArgumentsError, make_workload
 from .outcome import FINAL, Failure, Measurement
 from .records import BestFile
 from .signature import Result, Signature
@@ -63,6 +63,8 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
     except ArchiveError as e:
         raise StaleError(f"the stored sequence cannot be read: {e}") from e
     problem = normalise(recording, stored.formula)
+    if not problem.tasks:
+        raise StaleError("the stored sequence computes nothing")
     if problem.key != key:
         raise StaleError(
             f"the stored sequence now splits into other tasks ({problem.key[:8]}) than when it was"
@@ -136,7 +138,7 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
             f"the decisions now give another source ({source.key[:8]}) than the one that was"
             f" stored ({best.source_key[:8]}), made on {best.conditions.cpu}: explore it again"
         )
-    notes = []
+    notes = list(best.stored.changes())
     if space.key != best.space_key:
         notes.append("the space has changed since, the source has not")
     return Rebuilt(recording, problem, space, candidate, source, tuple(notes))
@@ -153,7 +155,10 @@ def check_again(
         return artifact, 0
     rng = np.random.default_rng(best.seed)
     first = best.stored.draw(rebuilt.recording, rng)
-    workload = make_workload(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+    try:
+        workload = make_workload(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+    except ArgumentsError as e:
+        raise StaleError(f"the stored sequence cannot be verified: {e}") from e
     worker.prepare(workload)
     return worker.evaluate(artifact, FINAL), sum(bool(s.expected) for s in workload.sets)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -14,8 +15,11 @@ import msgspec
 import numpy as np
 
 from ..kernels.archive import ArchiveError, from_values, to_values
+from ..kernels.ir import DType
 from ..kernels.sequence import Recording
+from .free_memory import total_bytes, within_free_memory
 from .inputs import Arguments, draw, ranges_of
+from .provenance import SourceFile, changes, source_files
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,12 +38,13 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: tuple[Parameter, ...]
     ranges: dict[str, tuple[float, float]]
     scalars: dict[str, bool | int | float]
+    files: tuple[SourceFile, ...] = ()  # of the user's program, which may have changed since
 
     def recorded(self) -> Recording:
         """Raises ArchiveError, a sentence, for anything that was not stored by this class."""
         try:
             values = json.loads(self.recording)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise ArchiveError(f"its kernels are no JSON: {e}") from e
         recording = from_values(values)
         arrays = [p.name for p in self.parameters if p.kind == "array"]
@@ -52,11 +57,53 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.scalars
         ):
             raise ArchiveError("its parameters are not the scalars of its kernels")
+        self._check_values(recording)
+        check_sizes(recording)
         return recording
 
+    def _check_values(self, recording: Recording) -> None:
+        for p in self.parameters:
+            if not p.name.isidentifier():
+                raise ArchiveError(f"{p.name!r:.60} is no name of a parameter")
+        for array in recording.arrays:
+            low, high = self.ranges[array.name]
+            limit = _largest(array.dtype)
+            if not -limit <= low <= high <= limit:  # nor for a NaN
+                raise ArchiveError(f"the values of {array.name} lie in no range")
+        for scalar in recording.scalars:
+            value = self.scalars[scalar.name]
+            is_right = type(value) is int or (scalar.dtype.is_float and type(value) is float)
+            if scalar.dtype is DType.bool_:
+                is_right = type(value) is bool
+            if not is_right or abs(value) > _largest(scalar.dtype):
+                raise ArchiveError(f"the scalar {scalar.name} is {value!r:.40}")
+
+    def changes(self) -> tuple[str, ...]:
+        """A sentence for each file of the user's program that is not what it was when this was recorded."""
+        return changes(self.files)
+
     def draw(self, recording: Recording, rng: np.random.Generator) -> Arguments:
-        """Arguments like the ones the run was made with."""
-        return draw(recording, self.ranges, self.scalars, rng)
+        """Arguments like the ones the run was made with. Raises MemoryError."""
+        with within_free_memory():
+            return draw(recording, self.ranges, self.scalars, rng)
+
+
+def check_sizes(recording: Recording) -> None:
+    """Raises MemoryError where the arrays of a sequence are larger than this machine's memory."""
+    n_bytes = sum(
+        math.prod(a.shape) * a.dtype.size_bytes for a in (*recording.arrays, *recording.temps)
+    )
+    if n_bytes > (most := total_bytes()):
+        raise MemoryError(
+            f"the arrays of {recording.name} take {n_bytes:.3g} bytes, and this machine has {most:.3g}"
+        )
+
+
+def _largest(dtype: DType) -> float:
+    """The largest size of a value of a type."""
+    if dtype.is_float:
+        return float(np.finfo(np.float32 if dtype is DType.f32 else np.float64).max)
+    return 1 if dtype is DType.bool_ else (1 << (8 * dtype.size_bytes - 1)) - 1
 
 
 def bind_arguments(
@@ -103,6 +150,7 @@ def store_sequence(
         parameters,
         ranges_of(arguments),
         dict(arguments.scalars),
+        source_files(recording),
     )
 
 

@@ -8,13 +8,10 @@ of the inputs. Files in memory vanish with the parent, also when it is killed.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -42,6 +39,7 @@ from .messages import (
     TimeFunction,
 )
 from .outcome import FINAL, Failure, Measurement, Protocol
+from .scratch import Scratch
 from .verify import Expected
 
 Array = NDArray[Any]
@@ -172,17 +170,17 @@ class Worker(AbstractWorker):
     def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
         self._device = device
         self._options = options or WorkerOptions()
-        self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
         self._workload: Workload | None = None
         self._prepare: Prepare | None = None
         self._ready = Ready([], 0)
         self._files = MemoryFiles()
         self.n_restarts = 0
         library = device.child_library() if self._options.runs_candidates else None
+        self._scratch = Scratch(SCRATCH_PREFIX)
         self._channel = Channel(
             device.name,
             library,
-            self._scratch,
+            self._scratch.path,
             environment=dict(self._options.environment),
         )
 
@@ -286,7 +284,7 @@ class Worker(AbstractWorker):
     def close(self) -> None:
         self._channel.kill()
         self._files.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.close()
 
     def deadline_s(self, protocol: Protocol, n_verified: int, workspace_bytes: int = 0) -> float:
         """Seconds after which an evaluation has failed.

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..device import DeviceError
 from ..outcome import Failure
+from ..scratch import Scratch
 
 # Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more: experiments/compile_flags.py.
 ALIGNED = "-falign-loops=64"
@@ -109,6 +110,7 @@ class Compiler:
         return shlex.join(self.linking_all().command(source, output, extra))
 
 
+PLAIN = re.compile(r"(gcc|clang|cc)(-[0-9.]+)?")  # names that files may choose a compiler by
 _OWN_NAMES = ("gcc", "clang")
 _NAMES = (*_OWN_NAMES, "cc")  # the last is what a system calls one of them, or a third
 
@@ -182,8 +184,8 @@ def _try(path: str) -> Compiler | str:
     if is_gcc:  # old ones do not know some of the flags
         ways = ((FEWER_PASSES, _LINKED_BY_GCC), (FEWER_PASSES, _LINKED), *ways)
     failure: Failure | None = None
-    with tempfile.TemporaryDirectory(prefix="kernelscape-") as folder:
-        source = Path(folder) / "probe.c"
+    with Scratch("kernelscape-compiler-") as folder:
+        source = folder / "probe.c"
         source.write_text(_PROBE)
         output = source.with_suffix(".so")
         for level, linked in ways:
@@ -288,15 +290,15 @@ def build_files(
         return Library(target, target.stem, 0)
     target.parent.mkdir(parents=True, exist_ok=True)
     started_ns = time.monotonic_ns()
-    with tempfile.TemporaryDirectory(prefix="making-", dir=target.parent) as scratch:
+    with Scratch("making-", target.parent) as scratch:
         for name, text in files.items():
-            (Path(scratch) / name).write_text(text)
-        output = Path(scratch) / target.name
-        command = compiler.command(Path(scratch) / next(iter(files)), output, extra)
+            (scratch / name).write_text(text)
+        output = scratch / target.name
+        command = compiler.command(scratch / next(iter(files)), output, extra)
         failure = run_compiler(command, timeout_s)
         if failure is not None:
             return failure
         for name in files:
-            os.replace(Path(scratch) / name, target.parent / name)
+            os.replace(scratch / name, target.parent / name)
         os.replace(output, target)
     return Library(target, target.stem, time.monotonic_ns() - started_ns)

@@ -161,7 +161,7 @@ from kernelscape.runtime.worker import Worker
 device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
 w = Worker(device)
 w.prepare(workload())
-print(w._channel._child.pid, w._scratch, flush=True)
+print(w._channel._child.pid, w._scratch.path, flush=True)
 w.evaluate(device.build(source("for (;;);")), Protocol())
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,88 @@
+"""Folders for a moment: gone with their owner, or at the latest when the next one is made, however the owner ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+_LOCK = "owner"  # a file in the folder, locked while its owner lives
+_NEW_S = 60.0  # a folder without the file may be in the making for so long
+
+_swept: set[tuple[Path, str]] = set()
+
+
+class Scratch:
+    """A new folder `parent/prefix...` (default: in the system's temporary folder), which `close` removes.
+
+    The first one of a process with this parent and prefix also removes those of processes that were killed.
+    """
+
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        parent = Path(tempfile.gettempdir()) if parent is None else parent
+        if (parent, prefix) not in _swept:
+            _swept.add((parent, prefix))
+            sweep(parent, prefix)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            try:
+                self._fd: int | None = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            except FileNotFoundError:  # another process has swept it away
+                continue
+            if _lock(self._fd):
+                break
+            os.close(self._fd)
+
+    def close(self) -> None:
+        """Remove the folder. Safe to call twice."""
+        if self._fd is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, t: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def sweep(parent: Path, prefix: str) -> None:
+    """Remove this user's folders of that kind whose owner is gone."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    _remove_left(Path(entry.path))
+
+
+def _remove_left(folder: Path) -> None:
+    found = folder.stat()
+    if found.st_uid != os.getuid():
+        return
+    try:
+        fd = os.open(folder / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        if time.time() - found.st_mtime > _NEW_S:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    try:
+        if _lock(fd):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
