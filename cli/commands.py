@@ -233,7 +233,7 @@ def explain(talk: Talk, path: Path) -> None:
             put_json(fruitless_fields(fruitless))
             return
         for line in fruitless_lines(fruitless, talk.verbosity):
-            click.echo(line.rstrip())
+            say(line.rstrip())
         return
     found = explain_run(path)
     if talk.is_json:
