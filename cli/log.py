@@ -72,6 +72,8 @@ class TextLog:
                 self._write(line)
         elif self._verbosity == 0:
             self._unit = _unit_of(event, self._unit)
+        elif isinstance(event, st.Compiling):
+            self._write(f"Compiling  {event.text}")
         elif isinstance(event, st.Opened):
             self._open(event)
         elif isinstance(event, st.Rooted):
@@ -288,6 +290,7 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     lines.append(f"Speed-up     {_speed_up(e)}")
     failed = ", ".join(f"{n} {kind}" for kind, n in e.failures if n)
     lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
+    lines += [f"Doubt        {doubt}" for doubt in e.doubts]
     lines.append(f"Saved        {e.directory}")
     return lines
 
@@ -439,4 +442,5 @@ def result_fields(e: st.Ended) -> dict[str, Any]:
         "run_dir": str(e.directory),
         "elapsed_s": round(e.elapsed_s, 3),
         "closed": closed_fields(e.closed),
+        "doubts": list(e.doubts),
     }

@@ -190,6 +190,7 @@ class Result(Line, tag="result"):
     run_dir: str
     elapsed_s: float
     closed: list[ClosedTask]
+    doubts: list[str]  # sentences: too few candidates, disturbed times
 
 
 class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):

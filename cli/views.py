@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from ..search.bound import Bounder
 from ..search.estimate import SpaceEstimate, estimate_knuth
 from ..search.explain import explain
 from ..search.ordering import NextChoice
+from ..search.precompile import precompile
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from .log import Unit, closed_fields, closed_lines, count_choices, space_lines
@@ -65,6 +67,9 @@ def space_of(subject: Subject, target: str, profile: str | None) -> Space:
         raise DeviceError(
             f"--profile names a GPU, and the target {target} is none: use --target cuda"
         )
+    if not facts.is_gpu:
+        is_seen = sys.stderr.isatty()
+        precompile(lambda text: print(f"explore: {text}", file=sys.stderr) if is_seen else None)
     return build_space(subject.problem, facts)
 
 

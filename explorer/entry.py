@@ -53,6 +53,11 @@ class Run:
         return self.ended.status
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Sentences on what the result is not sure of: too few candidates, times that other work disturbed."""
+        return self.ended.doubts
+
+    @property
     def bound_ns(self) -> float | None:
         return self.ended.bound_ns
 

@@ -115,6 +115,7 @@ class Evaluator:
         self._states = MachineStates()
         self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
+        self.n_disturbed = 0  # measurements that other work disturbed, more or less
         self._timed: dict[str, Timed] = {}
 
     def top(self, n: int) -> list[Entry]:
@@ -238,6 +239,7 @@ class Evaluator:
         else:
             found = self._worker.evaluate(built, Protocol().with_cut(self._cut_ns()))
         spent_s = time.monotonic() - started_s
+        self.n_disturbed += isinstance(found, Measurement) and found.is_disturbed
         key = source.key if isinstance(source, Source) else ""
         reported = Reported()
         # What did not compile is not compiled again to hear why; what needs too much for a launch was compiled.

@@ -11,6 +11,8 @@ from ..runtime.outcome import FINAL, Failure, Measurement
 from ..runtime.worker import AbstractWorker
 from ..search import events as ev
 from ..search.bound import Roofline
+from ..space import choices as ch
+from ..space.backbone import OUTER
 from ..space.candidate import Candidate
 from . import stages as st
 from .evaluation import Entry, Evaluator
@@ -77,7 +79,36 @@ def time_again(
                 TimedAgain(new, candidate, outcome.time_ns or 0.0, paired_ns, paired_spread)
             )
     now = {name: median(samples) for name, samples in rates.items() if samples}
-    return sorted(timed, key=lambda t: t.paired_ns), now
+    return threads_first(sorted(timed, key=lambda t: t.paired_ns)), now
+
+
+def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
+    """Of those that cannot be told apart from the first of `timed`, the one that uses most threads comes first.
+
+    Other work on the machine, which takes a core now and then, favours what needs one only; who uses the result has all of them.
+    """
+    if not timed:
+        return []
+    most = max(_ties(timed), key=lambda t: (n_parallel(t.candidate), -t.paired_ns))
+    return [most, *(t for t in timed if t is not most)]
+
+
+def n_parallel(candidate: Candidate) -> int:
+    """Tasks of a complete candidate that all threads share."""
+    space = candidate.space
+    return len(
+        {
+            d.task
+            for d, var in space.variables.kind.items()
+            if d.level == OUTER and candidate.value(var) == ch.PARALLEL
+        }
+    )
+
+
+def _ties(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
+    """Those whose spread reaches that of the first."""
+    high_ns = timed[0].paired_ns * (1 + timed[0].paired_spread)
+    return [t for t in timed if t.paired_ns * (1 - t.paired_spread) <= high_ns]
 
 
 def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
@@ -87,6 +118,5 @@ def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
         for t in timed
     )
     best = timed[0]
-    high_ns = best.paired_ns * (1 + best.paired_spread)
-    n_ties = sum(t.paired_ns * (1 - t.paired_spread) <= high_ns for t in timed)
+    n_ties = len(_ties(sorted(timed, key=lambda t: t.paired_ns)))
     return st.Remeasured(entries, n_ties, best.paired_spread > _DISTURBED)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from ..runtime.apart import over_after
 from ..runtime.device import AbstractDevice
-from ..runtime.outcome import Measurement
 from ..runtime.worker import AbstractWorker
 from . import stages as st
 from .keeper import Keeper
@@ -54,15 +53,9 @@ class NumpyTiming:
         if found is None:
             self._reference = None
             return None
-        is_disturbed = is_mostly_disturbed(found)
-        if self.ns is not None and is_disturbed:
+        if self.ns is not None and found.is_disturbed:
             self.ns = min(self.ns, found.time_ns)
         else:
-            self.ns, self.is_disturbed = found.time_ns, is_disturbed
+            self.ns, self.is_disturbed = found.time_ns, found.is_disturbed
         self._keeper.note(_NOTE, repr(self.ns))
         return st.NumpyTimed(self.ns, found.spread, found.n_samples, found.disturbed)
-
-
-def is_mostly_disturbed(found: Measurement) -> bool:
-    """Whether other work disturbed at least as many samples as were of use."""
-    return found.disturbed >= found.n_samples

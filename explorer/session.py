@@ -31,12 +31,14 @@ from ..search.first import solved_candidates, styled_candidates
 from ..search.incumbent import BoundScale
 from ..search.options import SearchOptions
 from ..search.ordering import NextChoice
+from ..search.precompile import precompile
 from ..search.run import search
 from ..search.surrogate import Surrogate
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.constraints import build_space
 from ..space.target import Target
 from . import stages as st
+from .doubts import doubts_of
 from .evaluation import BATCH, Entry, Evaluator, largest_batch
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
@@ -81,6 +83,7 @@ class Session:
         self._default_ns: float | None = None
         self._is_all_right = True  # as far as anything was verified
         self._n_sets = 0
+        self._is_final_disturbed = False
         self._last_s = math.inf  # when even what is running is given up
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
@@ -98,6 +101,11 @@ class Session:
     def run(self) -> st.Ended:
         """Everything, from the first record to the saved result."""
         o = self._options
+        with self._interrupt.immediate():
+            precompile(lambda text: self._tell(st.Compiling(text)))
+        self._started_s = (
+            time.monotonic()
+        )  # what is compiled once a version is no part of the session's time
         device = open_device(
             o.target, DeviceOptions(compiler=o.compiler, compile_timeout_s=o.compile_timeout_s)
         )
@@ -502,6 +510,7 @@ class Session:
         told = comparison(timed)
         self._keeper.remeasured(told)
         self._tell(told)
+        self._is_final_disturbed = told.is_disturbed
         if told.is_disturbed:
             return []
         self._bound_now_ns = bound_now(self._root, rates)
@@ -601,9 +610,19 @@ class Session:
             directory=self._folder,
             elapsed_s=self._elapsed_s,
             closed=self._closed,
+            doubts=() if best is None else self._doubts(status),
         )
         self._tell(ended)
         return ended
+
+    def _doubts(self, status: str) -> tuple[str, ...]:
+        return doubts_of(
+            status,
+            len(self._keeper.evaluations),
+            self._evaluator.n_disturbed,
+            is_final_disturbed=self._is_final_disturbed,
+            is_numpy_disturbed=self._numpy.is_disturbed,
+        )
 
 
 def _names_of(space: Space) -> Callable[[int, int], tuple[str, str]]:

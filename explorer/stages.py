@@ -15,6 +15,13 @@ from ..space.target import Target
 
 
 @dataclass(frozen=True, slots=True)
+class Compiling:
+    """The search itself is compiled, once a version; `text` says how far that is. It may come before all else."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A run directory is there and the space is built."""
 
@@ -146,10 +153,12 @@ class Ended:
     bound_now_ns: float | None = None
     gap_now: float | None = None
     closed: Closed = NOTHING_CLOSED  # what the bound and the status say nothing of
+    doubts: tuple[str, ...] = ()  # sentences: too few candidates, disturbed times
 
 
 Stage = (
-    Opened
+    Compiling
+    | Opened
     | Rooted
     | OutOfTime
     | ReferenceTooSlow

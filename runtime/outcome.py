@@ -49,6 +49,11 @@ class Measurement:
         float, ...
     ] = ()  # of the samples: least, quarter, median, three quarters, most
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other work disturbed at least as many samples as were kept."""
+        return self.disturbed >= self.n_samples
+
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:

@@ -124,6 +124,11 @@ def tell_when_compiling(tell: Callable[[], None]) -> None:
     register(_COMPILING, First())
 
 
+def is_compiling() -> bool:
+    """Whether functions are compiled: NUMBA_DISABLE_JIT is not set."""
+    return not _CONFIG.DISABLE_JIT
+
+
 def _compile(function: _Function, options: dict[str, bool]) -> _Function:
     if _CONFIG.DISABLE_JIT:
         return function

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import kernelscape as ks
 import numpy as np
@@ -308,7 +309,8 @@ def test_finalists_are_ranked_by_what_they_take_without_the_machine() -> None:
         def artifacts(self, candidates):
             return list(candidates)
 
-    entries = [(ev.Outcome("ok", 100.0, key=bytes([k])), k) for k in range(3)]
+    serial = SimpleNamespace(space=SimpleNamespace(variables=SimpleNamespace(kind={})))
+    entries = [(ev.Outcome("ok", 100.0, key=bytes([k])), serial) for k in range(3)]
     timed, rates = time_again(entries, Built(), Restless(), 1.0)
     assert rates == {"read": 41.0}
     assert [t.outcome.key[0] for t in timed] == [1, 0, 2]

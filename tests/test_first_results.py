@@ -5,14 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from kernelscape.explorer import numpy_timing
 from kernelscape.explorer import stages as st
+from kernelscape.explorer.doubts import doubts_of
 from kernelscape.explorer.entry import explore_subject, library_subject
+from kernelscape.explorer.final import TimedAgain, comparison, n_parallel, threads_first
 from kernelscape.explorer.subject import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.outcome import Measurement
 from kernelscape.search import events as ev
+from kernelscape.search import precompile
+from kernelscape.search.bound import Bounder
+from kernelscape.search.first import styled_candidates
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.constraints import build_space
+from kernelscape.space.jit import is_compiling
+from numba import typeof
+
+MACHINE = precompile._MACHINE
 
 
 @pytest.mark.compiler
@@ -70,3 +82,49 @@ def test_numpy_is_timed_again_where_other_work_disturbed_it(
     assert (timing.ns, timing.is_disturbed) == (ns, is_disturbed)
     again = numpy_timing.NumpyTiming(subject, keeper, None)
     assert (again.ns, again.is_due) == (ns, False)
+
+
+def test_of_what_cannot_be_told_apart_the_parallel_one_is_kept() -> None:
+    """A machine with other work on it favours the serial one, which needs one core."""
+    space = build_space(library_subject(load("axpydot"), {"n": 1 << 20}, "f32", 1).problem, MACHINE)
+    made = {tag: c for tag, c in styled_candidates(space) if tag in ("greedy", "one_thread")}
+    serial, parallel = made["one_thread"], made["greedy"]
+    assert (n_parallel(serial), n_parallel(parallel) > 0) == (0, True)
+
+    def timed(candidate: Candidate, ns: float, spread: float) -> TimedAgain:
+        return TimedAgain(ev.Outcome("ok", ns), candidate, ns, ns, spread)
+
+    near = [timed(serial, 100.0, 0.05), timed(parallel, 105.0, 0.05)]
+    assert [t.candidate for t in threads_first(near)] == [parallel, serial]
+    assert comparison(threads_first(near)).n_ties == 2
+    apart = [timed(serial, 100.0, 0.01), timed(parallel, 105.0, 0.01)]
+    assert [t.candidate for t in threads_first(apart)] == [serial, parallel]
+
+
+def test_a_result_says_what_it_is_not_sure_of() -> None:
+    def doubts(status: str, n: int, disturbed: int, final: bool = False) -> tuple[str, ...]:
+        return doubts_of(status, n, disturbed, is_final_disturbed=final, is_numpy_disturbed=False)
+
+    assert doubts("time_limit", 200, 3) == ()
+    assert doubts("optimal", 3, 0) == ()
+    assert "only 3 candidates" in doubts("time_limit", 3, 0)[0]
+    assert "disturbed 150 of 200" in doubts("time_limit", 200, 150)[0]
+    assert "final comparison" in doubts("time_limit", 200, 0, final=True)[0]
+
+
+def test_what_is_compiled_ahead_is_what_the_search_calls() -> None:
+    """A unit of other types than those of the search would be compiled twice."""
+    if not is_compiling():
+        pytest.skip("NUMBA_DISABLE_JIT is set")
+    space = build_space(
+        library_subject(load("bicgk"), {"m": 64, "n": 64}, "f32", 1).problem, MACHINE
+    )
+    root = space.root()
+    assert isinstance(root, Candidate)
+    Bounder(space).ns(root)
+    root.complete()
+    root.random_completion(np.random.default_rng(1))
+    for unit, (function, arguments) in precompile._signatures().items():
+        called = function.signatures  # of those that Python calls
+        assert not called or called == [tuple(map(typeof, arguments))], unit
+    assert set(precompile._UNITS) == set(precompile._signatures())

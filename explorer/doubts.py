@@ -1,0 +1,34 @@
+"""What a result is not sure of: too few candidates, or times that other work disturbed; in words."""
+
+from __future__ import annotations
+
+_FEW = 24  # candidates: the first ones alone are as many
+_MANY = 0.5  # share of the measurements
+_COMPLETE = ("optimal", "optimal_open", "exhausted", "gap_limit", "infeasible")
+
+
+def doubts_of(
+    status: str,
+    n_evaluations: int,
+    n_disturbed: int,
+    *,
+    is_final_disturbed: bool,
+    is_numpy_disturbed: bool,
+) -> tuple[str, ...]:
+    """One sentence for each reason to doubt a result; () where nothing is to be said.
+
+    `n_disturbed` of the measurements of a session kept less samples than other work disturbed.
+    """
+    found = []
+    if n_evaluations < _FEW and status not in _COMPLETE:
+        found.append(f"only {n_evaluations} candidates were measured: give the search more time")
+    if n_disturbed > _MANY * n_evaluations:
+        found.append(
+            f"other work disturbed {n_disturbed} of {n_evaluations} measurements: "
+            "a serial candidate may seem better than it is"
+        )
+    if is_final_disturbed:
+        found.append("the final comparison was disturbed: times are those of the search")
+    if is_numpy_disturbed:
+        found.append("other work disturbed NumPy as well: its time may be too long")
+    return tuple(found)

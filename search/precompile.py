@@ -1,0 +1,180 @@
+"""What numba compiles of the search, compiled on all cores where no earlier process has left it in the cache.
+
+A unit is a compiled function with what only it calls. Units that others call come first, so that those find them in the cache.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import cache
+from graphlib import TopologicalSorter
+from os import sched_getaffinity
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from ..kernels.library import load
+from ..kernels.normalise import normalise
+from ..kernels.sequence import record_sequence
+from ..space import filters, propagate
+from ..space.constraints import build_space
+from ..space.jit import cache_folder, is_compiling
+from ..space.target import CacheLevel, Target
+from . import bound_terms
+from .bound_tables import build_tables
+
+# Each unit with those that it needs, the longest first.
+_UNITS: dict[str, tuple[str, ...]] = {
+    "lower_bound": (),
+    "filter_budget": (),
+    "filter_counter": (),
+    "filter_table3": (),
+    "filter_order": (),
+    "_fixpoint": ("filter_budget", "filter_counter", "filter_table3", "filter_order"),
+    "_complete": ("_fixpoint",),
+    "expand": ("_fixpoint",),
+    "propagate_all": ("_fixpoint",),
+    "_descend": ("_fixpoint",),
+}
+_MOST_PROCESSES = 4  # more would wait for one another
+_MACHINE = Target(
+    backend="cpu",
+    name="any",
+    cores=2,
+    vector_bytes=32,
+    vector_registers=16,
+    levels=(CacheLevel(name="L1", capacity_bytes=1 << 16, read_bytes_per_ns=100.0),),
+    memory_read_bytes_per_ns=10.0,
+    memory_write_bytes_per_ns=10.0,
+    memory_mixed_bytes_per_ns=10.0,
+    f32_flops_per_ns=100.0,
+    f64_flops_per_ns=50.0,
+    launch_ns=1000.0,
+    barrier_ns=1000.0,
+    call_ns=10.0,
+)
+
+Tell = Callable[[str], None]
+
+
+def precompile(tell: Tell = lambda text: None) -> None:
+    """Compiles all units, unless they are in the cache; `tell` gets a sentence when it begins and after each unit.
+
+    What a process of its own could not compile is left for the first call, which says why.
+    """
+    if not is_compiling() or _marker().exists():
+        return
+    n_processes = min(len(sched_getaffinity(0)), _MOST_PROCESSES)
+    tell(f"compiling the search itself, once a version, in {n_processes} processes")
+    idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+    processes = [_start() for _ in range(n_processes)]
+    for process in processes:
+        idle.put(process)
+
+    def compile_apart(unit: str) -> bool:
+        process = idle.get()
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            with suppress(BrokenPipeError):
+                process.stdin.write(f"{unit}\n")
+                process.stdin.flush()
+            return process.stdout.readline() == f"{unit}\n"
+        finally:
+            idle.put(process)
+
+    waiting = TopologicalSorter(_UNITS)
+    waiting.prepare()
+    running: dict[Future[bool], str] = {}
+    n_done = 0
+    pool = ThreadPoolExecutor(n_processes, thread_name_prefix="precompile")
+    try:
+        while waiting.is_active():
+            for unit in sorted(waiting.get_ready(), key=list(_UNITS).index):
+                running[pool.submit(compile_apart, unit)] = unit
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                unit = running.pop(future)
+                if not future.result():
+                    return
+                waiting.done(unit)
+                n_done += 1
+                tell(f"compiled {n_done} of {len(_UNITS)}")
+        _marker().touch()
+    finally:
+        for process in processes:
+            process.kill()  # those that wait for a line of it see its end
+        pool.shutdown()
+        for process in processes:
+            with suppress(BrokenPipeError), process:
+                process.wait()
+
+
+def _marker() -> Path:
+    """Is there once all is in the cache."""
+    return cache_folder() / "complete"
+
+
+def _start() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # the user's Ctrl-C is for the process that started it
+    )
+
+
+@cache
+def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Of each unit the function and arguments of the types that the search calls it with."""
+    entry = load("axpydot")
+    sizes = dict.fromkeys(entry.sizes, 8)
+    arguments = entry.make_arguments(sizes, np.float32, np.random.default_rng(1))
+    recording = record_sequence(entry.sequence, arguments, entry.name)
+    space = build_space(normalise(recording, ""), _MACHINE)
+    domains = space.model.initial.copy()
+    at = (space.model.arrays, space.scratch, domains)
+    tables = build_tables(space, False)
+    n = len(space.problem.tasks)
+    phase, terms = np.zeros(n, np.int64), np.zeros(n)
+    preference, order = np.zeros((len(domains), 8), np.uint8), space.searchable
+    children = np.zeros((2, len(domains)), np.uint32)
+    results = (np.zeros(2, np.int64), np.zeros(2, np.int64))
+    found: dict[Any, tuple[Any, ...]] = {
+        bound_terms.lower_bound: (tables, domains, phase, terms),
+        filters.filter_budget: (*at, 0),
+        filters.filter_counter: (*at, 0),
+        filters.filter_table3: (*at, 0),
+        filters.filter_order: (*at, 0),
+        propagate._fixpoint: at,
+        propagate._complete: (*at, preference, order, 1),
+        propagate.expand: (*at, 0, children, *results),
+        propagate.propagate_all: at,
+        propagate._descend: (*at, order, 1),
+    }
+    return {function.__name__: (function, given) for function, given in found.items()}
+
+
+def _compile(unit: str) -> None:
+    from numba import typeof
+
+    type_of: Any = typeof  # it has no types itself
+    function, arguments = _signatures()[unit]
+    function.compile(tuple(type_of(x) for x in arguments))
+
+
+def main() -> None:
+    """Compiles what is asked for, a name a line, and answers with the name."""
+    for line in sys.stdin:
+        _compile(line.strip())
+        print(line, end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()
