@@ -16,7 +16,7 @@ from .outcome import Measurement, Protocol
 _MAX_CALLS = 1 << 20
 _LEAST_SAMPLES = 3  # the least that a median and a spread mean anything for
 _FULL = 0.7  # share of its length that makes a sample long enough
-_DISTURBED = 0.01  # share of a sample that its threads may wait for a core
+DISTURBED = 0.01  # share of a sample that its threads may wait for a core
 _ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
 _DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
 
@@ -89,7 +89,7 @@ class Series:
         self._spent_ns += elapsed_ns
         call_ns = elapsed_ns / self._n_calls
         # Waiting adds over threads, so what is left without it is less than an undisturbed sample.
-        if waited_ns <= _DISTURBED * elapsed_ns:
+        if waited_ns <= DISTURBED * elapsed_ns:
             self._times.append(call_ns)
             self._stopped_early = self._is_hopeless(min(self._times))
         elif self._is_hopeless((elapsed_ns - waited_ns) / self._n_calls):
@@ -168,7 +168,7 @@ class Series:
             elapsed_ns, waited_ns = self._last_try = self._sample(n_calls)
             times.append(max(elapsed_ns - waited_ns, 0.05 * elapsed_ns))
             is_long = elapsed_ns - waited_ns >= self._protocol.sample_ns
-            if is_long or waited_ns <= _DISTURBED * elapsed_ns:
+            if is_long or waited_ns <= DISTURBED * elapsed_ns:
                 break
         return min(times)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from kernelscape.runtime.calibration import (
@@ -14,6 +14,7 @@ from kernelscape.runtime.calibration import (
     merge,
     store_calibration,
 )
+from kernelscape.runtime.cpu import streams
 from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import (
     guess_target,
@@ -89,6 +90,22 @@ def test_footprints_are_dense_where_the_last_cache_ends():
     assert 100 << 20 < sizes[-1] <= 192 << 20
     steps = {b / a for a, b in pairwise(sizes) if 24 << 20 < a < 120 << 20}
     assert max(steps) < 1.2
+
+
+def test_a_disturbed_look_at_memory_counts_only_where_there_is_no_other(cpu, monkeypatch):
+    waited = count(0, 10**9)
+    probe = streams.NowProbe(cpu.probe_library(), 1, 2e6, 0.0)
+    try:
+        monkeypatch.setattr(streams, "waited_ns", lambda: next(waited))
+        for _ in range(6):  # every second one is of reads
+            probe.step()
+        disturbed = probe.samples["read"]
+        monkeypatch.setattr(streams, "waited_ns", lambda: 0)
+        for _ in range(4):
+            probe.step()
+        assert (len(disturbed), len(probe.samples["read"])) == (1, 2)
+    finally:
+        probe.close()
 
 
 def test_stored_calibration_is_loaded_and_a_torn_one_is_not(tmp_path):
