@@ -133,7 +133,7 @@ function drawPredicted(data) {
   const P = data.predicted;
   if (!P) return none("predicted", data.head.why_no_space ? "Left out: see above." : "Too little was measured for that.");
   put("predicted", h("p", { class: "how" }, `Predicted, not measured: learned from ${P.n} times; half of held-out times were within a factor of ${P.error.toFixed(2)} of what was expected.`));
-  const most = Math.max(2, ...P.rows.map(r => r[2]));
+  const most = Math.max(2, ...P.rows.map(r => Math.max(r[2], 1 / r[2])));
   const rows = P.rows.map(([c, others, ratio]) => h("tr", {}, h("td", {}, change(c)), h("td", { class: "number" }, others ? `and ${others} with it` : ""),
     h("td", { class: "number" }, `${factorText(ratio)} predicted`), h("td", {}, ratioBar(Math.max(ratio / P.error, 1 / most), ratio, Math.min(most, ratio * P.error), most))));
   put("predicted", folded(rows, 8, ["change of the best", "", "time", ""]));
