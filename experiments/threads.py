@@ -1,0 +1,244 @@
+"""How long do calls take that follow one another, after a pause, and beside busy processes? Ours, unthreaded, and numba.
+
+    python -m kernelscape.experiments.threads [--only waxpby:n=2^20] [--rounds 5] [--again]
+
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/threads.md and .json after every
+row. The exit status is 1 when a row fails.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..codegen.lower import lower, print_source
+from ..explorer.entry import library_subject
+from ..kernels.library import load
+from ..runtime.build import Artifact
+from ..runtime.channel import available_cores
+from ..runtime.cpu.device import CpuDevice, CpuModule
+from ..runtime.device import open_device
+from ..runtime.inputs import make_workload
+from ..runtime.outcome import FINAL
+from ..runtime.replay import dialect_of
+from ..runtime.worker import AbstractWorker, Worker, Workload
+from ..search.first import first_candidates
+from ..space.constraints import build_space
+from .conditions import stamp, stamp_text
+from .measuring import built, median, time_ns
+from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .writing import table, time_text
+
+_MODULE = "threads"
+_LIMIT_S = 300.0  # of one row
+_ROWS = (
+    Job("waxpby", {"n": 1 << 20}),
+    Job("sgemv", {"m": 1024, "n": 1024}),
+    Job("atax", {"m": 1024, "n": 1024}),
+    Job("axpydot", {"n": 1 << 17}),
+    Job("matmul", {"m": 256, "n": 256, "k": 32}),
+)
+TEAM, ALONE, NUMBA = "threads", "one thread", "numba"
+
+
+@dataclass(frozen=True)
+class Round:
+    """How long one is called in a round."""
+
+    stretch_s: float = 0.3  # of calls that follow one another
+    pause_s: float = 0.005
+    pauses: int = 30
+
+
+ROUND = Round()
+
+PROTOCOL = f"""Each row is a process of its own, which loads what it calls as a user's program does: the fastest first candidate for
+all cores ("{TEAM}"), the fastest for one ("{ALONE}"), and numba's parallel function, on NumPy's own arrays.
+Rounds, in which all three are called in turn: {1e3 * ROUND.stretch_s:.0f} ms of calls that follow one another ("hot": the median);
+{ROUND.pauses} single calls, each after {1e3 * ROUND.pause_s:.0f} ms of sleep ("after a pause": median, and the slowest tenth); and
+{1e3 * ROUND.stretch_s:.0f} ms of calls while as many processes as there are cores do nothing but compute ("beside busy
+processes": median, and the mean, in which calls that lost their core count in full). "x" is the mean over that of one thread."""
+
+
+@dataclass(frozen=True)
+class ThreadsOptions:
+    """How one row is made."""
+
+    rounds: int = 5
+    seed: int = 1
+
+
+Call = Callable[[], float]
+"""Makes one call; its nanoseconds."""
+
+
+def make_row(job: Job, options: ThreadsOptions) -> Row:
+    """Nanoseconds of calls, by what surrounds them and by who computes."""
+    device = open_device("cpu")
+    assert isinstance(device, CpuDevice)
+    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
+    rng = np.random.default_rng(options.seed)
+    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
+    facts = device.facts()
+    chosen = {}
+    with Worker(device) as worker:
+        worker.prepare(workload)
+        memory = worker.probe()
+        for way, target in ((TEAM, facts), (ALONE, replace(facts, cores=1))):
+            space = build_space(subject.problem, target)
+            chosen[way] = _fastest(device, worker, [c for _, c in first_candidates(space)])
+    calls = {way: _own(device, artifact, workload) for way, artifact in chosen.items()}
+    numpy_type = {"f32": np.float32, "f64": np.float64}[job.dtype]
+    theirs = load(job.name).make_arguments(job.sizes, numpy_type, rng)
+    calls[NUMBA] = _numba(job.name, theirs)
+    times: dict[str, dict[str, list[list[float]]]] = {}
+    for _ in range(options.rounds):
+        for way, call in calls.items():
+            times.setdefault("hot", {}).setdefault(way, []).append(_stretch(call))
+        for way, call in calls.items():
+            times.setdefault("after a pause", {}).setdefault(way, []).append(_pauses(call))
+        with _busy(available_cores()):
+            for way, call in calls.items():
+                times.setdefault("beside busy processes", {}).setdefault(way, []).append(
+                    _stretch(call)
+                )
+    return {
+        "times_ns": {when: {w: _summary(x) for w, x in by.items()} for when, by in times.items()},
+        "stamp": stamp(device, memory),
+    }
+
+
+def _fastest(device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any]) -> Artifact:
+    made = [built(device, print_source(lower(c), dialect_of(device))) for c in candidates]
+    quick = replace(FINAL, budget_ns=2e7)
+    return min(made, key=lambda artifact: time_ns(worker.interleave([artifact], quick)[0]))
+
+
+def _own(device: CpuDevice, artifact: Artifact, workload: Workload) -> Call:
+    module = device.load(artifact)
+    assert isinstance(module, CpuModule)
+    given = workload.sets[0]
+    values: list[Any] = [
+        np.array(given.arrays[a.name]) if a.kind == "array" else given.scalars[a.name]
+        for a in artifact.arguments
+        if a.kind != "workspace"
+    ]
+    if artifact.workspace_bytes:
+        values.append(module.make_workspace())
+    pointers, kept = module.bind(values)
+
+    def call(_kept: Any = kept) -> float:
+        return float(device.harness.ks_run(module.entry, pointers, ctypes.c_int64(1)))
+
+    return call
+
+
+def _numba(name: str, arguments: Sequence[Any]) -> Call:
+    function = getattr(importlib.import_module(f"{__package__}.libraries.numba_fused").peers, name)
+
+    def call() -> float:
+        started_ns = time.perf_counter_ns()
+        function(*arguments)
+        return float(time.perf_counter_ns() - started_ns)
+
+    return call
+
+
+def _stretch(call: Call) -> list[float]:
+    call()
+    end, taken = time.monotonic() + ROUND.stretch_s, []
+    while time.monotonic() < end:
+        taken.append(call())
+    return taken
+
+
+def _pauses(call: Call) -> list[float]:
+    taken = []
+    for _ in range(ROUND.pauses):
+        time.sleep(ROUND.pause_s)
+        taken.append(call())
+    return taken
+
+
+@contextmanager
+def _busy(n: int) -> Iterator[None]:
+    """While n other processes do nothing but compute."""
+    others = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(n)]
+    time.sleep(0.1)  # they have begun
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def _summary(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
+    every = np.concatenate([np.asarray(x) for x in rounds])
+    return {
+        "median": median(every),
+        "slowest_tenth": float(np.quantile(every, 0.9)),
+        "mean": float(every.mean()),
+        "calls": len(every),
+    }
+
+
+def report(made: dict[str, Any]) -> str:
+    """A line for each way and row."""
+    parts = ["# Threads: after a pause, and beside busy processes", "", PROTOCOL, ""]
+    good = [r for r in made["rows"] if r["status"] == "ok"]
+    if good:
+        parts += [stamp_text(max((r["stamp"] for r in good), key=lambda s: str(s["taken"]))), ""]
+    heads = ["sequence", "who", "hot", "after a pause", "slowest tenth"]
+    heads += ["beside busy processes", "mean", "x"]
+    parts += [table(heads, [cells for r in good for cells in _cells(r)])]
+    parts += [f"- {title(r)} failed: {r['why']}" for r in made["rows"] if r["status"] != "ok"]
+    return "\n".join([*parts, ""])
+
+
+def _cells(r: Row) -> Iterator[list[str]]:
+    hot, paused, busy = r["times_ns"].values()
+    for way in hot:
+        yield [
+            title(r),
+            way,
+            time_text(hot[way]["median"]),
+            time_text(paused[way]["median"]),
+            time_text(paused[way]["slowest_tenth"]),
+            time_text(busy[way]["median"]),
+            time_text(busy[way]["mean"]),
+            f"{busy[way]['mean'] / busy[ALONE]['mean']:.2f}",
+        ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = table_parser(__doc__, "NAME:n=8192,...[:f64]")
+    parser.add_argument("--rounds", type=int, default=ThreadsOptions.rounds)
+    given = parser.parse_args(arguments)
+    if given.child:
+        return answer(given.child, ThreadsOptions, make_row)
+    if given.rounds < 1:
+        parser.error(f"--rounds {given.rounds} must be positive")
+    wanted = wanted_jobs(parser, given.only, _ROWS, dtypes=("f32", "f64"))
+    options = ThreadsOptions(rounds=given.rounds, seed=given.seed)
+    results = Table(_MODULE, _ROWS, report, given.results)
+    made = results.make(
+        results.missing(wanted, given.again),
+        lambda job: run_row(_MODULE, job, options, _LIMIT_S),
+        lambda row: ", ".join(f"{c[1]} {', '.join(c[2:])}" for c in _cells(row)),
+    )
+    return int(any(r["status"] != "ok" for r in made["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

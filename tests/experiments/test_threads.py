@@ -1,0 +1,32 @@
+"""The smallest row: three kinds of moments, three that are called in them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kernelscape.experiments import threads
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_a_row_is_made_kept_and_written(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(threads, "ROUND", threads.Round(0.01, 0.001, 2))
+    row = threads.make_row(
+        threads.Job("atax", {"m": 64, "n": 64}), threads.ThreadsOptions(rounds=1)
+    )
+    row |= {"name": "atax", "sizes": {"m": 64, "n": 64}, "dtype": "f32", "status": "ok"}
+    assert list(row["times_ns"]) == ["hot", "after a pause", "beside busy processes"]
+    for by in row["times_ns"].values():
+        assert list(by) == [threads.TEAM, threads.ALONE, threads.NUMBA]
+        assert all(x["calls"] > 0 and x["median"] > 0 for x in by.values())
+    text = threads.report(json.loads(json.dumps({"rows": [row]})))
+    assert "| atax 64^2 | one thread |" in text and text.count("| 1.00 |") == 1
+
+
+def test_no_rounds_are_a_usage_error(capfd):
+    with pytest.raises(SystemExit) as caught:
+        threads.main(["--rounds", "0"])
+    assert caught.value.code == 2
+    assert "must be positive" in capfd.readouterr().err
