@@ -126,7 +126,7 @@ def check_source(
             None,
             target.calibrated or bool(device.calibrated_by),
         )
-        if isinstance(theirs, Failure):
+        if isinstance(theirs, Failure) or not found.has_times:
             return found
         assert isinstance(built, Artifact)
         scale = BoundScale()

@@ -20,7 +20,7 @@ from msgspec import structs
 from .command import USER_FILE, objects
 
 FEW = ("--max-evals", 3, "--target", "fake", "--json")
-CPU = ("--max-evals", 2, "--time-limit", "3s")
+CPU = ("--max-evals", 1, "--time-limit", "1s")
 
 
 def tuned(explore, *arguments: object) -> tuple[int, list[dict]]:
@@ -134,10 +134,8 @@ def test_a_users_sequence_is_needed_for_other_shapes(explore) -> None:
 
 
 @pytest.mark.compiler
-def test_what_fits_nothing_is_the_default(explore) -> None:
-    assert explore("tune", "vadd", "--sizes", "n=64", *CPU)[0] == 0
-    family = json.loads(Path("tuned-vadd.json").read_text())
-    family["entries"] = []
+def test_what_fits_nothing_is_the_default() -> None:
+    family = {"tuned_schema": 1, "sequence": "vadd", "dtype": "f32", "target": "cpu", "entries": []}
     Path("tuned-vadd.json").write_text(json.dumps(family))
     args = load("vadd").make_arguments({"n": 64}, np.float32, np.random.default_rng(1))
     f = ks.load_tuned("tuned-vadd.json")
