@@ -13,8 +13,8 @@ from ..runtime.libraries import registry
 from ..runtime.store import default_store
 from ..space.jit import cache_folder as jitted_folder
 
-# NAME of jit.cache_folder: numba's folder may be shared with other programs.
-_JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}")
+# Names that jit.own_folder is asked for: numba's folder may be shared with other programs.
+_JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}|reference-py\d+-numba[\w.+]+")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,12 @@ def kept_places() -> tuple[Place, ...]:
     versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
     return (
         _place("builds", cache / "build", "compiled candidates with their sources"),
-        _place("search-code", jitted, "what numba compiled of the search itself", versions),
+        _place(
+            "search-code",
+            jitted,
+            "what numba compiled: the search itself, and references",
+            versions,
+        ),
         _place("calibrations", cache / "targets", "measured facts of machines"),
         _store(default_store()),
         _registry(registry()),

@@ -24,7 +24,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "cache" / "kernelscape"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     version = "1.0-numba0.60-0123456789abcdef"
-    for name in ("build/a.so", f"numba/{version}/x.nbi", "numba/of_others/y.nbi"):
+    reference = "numba/reference-py311-numba0.60/reference_1.py"
+    for name in ("build/a.so", f"numba/{version}/x.nbi", reference, "numba/of_others/y.nbi"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"x" * 100)
     monkeypatch.setattr(kept, "jitted_folder", lambda: root / "numba" / version)
@@ -37,7 +38,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
     found = {x["name"]: x for x in objects(out)}
     assert {n: (x["files"], x["bytes"]) for n, x in found.items()} == {
         "builds": (1, 100),
-        "search-code": (1, 100),
+        "search-code": (2, 200),
         "calibrations": (0, 0),
         "store": (0, 0),
         "libraries": (0, 0),
@@ -47,7 +48,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
     assert (code, out) == (0, "cleared builds: 0.0 MB\n")
     assert not (place / "build").exists()
     code, out, _ = explore("cache", "--clear", "all", "--json")
-    assert objects(out)[0]["freed_bytes"] == 100
+    assert objects(out)[0]["freed_bytes"] == 200
     assert (place / "numba" / "of_others" / "y.nbi").exists()
 
 
