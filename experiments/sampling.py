@@ -239,15 +239,19 @@ def run(checker: Checker, doc: str | None, arguments: Sequence[str] | None = Non
     kept = [piece for piece in stored if piece.get("seed") != given.seed]
     known = texts_of(kept)
     started_s = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix=f"{checker.file}-"))
-    with warnings.catch_warnings():
+    with (
+        tempfile.TemporaryDirectory(
+            prefix=f"{checker.file}-", ignore_cleanup_errors=True
+        ) as scratch,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         tally = sample(
             checker,
             given.n,
             given.seed,
             given.random_share,
-            folder,
+            Path(scratch),
             stops=given.stop,
             known=known,
         )

@@ -6,18 +6,24 @@ Examples are the same in every run, so that a run says something about the chang
 """
 
 import gc
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from kernelscape.cli import commands as cli
+from kernelscape.runtime.scratch import Scratch
 
 gc.set_threshold(100_000, 20, 20)  # what is imported is looked through again and again otherwise
 
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("fixed")
+
+_TEMPORARY = pytest.StashKey[Scratch]()
+_OF_PYTHON = "pymp-"  # of multiprocessing, which removes it when the process ends
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -28,6 +34,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/golden from what the tests produce",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What tests and what they run leave in the system's temporary folder is seen: it is a folder of this session's own. Folders
+    that pytest itself makes, and keeps for people to look at, stay where they were.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    scratch = Scratch("kernelscape-tests-")
+    temporary = scratch.path / "temporary"
+    temporary.mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    config.stash[_TEMPORARY] = scratch
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A session that leaves anything there has failed."""
+    scratch = session.config.stash[_TEMPORARY]
+    names = sorted(p.name for p in (scratch.path / "temporary").iterdir())
+    left = [name for name in names if not name.startswith(_OF_PYTHON)]
+    scratch.close()
+    if left:
+        print(f"\nleft in the temporary folder: {', '.join(left)}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.saved import load
 from kernelscape.kernels.archive import ArchiveError, from_values
 from kernelscape.kernels.normalise import normalise
-from kernelscape.runtime.cpu.dialect import C_OPENMP
+from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.runtime.journal import read_journal
 from kernelscape.search.first import first_candidates
@@ -150,7 +150,7 @@ def test_every_field_of_a_recording_with_keys_that_fit(run: Path) -> None:
             problem = normalise(recording, EVIL)
             space = build_space(problem, target)
             for _, candidate in first_candidates(space, limit=1):
-                text = print_source(lower(candidate), C_OPENMP).text
+                text = print_source(lower(candidate), C_TEAM).text
                 assert only_in_comments(text), (path, value)
     assert n_refused > 10 * n_kept > 0
 
