@@ -16,6 +16,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ from ..runtime.journal import read_journal
 from ..runtime.records import EvaluationRecord, KeptRecord
 from .browser import Browser, find_browser
 from .conditions import stamp, stamp_text
-from .kill_resume import finished, is_torn, start_and_kill
+from .kill_resume import finished, is_torn
 from .writing import read_results, table, write_results
 
 _EXPLORE = (sys.executable, "-m", "kernelscape.cli")
-_KILLED_AFTER_S = (2.0, 25.0)
+_WITHIN_S = 10.0  # of a session's first evaluation it is killed, at a random moment
+_LATEST_S = 240.0  # where none comes: preparing large arrays takes its time
 
 
 def cost(work: Sequence[str], seconds: float, folder: Path) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def killed(
     seen: list[EvaluationRecord] = []
     rows: list[dict[str, int]] = []
     while len(rows) < n_kills:
-        if not start_and_kill(command, rng.uniform(*_KILLED_AFTER_S)):
+        if not start_and_kill(command, folder, len(seen), rng.uniform(0.0, _WITHIN_S)):
             raise RuntimeError("the search ended before it was killed")
         now = finished(folder)
         lost = sum(a != b for a, b in zip(seen, now, strict=False)) + max(0, len(seen) - len(now))
@@ -84,6 +86,21 @@ def killed(
         print(f"{len(rows):>3}: {row}", flush=True)
         seen = now
     return rows
+
+
+def start_and_kill(arguments: list[str], folder: Path, n_seen: int, after_s: float) -> bool:
+    """Run a command line and kill it with signal 9 so many seconds after it has added to what was seen; whether it still ran."""
+    running = subprocess.Popen(
+        [*_EXPLORE, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    ends_s = time.monotonic() + _LATEST_S
+    while len(finished(folder)) <= n_seen and time.monotonic() < ends_s and running.poll() is None:
+        time.sleep(0.2)
+    time.sleep(after_s)
+    is_running = running.poll() is None
+    running.kill()
+    running.wait()
+    return is_running
 
 
 def is_drawn(executable: str, page: Path) -> bool:

@@ -27,11 +27,12 @@ def test_pages_of_made_trees_are_timed(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_kills_lose_nothing_and_add_up(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(journal_cost, "_KILLED_AFTER_S", (2.0, 3.0))
+    monkeypatch.setattr(journal_cost, "_WITHIN_S", 0.5)
     small = ["--work", "axpydot", "--size", "n=64", "--target", "fake", "--results", str(tmp_path)]
     assert journal_cost.main([*small, "--kills", "1", "--seconds", "2"]) == 0
     assert journal_cost.main([*small, "--kills", "1", "--kills-only"]) == 0
     found = json.loads((tmp_path / "journal_cost.json").read_text())
     assert len(found["kills"]) == 2
+    assert all(row["finished"] > 0 for row in found["kills"])
     assert all(row["lost"] == row["repeated"] == 0 for row in found["kills"])
     assert found["cost"]["evaluations"] > 0 and found["cost"]["journal_s"] > 0
