@@ -79,7 +79,7 @@ function drawSearch(data) {
   if (gaps) put("search", gaps);
   for (const [, ties, disturbed, entries] of V.finals)
     put("search", h("p", {}, disturbed ? "The final comparison was disturbed: the times of the search stand."
-      : `In the final comparison, turn by turn, ${ties} of ${entries.length} cannot be told apart: ${entries.map(e => `${e[0]} ${timeText(e[1])}`).join(", ")}.`));
+      : `In the final comparison, turn by turn, ${ties > 1 ? `the first ${ties} of ${entries.length} cannot be told apart` : `the first of ${entries.length} is faster than the others`}: ${entries.map(e => `${e[0]} ${timeText(e[1])}`).join(", ")}.`));
 }
 
 function gapOverTime(data, lows, bounds, end) {
