@@ -46,6 +46,11 @@ def make_arguments(n: int = 40) -> tuple[np.ndarray, ...]:
     return a, x, np.zeros(n, np.float32), np.zeros(n, np.float32)
 
 
+def in_numpy(a, x, y, w, scale):
+    y[:] = scale * (a @ x)
+    w[:] = a @ y
+
+
 @pytest.fixture(scope="module")
 def explored(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
@@ -53,9 +58,7 @@ def explored(tmp_path_factory: pytest.TempPathFactory):
         args = make_arguments()
         before = [a.copy() for a in args]
         folder = tmp_path_factory.mktemp("run")
-        run = ks.explore(
-            twice, *args, 0.5, max_evals=5, directory=folder, reference=lambda *_: None
-        )
+        run = ks.explore(twice, *args, 0.5, max_evals=5, directory=folder, reference=in_numpy)
     for array, kept in zip(args, before, strict=True):
         np.testing.assert_array_equal(array, kept)
     return run
