@@ -34,6 +34,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """import-linter, where a test of the same process ran it, has disabled every logger."""
+    monkeypatch.setattr(logging.getLogger("kernelscape"), "disabled", False)
+
+
 @pytest.fixture
 def best(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of its best.json with the library."""

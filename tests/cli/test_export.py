@@ -6,7 +6,9 @@ import ctypes
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import kernelscape as ks
 import numpy as np
@@ -15,6 +17,8 @@ from kernelscape.cli import commands as cli
 from kernelscape.codegen.header import header_file, header_text
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.export import cmake_text
+from kernelscape.explorer.saved import load as load_best
 from kernelscape.explorer.self_check import check_text
 from kernelscape.explorer.subject import Subject, make_subject
 from kernelscape.kernels.library import load
@@ -22,6 +26,7 @@ from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.first import first_candidates
 from kernelscape.space.constraints import build_space
+from msgspec import structs
 
 from .command import objects
 
@@ -69,9 +74,13 @@ def test_texts_of_the_file_begin_no_line(explore, found: Path) -> None:
     best = json.loads((found / "best.json").read_text())
     best["conditions"]["compiler"] = "gcc\nexecute_process(COMMAND touch harm)"
     Path("best.json").write_text(json.dumps(best))
-    assert explore("export", "best.json", "-o", "out")[0] == 0
-    lines = Path("out/CMakeLists.txt").read_text().splitlines()
-    assert not any(line.lstrip().startswith("execute_process") for line in lines)
+    code, _, err = explore("export", "best.json", "-o", "out")
+    assert (code, err.count("\n")) == (2, 1)  # refused when it is read
+    found_best = load_best(found)
+    conditions = structs.replace(found_best.file.conditions, compiler="gcc\nexecute_process(x)")
+    file = structs.replace(found_best.file, conditions=conditions)
+    text = cmake_text("f", SimpleNamespace(suffix=".c"), ["gcc"], replace(found_best, file=file))
+    assert not any(line.lstrip().startswith("execute_process") for line in text.splitlines())
 
 
 def test_what_cannot_be_exported_is_a_sentence(explore, found: Path) -> None:

@@ -23,6 +23,12 @@ FEW = ("--max-evals", 3, "--target", "fake", "--json")
 CPU = ("--max-evals", 1, "--time-limit", "1s")
 
 
+@pytest.fixture(autouse=True)
+def _heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """import-linter, where a test of the same process ran it, has disabled every logger."""
+    monkeypatch.setattr(logging.getLogger("kernelscape"), "disabled", False)
+
+
 def tuned(explore, *arguments: object) -> tuple[int, list[dict]]:
     code, out, err = explore("tune", *arguments)
     assert err == "" or code, err
