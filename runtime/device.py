@@ -162,6 +162,9 @@ class AbstractDevice(ABC):
     limits_memory = True  # whether the private memory of a worker's child may be limited
     most_together = 1  # sources that one compiler is given at once
     reports = False  # whether its compiler says what code takes
+    placement_counts = (
+        False  # whether code may be slower on arrays that begin where NumPy puts them
+    )
 
     def check(self) -> None:
         """Raises DeviceError with a sentence when code can be built but not run here."""
@@ -262,8 +265,12 @@ class AbstractDevice(ABC):
         return None
 
     @abstractmethod
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AbstractArray:
-        """A new array, contents arbitrary, aligned to 64 bytes. Raises MemoryError."""
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> AbstractArray:
+        """A new array, contents arbitrary, aligned to 64 bytes; `as_numpy`, where placement counts, it begins where an array
+        of NumPy's would. Raises MemoryError.
+        """
 
     @abstractmethod
     def time(

@@ -7,7 +7,7 @@ import resource
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ Array = NDArray[Any]
 
 
 class _Set:
-    """One input set on the device. Outputs and in-place arrays are shared between sets, read-only
-    inputs are not.
+    """One input set on the device, where `as_numpy` says. Outputs and in-place arrays are shared
+    between sets, read-only inputs are not.
     """
 
     def __init__(
@@ -57,7 +57,9 @@ class _Set:
         device: AbstractDevice,
         roles: dict[str, str],
         files: SetFiles,
-        shared: dict[str, AbstractArray],
+        shared: dict[tuple[str, bool], AbstractArray],
+        *,
+        as_numpy: bool = False,
     ) -> None:
         self.scalars = files.scalars
         self.arrays: dict[str, AbstractArray] = {}
@@ -65,13 +67,16 @@ class _Set:
         self.expected: dict[str, Expected] = {}
         for name, contents in self.contents.items():
             if roles[name] == "input":
-                self.arrays[name] = device.allocate(contents.shape, contents.dtype)
+                self.arrays[name] = device.allocate(
+                    contents.shape, contents.dtype, as_numpy=as_numpy
+                )
                 self.arrays[name].upload(contents)
                 self.arrays[name].freeze()
             else:
-                if name not in shared:
-                    shared[name] = device.allocate(contents.shape, contents.dtype)
-                self.arrays[name] = shared[name]
+                key = name, as_numpy
+                if key not in shared:
+                    shared[key] = device.allocate(contents.shape, contents.dtype, as_numpy=as_numpy)
+                self.arrays[name] = shared[key]
         for name, e in files.expected.items():
             magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
             self.expected[name] = Expected(_open(e.want), e.factor, magnitude)
@@ -85,6 +90,7 @@ class Evaluator:
         self._n_threads = n_threads
         self._roles: dict[str, str] = {}
         self._sets: list[_Set] = []
+        self._timed: SetFiles | None = None  # what set 0 was made of
         self._workspace: AbstractArray | None = None
 
     def answer(self, request: Request) -> Reply:
@@ -128,8 +134,13 @@ class Evaluator:
             _limit_memory(None)
         self._sets, self._workspace = [], None
         self._roles = request.roles
-        shared: dict[str, AbstractArray] = {}
-        self._sets = [_Set(self._device, request.roles, s, shared) for s in request.sets]
+        self._timed = request.sets[0] if request.sets else None
+        shared: dict[tuple[str, bool], AbstractArray] = {}
+        # What is timed lies where a user's arrays do; the others see that code is right on aligned ones too.
+        self._sets = [
+            _Set(self._device, request.roles, s, shared, as_numpy=k == 0)
+            for k, s in enumerate(request.sets)
+        ]
         limit_bytes = _limit_memory(request.allowance_bytes) if self._device.limits_memory else 0
         return Ready(_spans(self._sets), limit_bytes)
 
@@ -170,9 +181,11 @@ class Evaluator:
         protocol: Protocol,
         beside: Callable[[], None] | None = None,
     ) -> list[Measurement | Failure]:
+        """Of each artifact the slower of its times on arrays as NumPy's and on aligned ones."""
         outcomes: dict[int, Measurement | Failure] = {}
-        calls: dict[int, tuple[AbstractModule, CallArguments]] = {}
+        calls: dict[tuple[int, int], tuple[AbstractModule, CallArguments]] = {}
         with ExitStack() as loaded_modules:
+            placed = [self._sets[0], *self._aligned()]
             for k, artifact in enumerate(artifacts):
                 loaded = self._load(artifact)
                 if isinstance(loaded, Failure):
@@ -184,11 +197,24 @@ class Evaluator:
                 if verdict is not None:
                     outcomes[k] = verdict
                 else:
-                    calls[k] = module, self._call_arguments(module, self._sets[0], workspace)
+                    for at, s in enumerate(placed):
+                        module.run(self._values(module, s, workspace))
+                        calls[k, at] = module, self._call_arguments(module, s, workspace)
             if calls:
                 measured = self._device.time(list(calls.values()), protocol, beside)
-                outcomes.update(zip(calls, measured, strict=True))
+                for (k, _), one in zip(calls, measured, strict=True):
+                    other = outcomes.get(k)
+                    if not isinstance(other, Measurement) or one.fair_ns > other.fair_ns:
+                        outcomes[k] = one
         return [outcomes[k] for k in range(len(artifacts))]
+
+    def _aligned(self) -> list[_Set]:
+        """Set 0 once more on arrays that begin at a line, where that may make a difference and there is memory for it."""
+        if self._timed is None or not self._device.placement_counts:
+            return []
+        with _unlimited_memory(), suppress(MemoryError):
+            return [_Set(self._device, self._roles, self._timed, {})]
+        return []
 
     @property
     def _verified(self) -> list[_Set]:

@@ -50,6 +50,11 @@ class Measurement:
     ] = ()  # of the samples: least, quarter, median, three quarters, most
 
     @property
+    def fair_ns(self) -> float:
+        """What it is ranked by: the paired time, where there is one."""
+        return self.time_ns if self.paired_ns is None else self.paired_ns
+
+    @property
     def is_disturbed(self) -> bool:
         """Whether other work disturbed at least as many samples as were kept."""
         return self.disturbed >= self.n_samples

@@ -249,7 +249,8 @@ class Worker(AbstractWorker):
 
     def _interleave_deadline_s(self, artifacts: Sequence[Artifact], protocol: Protocol) -> float:
         workspace_bytes = max(a.workspace_bytes for a in artifacts)
-        return self.deadline_s(protocol, 1, workspace_bytes) * len(artifacts)
+        n_timed = 2 * len(artifacts)  # each on two placements of the arrays
+        return self.deadline_s(protocol, 1, workspace_bytes) * n_timed
 
     def probe(self) -> float:
         library = self._device.probe_library()

@@ -154,6 +154,7 @@ class CpuDevice(AbstractDevice):
     name = "cpu"
     calibrated_by = "explore calibrate"
     most_together = 8  # more take longer to come back than starting compilers would
+    placement_counts = True
 
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options
@@ -257,9 +258,11 @@ class CpuDevice(AbstractDevice):
             extension = None
         return make_caller(extension, module, signature)
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CpuArray:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> CpuArray:
         self._n_allocated += 1
-        return CpuArray(shape, dtype, stagger=17 * self._n_allocated)
+        return CpuArray(shape, dtype, stagger=17 * self._n_allocated, as_numpy=as_numpy)
 
     def time(
         self,

@@ -29,6 +29,10 @@ _HUGE = 2 << 20
 _HUGE_FROM_BYTES = 4 << 20  # below, the rounding to 2 MiB costs more than it gives
 _LINE = 64  # bytes: one cache line and one full vector
 _GUARD = 0xA5
+# NumPy's arrays are those of malloc: behind a header of 16 bytes, from this size on at the beginning of a mapping (glibc's
+# M_MMAP_THRESHOLD).
+_HEAP_BYTES = 16
+_MAPPED_FROM_BYTES = 128 << 10
 _PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
 
 
@@ -55,13 +59,24 @@ class CpuArray(AbstractArray):
     `stagger` shifts the start by that many cache lines: arrays that all begin at the same place
     of a page would compete for the same cache sets, and loads would wait for unrelated stores
     whose addresses agree in the low 12 bits.
+
+    `as_numpy` puts it where an array of NumPy's begins instead: 16 bytes behind a line; large ones
+    all at the same place of a page, whatever the stagger.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], stagger: int = 0) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        stagger: int = 0,
+        as_numpy: bool = False,
+    ) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
         n_bytes = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
         alignment = _HUGE if n_bytes >= _HUGE_FROM_BYTES else _PAGE
         front = _PAGE + (stagger * 64) % _PAGE
+        if as_numpy:
+            front = _HEAP_BYTES + (_PAGE if n_bytes >= _MAPPED_FROM_BYTES else front)
         self._inner_bytes = _round_up(front + n_bytes + 64, _PAGE)
         outer_bytes = self._inner_bytes + alignment + 2 * _MARGIN
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE

@@ -256,7 +256,9 @@ class CudaDevice(AbstractDevice):
                     return Failure("launch", advice, str(e))
         return CudaModule(artifact, functions, cuda.Stream())
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CudaArray:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> CudaArray:
         return CudaArray(shape, dtype)
 
     def time(

@@ -158,7 +158,9 @@ class EmulatorDevice(AbstractDevice):
         except AttributeError:
             return Failure("launch", f"the built program does not export {artifact.entry}")
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CpuArray:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> CpuArray:
         return self._cpu.allocate(shape, dtype)
 
     def time(

@@ -134,7 +134,9 @@ class FakeDevice(AbstractDevice):
             return Failure("launch", "the fake loader was told to refuse it")
         return FakeModule(artifact)
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeArray:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> FakeArray:
         return FakeArray(shape, dtype)
 
     def time(

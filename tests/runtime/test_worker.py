@@ -96,6 +96,32 @@ def test_interleave_keeps_order_and_reports_failures(cpu, worker):
     assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
 
 
+_AT_A_LINE = "if ((unsigned long)x % 64 == 0) usleep(3000);"
+_BEHIND_A_LINE = "if ((unsigned long)x % 64 == 16) usleep(3000);"
+
+
+def test_a_search_times_where_the_arrays_of_numpy_begin(cpu, worker):
+    fast, slow = (
+        worker.evaluate(cpu.build(source(CORRECT + body)), QUICK)
+        for body in (_AT_A_LINE, _BEHIND_A_LINE)
+    )
+    assert fast.time_ns < 1e6 < slow.time_ns
+
+
+def test_the_slower_of_two_placements_is_what_is_told(cpu, worker):
+    bodies = (CORRECT, CORRECT + _AT_A_LINE, CORRECT + _BEHIND_A_LINE)
+    both, line, behind = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
+    assert both.time_ns < 1e6 < min(line.time_ns, behind.time_ns)
+
+
+def test_what_is_wrong_at_one_placement_only_is_wrong(cpu, worker):
+    for place in (0, 16):
+        body = CORRECT + f"if ((unsigned long)x % 64 == {place}) z[17] += 1;"
+        outcome = worker.evaluate(cpu.build(source(body)), QUICK)
+        assert isinstance(outcome, Failure)
+        assert outcome.kind == "wrong"
+
+
 def test_memory_is_looked_at_in_the_rounds_of_candidates(cpu, worker):
     artifacts = [cpu.build(source(b)) for b in (CORRECT, CORRECT + "/* again */")]
     outcomes, rates = worker.interleave_beside(artifacts, QUICK, 8e6, 4e6)
