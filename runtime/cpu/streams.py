@@ -27,7 +27,9 @@ N_ARRAYS = (1, 1, 1, 2, 2, 3, 1, 4, 3, 4)  # touched by each kind
 _N_READ = (1, 0, 0, 1, 1, 2, 1, 3, 2, 3)  # of them
 _N_WRITTEN = (0, 1, 1, 1, 1, 1, 1, 1, 1, 1)
 
-_PASS_BYTES = 4 << 20  # gone through by a thread for one sample, or everything once
+_PASS_BYTES = (
+    32 << 20
+)  # gone through by a thread for one sample, or everything once: 0.2 ms even from L2
 _REPEATS = 6  # samples of each point: the first finds other arrays in the caches
 _FARTHEST = 6  # times the last cache: beyond, hardly anything stays from pass to pass
 _LEAST_BYTES = (
