@@ -24,7 +24,7 @@ from ..kernels.normalise import normalise
 from ..kernels.sequence import record_sequence
 from ..space import filters, propagate
 from ..space.constraints import build_space
-from ..space.jit import cache_folder, is_compiling
+from ..space.jit import cache_folder, compile_for, is_compiling
 from ..space.target import CacheLevel, Target
 from . import bound_terms
 from .bound_tables import build_tables
@@ -162,11 +162,7 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
 
 def _compile(unit: str) -> None:
-    from numba import typeof
-
-    type_of: Any = typeof  # it has no types itself
-    function, arguments = _signatures()[unit]
-    function.compile(tuple(type_of(x) for x in arguments))
+    compile_for(*_signatures()[unit])
 
 
 def main() -> None:

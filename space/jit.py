@@ -102,6 +102,12 @@ def jit_flat_internal(function: _Function) -> _Function:
     return _compile(function, _WITHOUT_REFERENCE_COUNTS | _WITHOUT_WRAPPER)
 
 
+def compile_for(function: Any, arguments: tuple[Any, ...]) -> None:
+    """Have a function of `jit` or `jit_flat` in the cache for arguments of the types of these."""
+    type_of: Any = numba.typeof  # it has no types itself
+    function.compile(tuple(type_of(x) for x in arguments))
+
+
 @cache
 def tell_when_compiling(tell: Callable[[], None]) -> None:
     """Call `tell` once, before the first function is compiled that no earlier process has left in the cache."""
