@@ -115,6 +115,8 @@ class Evaluator:
         self._states = MachineStates()
         self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
+        self.before_measuring: Callable[[], None] = lambda: None
+        """Called for every batch once its compilers are done: what is timed then is alone."""
         self.n_disturbed = 0  # measurements that other work disturbed, more or less
         self._timed: dict[str, Timed] = {}
 
@@ -194,6 +196,9 @@ class Evaluator:
             raise KeyboardInterrupt
         sources = [self.source(c) for c in candidates]
         artifacts = iter(self._builds.take([s for s in sources if isinstance(s, Source)]))
+        if self._is_to_end():
+            raise KeyboardInterrupt
+        self.before_measuring()
         self._look_at_machine()
         outcomes = []
         for candidate, source in zip(candidates, sources, strict=True):

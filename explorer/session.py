@@ -84,6 +84,7 @@ class Session:
         self._is_all_right = True  # as far as anything was verified
         self._n_sets = 0
         self._is_final_disturbed = False
+        self._has_looked = False  # at the machine
         self._last_s = math.inf  # when even what is running is given up
         self._preparing_s = 0.0  # what a worker takes to take over the arguments
         self._bound_ns: float | None = None
@@ -112,22 +113,20 @@ class Session:
         with FileJournal(self._folder / JOURNAL) as journal, open_worker(device) as worker:
             worker.end_when(self._is_past_waiting)
             with self._interrupt.immediate():
-                now = look_at(device, worker)
+                worker.start()  # meanwhile this process has a core of its own
                 target = device.facts()
                 space = build_space(self._subject.problem, target)
+                root = space.root()
                 conditions = conditions_of(device, worker)
             keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
             self._numpy = NumpyTiming(self._subject, keeper, o.time_limit_s)
             keeper.begin()
             self._tell_opened(keeper, space, target, device.calibrated_by)
-            with self._interrupt.immediate():
-                root = space.root()
             if isinstance(root, DeadEnd):
                 return self._tell_end("infeasible", None, None, keeper, 0)
             self._keeper, self._journal = keeper, journal
             self._device, self._worker, self._target = device, worker, target
             self._compiler = device.compiler_version()
-            lower_to(self._scale, target, now)
             try:
                 return self._explore(space, root)
             except Stopped:  # before anything was measured
@@ -190,6 +189,7 @@ class Session:
             reports=registers.reports,
             place=self._keeper.place,
         )
+        evaluator.before_measuring = self._look_at_what_is_beside
         styled = styled_candidates(space)
         firsts = [candidate for _, candidate in styled]
         solved = (candidate for _, candidate in solved_candidates(space, styled))
@@ -204,7 +204,7 @@ class Session:
         # The search hands back what it was handed: candidates of this space.
         world: Any = {
             "bound": bounder.ns,
-            "evaluate": self._evaluate,
+            "evaluate": evaluator,
             "ahead": evaluator.ahead,
             "announce": evaluator.announce,
             "next_choice": NextChoice(space),
@@ -255,9 +255,34 @@ class Session:
             self._hear(event)
 
     def _look_again(self) -> None:
-        """Lower bounds to the machine as it is now: something was faster than its bound."""
+        """Lower bounds to the machine as it is now: as it was not seen yet, or something was faster than its bound."""
+        self._has_looked = True
         with suppress(WorkerError, Stopped):  # then nothing new is known of it
             lower_to(self._scale, self._target, look_at(self._device, self._worker))
+
+    def _looked_at_last(self, finished: ev.Finished) -> ev.Finished:
+        """What a search within its first batch says of the machine as it is now."""
+        before = self._scale.factor
+        self._look_again()
+        if finished.bound_ns is None or self._scale.factor == before:
+            return finished
+        t = finished.tally
+        is_by_bound = t.pruned_bound + t.rollout_bound + t.near_bound + t.overtaken > 0
+        is_unproved = finished.status == "optimal" and is_by_bound
+        return replace(
+            finished,
+            status="exhausted" if is_unproved else finished.status,
+            bound_ns=finished.bound_ns * self._scale.factor / before,
+        )
+
+    def _look_at_what_is_beside(self) -> None:
+        """The machine and NumPy, once the first candidates were shown: either may take as long as all of them."""
+        if self._default is None:
+            return
+        if not self._has_looked:
+            self._look_again()
+        if self._numpy.is_due and not self._numpy.is_disturbed:
+            self._take_numpy()
 
     def _prepare(self) -> None:
         """Hand the inputs to the worker."""
@@ -282,16 +307,6 @@ class Session:
         with self._interrupt.immediate():
             self._worker.prepare(workload)
         self._preparing_s = time.monotonic() - started_s
-
-    def _evaluate(self, candidates: Sequence[Candidate]) -> list[ev.Outcome]:
-        """The first candidates before NumPy: where arrays are large that takes as long as all of them."""
-        if self._default is not None:
-            self._time_numpy()
-        return self._evaluator(candidates)
-
-    def _time_numpy(self) -> None:
-        if self._numpy.is_due and not self._numpy.is_disturbed:
-            self._take_numpy()
 
     @property
     def _is_late(self) -> bool:
@@ -455,6 +470,8 @@ class Session:
     # ------------------------------------------------------------------ ending
 
     def _end(self, finished: ev.Finished) -> st.Ended:
+        if not self._has_looked and not self._interrupt.is_set:
+            finished = self._looked_at_last(finished)
         self._bound_ns = finished.bound_ns
         self._keeper.tally(finished.tally, is_last=True)
         if self._closed:

@@ -81,6 +81,7 @@ class Channel:
         self._child: subprocess.Popen[bytes] | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self._request_fd = self._reply_fd = -1
+        self._is_ready = False
 
     @property
     def is_alive(self) -> bool:
@@ -91,8 +92,8 @@ class Channel:
         its own, and Stopped once `is_over` says that nobody waits for the answer any more.
         """
         try:
-            if self._child is None:
-                self._start()
+            self.start()
+            self._await_start()
             write_all(self._request_fd, encode(request))
             return self._receive(deadline_s)
         except BrokenPipeError:
@@ -113,7 +114,11 @@ class Channel:
         os.close(self._request_fd)
         os.close(self._reply_fd)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to start a child, unless there is one, without waiting for it."""
+        if self._child is not None:
+            return
+        self._is_ready = False
         child_in, self._request_fd = os.pipe()
         self._reply_fd, child_out = os.pipe()
         options = msgspec.json.encode(self._options).decode()
@@ -134,10 +139,15 @@ class Channel:
         finally:
             os.close(child_in)
             os.close(child_out)
+
+    def _await_start(self) -> None:
+        if self._is_ready:
+            return
         answer = self._receive(_START_S)
         if not isinstance(answer, Ready):
             log_end = answer.log if isinstance(answer, Death) else ""
             raise RuntimeError(f"the worker's child did not start: {log_end}")
+        self._is_ready = True
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(_REMOVED_PREFIXES)}

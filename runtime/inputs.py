@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from ..kernels.ir import Binary, Const, DType, Unary
 from ..kernels.rewrite import rewrite
 from ..kernels.sequence import Recording
 from ..kernels.tasks import Problem
-from .reference import Reference
 from .verify import (
     Expected,
     integers_like,
@@ -36,6 +35,9 @@ from .verify import (
     tolerance_factor,
 )
 from .worker import InputSet, Workload
+
+if TYPE_CHECKING:
+    from .reference import Reference
 
 Array = NDArray[Any]
 Number = float | int | bool
@@ -114,7 +116,10 @@ def make_workload(
     `more` are further arguments of the caller. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
     arguments lead an index out of its array. Once `is_enough` there are no more sets than there are.
     """
-    reference = reference or Reference()
+    if reference is None:
+        from .reference import Reference  # brings numba, see `Worker`
+
+        reference = Reference()
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
     is_huge = n_bytes > _HUGE_BYTES and n_sets > 1

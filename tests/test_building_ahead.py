@@ -111,7 +111,7 @@ def running(monkeypatch) -> list[int]:
     monkeypatch.setattr(CpuDevice, "build_together", counted)
     monkeypatch.setattr(evaluation, "_JOBS", 2)
     monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
-    for name in ("evaluate", "interleave", "probe", "probe_state"):
+    for name in ("evaluate", "interleave", "probe", "probe_state", "time_function"):
         watched(name)
     return found
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kernelscape.explorer import numpy_timing
+from kernelscape.explorer import numpy_timing, session
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.doubts import doubts_of
 from kernelscape.explorer.entry import explore_subject, library_subject
@@ -19,6 +19,7 @@ from kernelscape.search import events as ev
 from kernelscape.search import precompile
 from kernelscape.search.bound import Bounder
 from kernelscape.search.first import styled_candidates
+from kernelscape.search.incumbent import BoundScale
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
 from kernelscape.space.jit import is_compiling
@@ -28,19 +29,44 @@ MACHINE = precompile._MACHINE
 
 
 @pytest.mark.compiler
-def test_candidates_are_measured_before_numpy(tmp_path: Path) -> None:
+def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subject = library_subject(load("axpydot"), {"n": 2048}, "f32", 1)
     told: list[object] = []
+    look = session.look_at
+
+    def watched(device: object, worker: object) -> dict[str, float]:
+        told.append("a look")
+        return look(device, worker)
+
+    monkeypatch.setattr(session, "look_at", watched)
     options = Options(max_evals=10, store=False, compiler="gcc")
     run = explore_subject(subject, options, directory=tmp_path / "run", on_event=told.append)
     at = next(k for k, e in enumerate(told) if isinstance(e, st.NumpyTimed))
     measured = [e for e in told[:at] if isinstance(e, ev.Evaluated)]
     assert len(measured) == 8
     assert "U" in {e.tag for e in measured}
+    assert told.index("a look") > told.index(measured[-1])
     assert run.ended.numpy_ns is not None
     # What the others are compared with is told before them, although some were measured before it.
     compared = next(k for k, e in enumerate(told) if isinstance(e, st.Compared))
     assert not any(isinstance(e, ev.Row) for e in told[:compared])
+
+
+@pytest.mark.parametrize(
+    ("status", "n_pruned", "said"),
+    [("optimal", 3, "exhausted"), ("optimal", 0, "optimal"), ("eval_limit", 3, "eval_limit")],
+)
+def test_what_ends_in_its_first_batch_is_bounded_on_the_machine_as_it_is(
+    status, n_pruned, said
+) -> None:
+    found = SimpleNamespace(_scale=BoundScale(), _look_again=lambda: found._scale.lower(0.5))
+    tally = ev.Tally(pruned_bound=n_pruned)
+    finished = ev.Finished(status, None, (), 100.0, None, tally, 0.0)
+    looked = session.Session._looked_at_last(found, finished)
+    assert (looked.status, looked.bound_ns) == (said, 50.0)
+    assert session.Session._looked_at_last(found, looked) == looked
 
 
 class Notes:

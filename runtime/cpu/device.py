@@ -41,7 +41,6 @@ from .compiler import (
     find_compiler,
     other_compilers,
 )
-from .index_check import IndexCheck, build_check
 from .machine import cpu_key
 from .memory import CpuArray, address_of
 from .together import build_together, entry_of
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from ...codegen.source import Argument, Source
     from ...space.target import Target
     from ..calibration import Calibration
+    from .index_check import IndexCheck
 
 Array = NDArray[Any]
 
@@ -248,6 +248,8 @@ class CpuDevice(AbstractDevice):
         if not self.can_build:
             advice = "without a C compiler its indices cannot be looked at: compile(check_indices=False) does not"
             return Failure("compile", advice)
+        from .index_check import build_check  # brings code generation and numba, see `Worker`
+
         return build_check(checks, self.compiler, self._options)
 
     def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,26 @@ def test_fault_has_its_status_and_the_next_candidate_runs(cpu, worker, name):
     assert (outcome.kind, detail in outcome.advice) == (status, True), outcome
     good = worker.evaluate(cpu.build(source()), QUICK)
     assert isinstance(good, Measurement), good
+
+
+def test_arrays_go_to_the_child_that_was_started_before_they_were_there(cpu):
+    with Worker(cpu) as w:
+        w.start()
+        first = w._channel._child
+        w.prepare(workload())
+        assert w._channel._child is first
+        assert isinstance(w.evaluate(cpu.build(source()), QUICK), Measurement)
+        w.prepare(workload())  # that one maps files that are gone
+        assert w._channel._child is not first
+        assert isinstance(w.evaluate(cpu.build(source()), QUICK), Measurement)
+        assert w.n_restarts == 0
+
+
+def test_a_child_starts_without_numba(cpu, worker):
+    worker.evaluate(cpu.build(source()), QUICK)
+    libraries = Path(f"/proc/{worker._channel._child.pid}/maps").read_text()
+    assert "numpy" in libraries
+    assert "llvmlite" not in libraries
 
 
 def test_missing_entry_is_launch(cpu, worker):
