@@ -38,7 +38,9 @@ def test_every_evaluation_says_where_it_came_from(run) -> None:
     folder, told = run
     records = of(folder, EvaluationRecord)
     events = [e for e in told if isinstance(e, ev.Evaluated) and e.origin == "measured"]
-    assert [(r.origin.tag, r.origin.node) for r in records] == [(e.tag, e.node) for e in events]
+    # By their sources: what is measured before the default is told behind it.
+    kept = {r.source_key: (r.origin.tag, r.origin.node) for r in records}
+    assert kept == {e.outcome.key: (e.tag, e.node) for e in events}
     assert {"U", "W", "N"} <= {r.origin.tag for r in records}
     device = records[0].place.device
     assert device
