@@ -294,9 +294,16 @@ def test_small_spaces_are_still_proved(seed: int) -> None:
     assert last.tally.evaluations == every.tally.evaluations
 
 
-@pytest.mark.parametrize("share", [sg._share, getattr(sg._share, "py_func", sg._share)])
-def test_what_is_shared_is_the_sum_over_choices_in_whatever_order_it_is_asked(share):
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_what_is_shared_is_the_sum_over_choices_in_whatever_order_it_is_asked(
+    is_compiled, monkeypatch
+):
     """Each choice's weight, shared out among the values that are left."""
+    share = sg._share
+    if not is_compiled:  # what only compiled functions call cannot be called from Python
+        share = getattr(share, "py_func", share)
+        counted = getattr(sg.count_values, "py_func", sg.count_values)
+        monkeypatch.setattr(sg, "count_values", counted)
     rng = np.random.default_rng(3)
     n_choices, n = 6, 9
     decided = np.uint32(1) << rng.integers(0, 5, (n_choices, n)).astype(np.uint32)
