@@ -40,6 +40,7 @@ _SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gi
 _JOBS = min(max(2, available_cores()), 8)
 JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
 BATCH = 8  # candidates measured in a row, at first
+FIRST_BATCH = 4  # before anything is shown: three warm starts and the default
 _DETAIL_CHARACTERS = 2000
 
 Entry = tuple[Outcome, Candidate]

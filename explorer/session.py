@@ -39,7 +39,7 @@ from ..space.constraints import build_space
 from ..space.target import Target
 from . import stages as st
 from .doubts import doubts_of
-from .evaluation import BATCH, Entry, Evaluator, largest_batch
+from .evaluation import BATCH, FIRST_BATCH, Entry, Evaluator, largest_batch
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
 from .machine import bound_now, conditions_of, look_at, lower_to, lower_to_earlier, open_worker
@@ -228,6 +228,7 @@ class Session:
             names=_names_of(space),
             options=SearchOptions(
                 batch=BATCH,
+                first_batch=FIRST_BATCH,
                 largest_batch=largest_batch(self._device),
                 n_top=self._options.final_top,
             ),

@@ -231,6 +231,8 @@ class Exploration:
         measured, and more where each takes long.
         """
         o, n = self.options, self.tally.evaluations
+        if n == 0:
+            return o.first_batch or o.batch
         _, spent_s = self.tally.spent_by("")
         in_time = n if spent_s == 0 else int(n * _BATCH_S / spent_s)
         return max(o.batch, min(o.largest_batch or o.batch, n // _KNOWN_FOR_EACH, in_time))

@@ -10,6 +10,7 @@ class SearchOptions:
     """Options of `search`; the defaults suit a search whose evaluations dominate."""
 
     batch: int = 1  # distinct implementations handed to one call of `evaluate`, at first
+    first_batch: int | None = None  # of the very first: it shows something sooner; None: as others
     largest_batch: int | None = None  # it grows with what was measured to this; None: not at all
     policy: str = "threshold_ascent"  # a name in POLICIES; mcts only
     focus: str = "balanced"  # best, bound or balanced: how much mcts works on the bound
@@ -27,6 +28,8 @@ class SearchOptions:
         for name in ("batch", "beam_width", "random_patience", "n_top", "max_held"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not positive")
+        if self.first_batch is not None and not 1 <= self.first_batch <= self.batch:
+            raise ValueError(f"first_batch={self.first_batch} is not in 1..{self.batch}")
         if self.largest_batch is not None and self.largest_batch < self.batch:
             raise ValueError(f"largest_batch={self.largest_batch} is less than batch={self.batch}")
         if self.rollout_siblings is not None and self.rollout_siblings < 1:

@@ -130,7 +130,7 @@ def search(
     world.tally.alarms = world.incumbent.alarms
     world.told.append(ev.Started(strategy, world.bound_ns, len(known)))
     remaining = budget.remaining_evaluations(0)
-    room = (options.batch if remaining is None else min(options.batch, remaining)) - len(incumbents)
+    room = (world.batch if remaining is None else min(world.batch, remaining)) - len(incumbents)
     firsts = _firsts(incumbents, warm_starts, max(0, min(room, _BEFORE_INCUMBENTS)))
     return _run(world, chosen, firsts, known, make, widened)
 

@@ -45,7 +45,7 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
     run = explore_subject(subject, options, directory=tmp_path / "run", on_event=told.append)
     at = next(k for k, e in enumerate(told) if isinstance(e, st.NumpyTimed))
     measured = [e for e in told[:at] if isinstance(e, ev.Evaluated)]
-    assert len(measured) == 8
+    assert len(measured) == 4
     assert "U" in {e.tag for e in measured}
     assert told.index("a look") > told.index(measured[-1])
     assert run.ended.numpy_ns is not None

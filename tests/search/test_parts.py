@@ -344,6 +344,19 @@ class TestSearch:
             known += n
         assert sum(bench.batches) == 50 and 4 in bench.batches
 
+    def test_the_first_batch_may_be_smaller(self) -> None:
+        space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
+        bench = ToyBench()
+        arguments = self.arguments(
+            evaluate=bench,
+            options=SearchOptions(batch=4, first_batch=2, prune=False),
+            budget=Budget(Evaluations(18), clock=lambda: 0.0),
+        )
+        list(search(space.root(), **arguments))
+        assert bench.batches == [2, 4, 4, 4, 4]
+        with pytest.raises(ValueError, match="first_batch=5 is not in"):
+            SearchOptions(batch=4, first_batch=5)
+
     def test_batches_of_what_takes_long_do_not_grow(self) -> None:
         space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
         bench = ToyBench()
