@@ -1,6 +1,7 @@
 """What numba compiles of the search, compiled on all cores where no earlier process has left it in the cache.
 
 A unit is a compiled function with what only it calls. Units that others call come first, so that those find them in the cache.
+What two units call all the same has to have one type: numba gives the first of each process the same file.
 """
 
 from __future__ import annotations

@@ -154,8 +154,8 @@ def _share(
             if now == before:
                 continue
             last[c] = now
-            won = weights[c] / count_values(now)
-            lost = weights[c] / count_values(before) if before else 0.0
+            won = weights[c] / count_values(np.int64(now))
+            lost = weights[c] / count_values(np.int64(before)) if before else 0.0
             for j in range(n_measured):
                 if decided[c, j] & now:
                     last_shared[j] += won

@@ -249,7 +249,8 @@ def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
 @jit_flat_internal
 def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
     """Forbid what would exceed the limit even if every other term is as small as it can be."""
-    start, stop = arrays.start[constraint], arrays.start[constraint + 1]
+    # As in `filter_budget`: other integers would be compiled once more, by another process at the same time.
+    start, stop = np.int64(arrays.start[constraint]), np.int64(arrays.start[constraint + 1])
     limit = arrays.limit[constraint]
     is_product = arrays.kind[constraint] == PRODUCT
     total = np.int64(1) if is_product else np.int64(0)
@@ -350,7 +351,7 @@ def filter_budget(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
         first = _first_term(arrays, k)
         end = _end_of_terms(arrays, first, stop)
         if _surely_counts(arrays, domains, k, first):
-            total += _least_product(arrays, domains, first, end, -1, limit)
+            total += _least_product(arrays, domains, first, end, np.int64(-1), limit)
             if total > limit:
                 scratch.state[CULPRIT] = arrays.scope[first]
                 return False
@@ -359,7 +360,7 @@ def filter_budget(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
     while k < stop:
         first = _first_term(arrays, k)
         end = _end_of_terms(arrays, first, stop)
-        least = _least_product(arrays, domains, first, end, -1, limit)
+        least = _least_product(arrays, domains, first, end, np.int64(-1), limit)
         if not _surely_counts(arrays, domains, k, first):
             for entry in range(k, first) if total + least > limit else range(0):
                 var = np.int64(arrays.scope[entry])

@@ -280,7 +280,7 @@ def _next_value(domain: Int, preference: npt.NDArray[np.uint8], var: Int) -> Int
     for k in range(preference.shape[1]):
         if domain >> np.int64(preference[var, k]) & 1:
             return np.int64(preference[var, k])
-    return _pick(domain, 0)
+    return _pick(domain, np.int64(0))
 
 
 @jit_flat

@@ -22,7 +22,7 @@ from kernelscape.search.first import styled_candidates
 from kernelscape.search.incumbent import BoundScale
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from kernelscape.space.jit import is_compiling
+from kernelscape.space.jit import cache_folder, is_compiling
 from numba import typeof
 
 MACHINE = precompile._MACHINE
@@ -154,3 +154,15 @@ def test_what_is_compiled_ahead_is_what_the_search_calls() -> None:
         called = function.signatures  # of those that Python calls
         assert not called or called == [tuple(map(typeof, arguments))], unit
     assert set(precompile._UNITS) == set(precompile._signatures())
+
+
+def test_what_two_processes_compile_at_once_has_one_type() -> None:
+    """Of two types each process would write the first file of the function, and take the other's for its own."""
+    if not is_compiling():
+        pytest.skip("NUMBA_DISABLE_JIT is set")
+    for unit in precompile._UNITS:
+        precompile._compile(unit)
+    ours = ("propagate.", "filters.", "bound_terms.", "streams.")
+    compiled = [path.name for path in cache_folder().rglob("*.nbc")]
+    assert any(name.startswith(ours) for name in compiled)
+    assert not [n for n in compiled if n.startswith(ours) and not n.endswith(".1.nbc")]
