@@ -3,9 +3,9 @@
     python -m kernelscape.experiments.versions --before REV_OR_FOLDER [--only atax:n=256,m=256] [--seconds 20] [--again]
 
 Each row is made of one sequence and size. The earlier version searches it; this version lowers the decisions that were found
-there again, and searches for itself. The three libraries are then timed in turn, each in a process of its own, on equal arrays,
-by one loop. Rows that are in the results already are kept unless --again is given. Writes experiments/results/versions.md and
-.json after every row. The exit status is 1 when a row fails.
+there again, and searches for itself. The three libraries are then timed in turn, each in a process of its own, on arrays of
+NumPy and on aligned ones, by one loop. Rows that are in the results already are kept unless --again is given. Writes
+experiments/results/versions.md and .json after every row. The exit status is 1 when a row fails.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,18 @@ JOBS = (
     Job("matmul", {"m": 1024, "n": 1024, "k": 1024}),
     Job("matmul_strided", {"m": 1024, "n": 1024, "k": 1024}),
 )
+PLACEMENTS = ("numpy", "aligned")
+_LATER = ("again", "searched")  # by this version
 _SAMPLE_NS = 1.5e7  # of one sample
 _REST_S = 0.003  # between samples: threads that wait spin no longer then
 _LIMIT_S = 300.0  # of everything that a child does at once
 
 PROTOCOL = """The earlier version ({before}) searches for {seconds:g} s; "again" is what it found, lowered by this version;
 "searched" is what this version finds in as long. All three are built by gcc, each with its version's own flags, and run in a
-process of their own on equal arrays; samples of 15 ms in turn, {rounds} rounds, each after a call that warms the caches. Ratios
-are of times within a round (below 1: this version is faster), median and half the inter-quartile range."""
+process of their own; samples of 15 ms in turn, {rounds} rounds, each after a call that warms the caches. Arrays are those that
+NumPy makes, which begin 16 bytes behind a line of the cache, or "aligned": at a line, and far from one another in a page. Ratios
+are of times within a round (below 1: this version is faster), median and half the inter-quartile range. "Said" is the time of a
+version's own result, on arrays of NumPy, over the time that the version itself printed for it."""
 
 # Run by the earlier version: what it found, built by itself.
 _BUILD_BEFORE = """
@@ -169,8 +174,12 @@ def make_row(job: Job, package: Path, options: VersionOptions) -> Row:
             "again": _lowered_again(earlier, device),
             "searched": _lowered_again(later, device),
         }
+        said = {"before": earlier, "searched": later}
+        said_ns = {
+            name: json.loads((run / BEST).read_text())["time_ns"] for name, run in said.items()
+        }
         times = _time(libraries, job, device, options)
-    return {"times_ns": times, "stamp": stamp(device)}
+    return {"times_ns": times, "said_ns": said_ns, "stamp": stamp(device)}
 
 
 def _lowered_again(run: Path, device: CpuDevice) -> Built:
@@ -183,21 +192,23 @@ def _lowered_again(run: Path, device: CpuDevice) -> Built:
 
 def _time(
     libraries: dict[str, Built], job: Job, device: CpuDevice, options: VersionOptions
-) -> dict[str, list[float]]:
-    """Nanoseconds of a call in every round, by the name of the library; each round in the other direction than the last."""
+) -> dict[str, dict[str, list[float]]]:
+    """Nanoseconds of a call in every round, by placement and library; each round in the other direction than the last."""
     harness = str(device.build_harness())
     children = {
         name: _Child(library, job, harness, options.seed) for name, library in libraries.items()
     }
-    times: dict[str, list[float]] = {name: [] for name in libraries}
+    times: dict[str, dict[str, list[float]]] = {
+        placement: {name: [] for name in libraries} for placement in PLACEMENTS
+    }
     try:
         for k in range(options.rounds + 1):
             order = list(children)[:: 1 if k % 2 else -1]
-            for name in order:
-                ns = children[name].sample()
+            for placement, name in product(PLACEMENTS, order):
+                ns = children[name].sample(placement)
                 time.sleep(_REST_S)
                 if k:  # the first round finds out how many calls a sample takes
-                    times[name].append(ns)
+                    times[placement][name].append(ns)
     finally:
         for child in children.values():
             child.close()
@@ -219,10 +230,10 @@ class _Child:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
 
-    def sample(self) -> float:
-        """Nanoseconds of a call. Raises RuntimeError when the process ended."""
+    def sample(self, placement: str) -> float:
+        """Nanoseconds of a call on arrays that begin there. Raises RuntimeError when the process ended."""
         assert self._child.stdin is not None and self._child.stdout is not None
-        self._child.stdin.write("\n")
+        self._child.stdin.write(f"{placement}\n")
         self._child.stdin.flush()
         said = self._child.stdout.readline()
         if not said:
@@ -235,7 +246,7 @@ class _Child:
 
 
 def _serve(asked: dict[str, Any]) -> int:
-    """The other end of `_Child`: one time for each line."""
+    """The other end of `_Child`: one time for each line, which names a placement."""
     library, job = Built(**asked["library"]), Job(**asked["job"])
     harness = load_harness(Path(asked["harness"]))
     entry = getattr(ctypes.CDLL(library.path), library.entry)
@@ -244,28 +255,47 @@ def _serve(asked: dict[str, Any]) -> int:
     given = sequence.make_arguments(
         sequence.complete(job.sizes), numpy_type, np.random.default_rng(asked["seed"])
     )
-    arrays: list[Any] = [x for x in given if isinstance(x, np.ndarray)]
-    values = iter([*arrays, *(x for x in given if not isinstance(x, np.ndarray))])
-    held: list[np.ndarray[Any, Any]] = []
-    restored: list[tuple[CpuArray, np.ndarray[Any, Any]]] = []
-    for k, (_, kind, dtype, shape) in enumerate(library.arguments):
-        if kind == "scalar":
-            held.append(np.array(next(values), dtype))
-            continue
-        array = CpuArray(tuple(shape), np.dtype(dtype), stagger=17 * (k + 1))
-        if kind == "array":
-            restored.append((array, next(values)))
-        held.append(array.host)
-    pointers = (ctypes.c_void_p * len(held))(*(x.ctypes.data for x in held))
+    placed = {placement: _Placed(library, given, placement) for placement in PLACEMENTS}
     n = 0
-    for _ in sys.stdin:
-        for array, contents in restored:
-            array.upload(contents)
-        entry(pointers)
+    for line in sys.stdin:
+        arguments = placed[line.strip()]
+        arguments.restore()
+        entry(arguments.pointers)
         if not n:
-            n = max(1, round(_SAMPLE_NS / max(harness.ks_run(entry, pointers, 3) / 3, 1.0)))
-        print(harness.ks_run(entry, pointers, n) / n, flush=True)
+            took_ns = harness.ks_run(entry, arguments.pointers, 3) / 3
+            n = max(1, round(_SAMPLE_NS / max(took_ns, 1.0)))
+        print(harness.ks_run(entry, arguments.pointers, n) / n, flush=True)
     return 0
+
+
+class _Placed:
+    """Arguments of a library at one placement."""
+
+    def __init__(self, library: Built, given: Sequence[Any], placement: str) -> None:
+        arrays: list[Any] = [x for x in given if isinstance(x, np.ndarray)]
+        values = iter([*arrays, *(x for x in given if not isinstance(x, np.ndarray))])
+        held: list[np.ndarray[Any, Any]] = []
+        self._restored: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+        for k, (_, kind, dtype, shape) in enumerate(library.arguments):
+            if kind == "scalar":
+                held.append(np.array(next(values), dtype))
+                continue
+            is_aligned = placement == "aligned" or kind == "workspace"
+            array = (
+                CpuArray(tuple(shape), np.dtype(dtype), stagger=17 * (k + 1)).host
+                if is_aligned
+                else np.empty(tuple(shape), dtype)
+            )
+            if kind == "array":
+                self._restored.append((array, next(values)))
+            held.append(array)
+        self._held = held
+        self.pointers = (ctypes.c_void_p * len(held))(*(x.ctypes.data for x in held))
+
+    def restore(self) -> None:
+        """Contents as they were before any call."""
+        for array, contents in self._restored:
+            array[...] = contents
 
 
 def report(made: dict[str, Any]) -> str:
@@ -275,33 +305,39 @@ def report(made: dict[str, Any]) -> str:
     parts = ["# Is this version as fast as an earlier one?", "", PROTOCOL.format(**made["how"]), ""]
     if good:
         parts += [stamp_text(good[-1]["stamp"]), ""]
-    heads = [
-        "sequence",
-        "type",
-        "before",
-        "again",
-        "searched",
-        "again / before",
-        "searched / before",
-    ]
+    heads = ["sequence", "type", "before", "again", "searched"]
+    heads += [f"{name} / before{where}" for where in ("", ", aligned") for name in _LATER]
+    heads += ["said before", "said"]
     parts += [table(heads, [_cells(r) for r in good]), ""]
-    for name in ("again", "searched") if good else ():
-        ratios = [median(_ratios(r, name)) for r in good]
+    for placement, name in product(PLACEMENTS, _LATER) if good else ():
+        ratios = [median(_ratios(r, placement, name)) for r in good]
         mean = float(np.exp(np.mean(np.log(ratios))))
-        parts.append(f"- {name}: geometric mean {mean:.3f}, largest {max(ratios):.2f}")
+        parts.append(f"- {name}, {placement}: geometric mean {mean:.3f}, largest {max(ratios):.2f}")
     parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     return "\n".join([*parts, ""])
 
 
-def _ratios(r: Row, name: str) -> np.ndarray[Any, Any]:
-    ratios: np.ndarray[Any, Any] = np.array(r["times_ns"][name]) / r["times_ns"]["before"]
+def _ratios(r: Row, placement: str, name: str) -> np.ndarray[Any, Any]:
+    times = r["times_ns"][placement]
+    ratios: np.ndarray[Any, Any] = np.array(times[name]) / times["before"]
     return ratios
 
 
+def _said(r: Row, name: str) -> str:
+    return f"{median(r['times_ns']['numpy'][name]) / r['said_ns'][name]:.2f}"
+
+
 def _cells(r: Row) -> list[str]:
-    times = [time_text(median(r["times_ns"][k])) for k in ("before", "again", "searched")]
-    ratios = [_ratios(r, k) for k in ("again", "searched")]
-    return [title(r), r["dtype"], *times, *(ratio_text(median(x), spread(x)) for x in ratios)]
+    times = [time_text(median(r["times_ns"]["numpy"][k])) for k in ("before", *_LATER)]
+    ratios = [_ratios(r, placement, name) for placement, name in product(PLACEMENTS, _LATER)]
+    said = [_said(r, "before"), _said(r, "searched")]
+    return [
+        title(r),
+        r["dtype"],
+        *times,
+        *(ratio_text(median(x), spread(x)) for x in ratios),
+        *said,
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -334,7 +370,7 @@ def _make(
                 return {"status": "failed", **asked, "why": str(e)}
 
         def say(row: Row) -> str:
-            return f"again {median(_ratios(row, 'again')):.2f}, searched {median(_ratios(row, 'searched')):.2f}"
+            return ", ".join(f"{k} {median(_ratios(row, 'numpy', k)):.2f}" for k in _LATER)
 
         missing = results.missing(wanted, given.again)
         rows = results.make(missing, make, say, how=asdict(options))["rows"]
