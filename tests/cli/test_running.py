@@ -28,6 +28,7 @@ def test_run_replay_codegen(explore, tmp_path: Path) -> None:
         "run.json",
         "journal.jsonl",
         "best.json",
+        "best.so",
         "kernel.c",
         "tree.jsonl",
     }
@@ -54,7 +55,7 @@ def test_log_is_a_table(explore) -> None:
         "Space ",
         "Root bound ",
         " Src  |",
-        "*U  ",
+        "*W  ",
         "Status ",
         "Bound ",
         "% proved",
