@@ -34,7 +34,8 @@ class Browser:
     """One browser with one page. `console` has what pages wrote there, and their uncaught errors."""
 
     def __init__(self, executable: str, width: int = 1240, height: int = 900) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="kernelscape-browser-")
+        # Its processes may write there for a moment after the end. A short name: it makes sockets below.
+        self._profile = tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True)
         its_input, self._write = os.pipe()
         self._read, its_output = os.pipe()
         command = (
@@ -46,7 +47,11 @@ class Browser:
         )
         # The two ends have to be the descriptors 3 and 4 of the browser.
         script = f"exec {shlex.join(command)} 3<&{its_input} 4>&{its_output} 2>/dev/null"
-        self._process = subprocess.Popen(["bash", "-c", script], pass_fds=(its_input, its_output))
+        self._process = subprocess.Popen(
+            ["bash", "-c", script],
+            pass_fds=(its_input, its_output),
+            env=os.environ | {"TMPDIR": self._profile.name},
+        )
         os.close(its_input)
         os.close(its_output)
         self._n_asked = 0

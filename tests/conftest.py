@@ -40,9 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """What tests and what they run leave in the system's temporary folder is seen: it is a folder of this session's own. Folders
     that pytest itself makes, and keeps for people to look at, stay where they were.
     """
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    scratch = Scratch("kernelscape-tests-")
-    temporary = scratch.path / "temporary"
+    system = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    # Short, and not inside of another session's: the path of a socket has at most 107 bytes.
+    scratch = Scratch("ks-tests-", Path(system))
+    temporary = scratch.path / "t"
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     config.stash[_TEMPORARY] = scratch
@@ -52,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A session that leaves anything there has failed."""
     scratch = session.config.stash[_TEMPORARY]
-    names = sorted(p.name for p in (scratch.path / "temporary").iterdir())
+    names = sorted(p.name for p in (scratch.path / "t").iterdir())
     left = [name for name in names if not name.startswith(_OF_PYTHON)]
     scratch.close()
     if left:
