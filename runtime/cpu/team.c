@@ -29,7 +29,7 @@
 #endif
 
 /* Nanoseconds. A thread that sleeps is running again after 5 to 50 us. Calls from Python follow one another after 5 to 20 us, and the
- * threads of a launch end as much as 100 us apart where memory is what they wait for: with 50 us AXPYDOT of 2^20 took 5 % longer. */
+ * threads of a launch end as much as 100 us apart where memory is what they wait for. */
 #if !defined(KS_SPIN_NS)
 #define KS_SPIN_NS 200000
 #endif
