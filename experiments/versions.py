@@ -139,6 +139,8 @@ def _run(package: Path, scratch: Path, *arguments: str) -> str:
         if not (place / "kernelscape").exists():
             (place / "kernelscape").symlink_to("..", target_is_directory=True)
         environment["PYTHONPATH"] = str(place)
+        # Calibrations of earlier versions have less in them, and would replace those of this one.
+        environment["XDG_CACHE_HOME"] = str(place / "cache")
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=scratch, timeout=_LIMIT_S
