@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -123,10 +123,11 @@ def checkout(before: str) -> Iterator[Path]:
             _git("worktree", "remove", "--force", str(folder))
 
 
-def _git(*arguments: str) -> None:
-    done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True)
+def _git(*arguments: str, folder: Path = ROOT) -> str:
+    done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"git {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout.strip()
 
 
 def _run(package: Path, scratch: Path, *arguments: str) -> str:
@@ -363,6 +364,7 @@ def _make(
     wanted = wanted_jobs(parser, given.only, JOBS, known=names(), dtypes=("f32", "f64"))
     results = Table("versions", JOBS, report, given.results)
     with checkout(options.before) as package:
+        options = replace(options, before=_git("rev-parse", "--short", "HEAD", folder=package))
 
         def make(job: Job) -> Row:
             asked = job._asdict() | {"options": asdict(options)}
