@@ -118,6 +118,15 @@ def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
     return Bounder(replace(root.space, target=now)).ns(root)
 
 
+def believed_now(bound_now_ns: float | None, best_ns: float, spread: float) -> float | None:
+    """The bound of the machine as it is now, if it may be one: None where the best is faster by more than its spread. Then the
+    probe met a slower machine than the best did, and says nothing of it.
+    """
+    if bound_now_ns is None or bound_now_ns > best_ns * (1 + spread):
+        return None
+    return bound_now_ns
+
+
 def _curve_ratios(target: Target, now: dict[str, float]) -> list[float]:
     """Rates of reading again and again that the target says over those of `now`, where both know the size."""
     known = {

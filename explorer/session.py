@@ -42,7 +42,15 @@ from .doubts import doubts_of
 from .evaluation import BATCH, FIRST_BATCH, Entry, Evaluator, largest_batch
 from .final import NEAR, comparison, time_again, with_default
 from .keeper import Keeper, Kept
-from .machine import bound_now, conditions_of, look_at, lower_to, lower_to_earlier, open_worker
+from .machine import (
+    believed_now,
+    bound_now,
+    conditions_of,
+    look_at,
+    lower_to,
+    lower_to_earlier,
+    open_worker,
+)
 from .numpy_timing import NumpyTiming
 from .registers import Registers
 from .rivals import N_RIVALS, Rival, Rivalry
@@ -507,6 +515,8 @@ class Session:
             if best.time_ns < self._bound_ns * (1 - _SLACK):
                 self._keeper.note("alarm", best.key)
                 self._bound_ns, alarms = None, alarms + 1
+        assert best.time_ns is not None
+        self._bound_now_ns = believed_now(self._bound_now_ns, best.time_ns, best.spread)
         self._keep(best, candidate, finished.status, is_final=True, rival=won)
         return self._tell_end(finished.status, best, self._bound_ns, self._keeper, alarms)
 

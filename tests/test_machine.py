@@ -6,7 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.machine import bound_now, look_at, lower_to, lower_to_earlier
+from kernelscape.explorer.machine import (
+    believed_now,
+    bound_now,
+    look_at,
+    lower_to,
+    lower_to_earlier,
+)
 from kernelscape.runtime.calibration import (
     SCHEMA,
     Calibration,
@@ -141,3 +147,12 @@ def test_bounds_give_way_to_what_earlier_sessions_met(records, alarmed, factor) 
     scale = BoundScale()
     lower_to_earlier(scale, records, alarmed, lambda r: 100.0)
     assert scale.factor == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("bound_now_ns", "believed"), [(None, None), (80.0, 80.0), (104.0, 104.0), (106.0, None)]
+)
+def test_a_bound_of_now_that_the_best_has_beaten_by_more_than_its_spread_is_none(
+    bound_now_ns, believed
+):
+    assert believed_now(bound_now_ns, best_ns=100.0, spread=0.05) == believed
