@@ -34,7 +34,8 @@ class Scratch:
                 self._fd: int | None = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
             except FileNotFoundError:  # another process has swept it away
                 continue
-            if _lock(self._fd):
+            # Who sweeps may have held the lock in between, and have removed the folder with it.
+            if _lock(self._fd) and os.fstat(self._fd).st_nlink > 0:
                 break
             os.close(self._fd)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kernelscape.runtime import scratch
 from kernelscape.runtime.scratch import Scratch, sweep
 
 HOLD = """
@@ -49,6 +50,29 @@ def test_the_next_one_clears_what_a_killed_one_left(tmp_path: Path) -> None:
             assert held.exists()
         living.communicate("")
     assert {p.name for p in tmp_path.iterdir()} == {"other-folder", held.name, "some-file"}
+
+
+def test_a_folder_that_was_swept_before_it_was_locked_is_made_again(tmp_path, monkeypatch) -> None:
+    lock, swept = scratch._lock, []
+
+    def lock_late(fd: int) -> bool:
+        if not swept:
+            swept.extend(tmp_path.iterdir())
+            sweep_now(tmp_path, "some-")
+        return lock(fd)
+
+    def sweep_now(parent: Path, prefix: str) -> None:
+        monkeypatch.setattr(scratch, "_lock", lock)
+        sweep(parent, prefix)
+        monkeypatch.setattr(scratch, "_lock", lock_late)
+
+    monkeypatch.setattr(scratch, "_lock", lock_late)
+    scratch._swept.add((tmp_path, "some-"))
+    with Scratch("some-", tmp_path) as mine:
+        [gone] = swept
+        assert not gone.exists()
+        assert mine.exists()
+        assert mine != gone
 
 
 def test_a_folder_in_the_making_stays(tmp_path: Path) -> None:
