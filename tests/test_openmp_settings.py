@@ -1,0 +1,57 @@
+"""Settings of OpenMP change nothing: with `OMP_PROC_BIND=true` it bound the caller to one core, and a second replay saw another machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.library import load
+
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"),
+]
+N = 1 << 14
+SCRIPT = f"""
+import os, sys
+import kernelscape as ks, numpy as np
+from kernelscape.kernels.library import load
+before = os.sched_getaffinity(0)
+for _ in range(2):
+    f = ks.replay(sys.argv[1])
+    w, y, z, x = load("vadd").make_arguments({{"n": {N}}}, np.float32, np.random.default_rng(1))
+    f(w, y, z, x)
+    assert np.allclose(x, w + y + z)
+    assert os.sched_getaffinity(0) == before
+"""
+
+
+@pytest.fixture(scope="module")
+def best(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default of a sum, on all cores."""
+    folder = tmp_path_factory.mktemp("made") / "run"
+    arguments = load("vadd").make_arguments({"n": N}, np.float32, np.random.default_rng(1))
+    ks.explore(load("vadd").sequence, *arguments, max_evals=1, time_limit=1, directory=folder)
+    assert "ks_team_run(launch" in (folder / "kernel.c").read_text()
+    return folder / "best.json"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}, {"OMP_NUM_THREADS": "1"}],
+    ids=["bound", "one thread"],
+)
+def test_a_second_replay_is_of_the_same_machine(best: Path, settings: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(best)],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
