@@ -25,6 +25,7 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..kernels.ir import DType
 from ..kernels.language import kernel, types
+from ..kernels.library import Sizes, signed, zeros
 from ..kernels.normalise import normalise
 from ..kernels.sequence import ndarray, record_sequence
 from ..runtime.build import Artifact
@@ -93,6 +94,14 @@ def sparse_product(
         for k in range(ptr[i], ptr[i + 1]):
             acc += val[k] * x[col[k]]
         y[i] = acc
+
+
+def sparse_arguments(sizes: Sizes, dtype: Any, rng: np.random.Generator) -> tuple[Any, ...]:
+    """Arguments of `sparse_product`: an n x n matrix in compressed rows, with columns drawn at random."""
+    n = sizes["n"]
+    ptr = np.arange(0, A_ROW * n + 1, A_ROW, dtype=np.int32)
+    col = rng.integers(0, n, A_ROW * n, np.int32)
+    return ptr, col, signed(rng, dtype, A_ROW * n), signed(rng, dtype, n), zeros(dtype, n)
 
 
 @dataclass(frozen=True)
@@ -180,12 +189,9 @@ def measure_sparse(device: CpuDevice, effort: Effort) -> dict[str, list[float]]:
     """A sparse product, whose column numbers are looked at before each call, or are not."""
     from .libraries import numba_calls
 
-    n, rng = effort.rows, np.random.default_rng(1)
-    ptr = np.arange(0, A_ROW * n + 1, A_ROW, dtype=np.int32)
-    col = rng.integers(0, n, A_ROW * n, np.int32)
-    val, x = rng.random(A_ROW * n, np.float32), rng.random(n, np.float32)
-    y = np.zeros(n, np.float32)
-    ways = Ways(device, sparse_product, (ptr, col, val, x, y))
+    given = sparse_arguments({"n": effort.rows}, np.float32, np.random.default_rng(1))
+    ptr, col, val, x, y = given
+    ways = Ways(device, sparse_product, given)
     timed: dict[str, Callable[[], Any]] = {
         "numba": lambda: numba_calls.sparse_product(ptr, col, val, x, y),
         "tuned": lambda: ways.tuned(ptr, col, val, x, y),

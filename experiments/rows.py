@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..kernels.library import load, names
+from ..kernels.library import LibrarySequence, load, names
 from ..runtime.device import cache_folder
 from ..space.jit import cache_folder as jitted_folder
 from .writing import read_results, write_results
@@ -70,9 +70,10 @@ def parse_jobs(
     *,
     known: Iterable[str] = (),
     dtypes: Sequence[str] = ("f32",),
+    find: Callable[[str], LibrarySequence] = load,
 ) -> list[Job]:
     """What NAME (all its rows of the `table`), NAME:n=2^20,... or NAME:n=...:f64 stands for, of the `known` sequences (default:
-    those of the library). Raises ValueError.
+    those of the library), which `find` has by name. Raises ValueError.
     """
     name, *rest = text.lower().split(":")
     known = tuple(known) or names()
@@ -87,7 +88,7 @@ def parse_jobs(
     if len(rest) > 2 or dtype not in dtypes:
         raise ValueError(f"{':'.join(rest[1:])!r} is not {' or '.join(dtypes)}")
     sizes = dict(_size(part) for part in rest[0].split(","))
-    return [Job(name, load(name).complete(sizes), dtype)]
+    return [Job(name, find(name).complete(sizes), dtype)]
 
 
 def wanted_jobs(

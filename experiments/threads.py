@@ -22,7 +22,7 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_subject
-from ..kernels.library import load
+from ..kernels.library import LibrarySequence, load, names
 from ..runtime.build import Artifact
 from ..runtime.channel import available_cores
 from ..runtime.cpu.device import CpuDevice, CpuModule
@@ -33,6 +33,7 @@ from ..runtime.replay import dialect_of
 from ..runtime.worker import AbstractWorker, Worker, Workload
 from ..search.first import first_candidates
 from ..space.constraints import build_space
+from .calls import A_ROW, sparse_arguments, sparse_product
 from .conditions import stamp, stamp_text
 from .measuring import built, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
@@ -40,12 +41,23 @@ from .writing import table, time_text
 
 _MODULE = "threads"
 _LIMIT_S = 300.0  # of one row
+_SPMV = LibrarySequence(
+    name="spmv",
+    formula="y = A x, A in compressed rows",
+    sequence=sparse_product,
+    sizes={"n": 20_000},
+    benchmark_sizes=(),
+    make_arguments=sparse_arguments,
+    reference=sparse_product,
+    flops=lambda sizes: 2 * A_ROW * sizes["n"],
+)
 _ROWS = (
     Job("waxpby", {"n": 1 << 20}),
     Job("sgemv", {"m": 1024, "n": 1024}),
     Job("atax", {"m": 1024, "n": 1024}),
     Job("axpydot", {"n": 1 << 17}),
     Job("matmul", {"m": 256, "n": 256, "k": 32}),
+    Job(_SPMV.name, dict(_SPMV.sizes)),
 )
 TEAM, ALONE, NUMBA = "threads", "one thread", "numba"
 
@@ -81,11 +93,17 @@ Call = Callable[[], float]
 """Makes one call; its nanoseconds."""
 
 
+def sequence_called(name: str) -> LibrarySequence:
+    """A sequence of the library, or the sparse product. Raises KeyError."""
+    return _SPMV if name == _SPMV.name else load(name)
+
+
 def make_row(job: Job, options: ThreadsOptions) -> Row:
     """Nanoseconds of calls, by what surrounds them and by who computes."""
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
-    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
+    entry = sequence_called(job.name)
+    subject = library_subject(entry, job.sizes, job.dtype, options.seed)
     rng = np.random.default_rng(options.seed)
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
     facts = device.facts()
@@ -98,7 +116,7 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
             chosen[way] = _fastest(device, worker, [c for _, c in first_candidates(space)])
     calls = {way: _own(device, artifact, workload) for way, artifact in chosen.items()}
     numpy_type = {"f32": np.float32, "f64": np.float64}[job.dtype]
-    theirs = load(job.name).make_arguments(job.sizes, numpy_type, rng)
+    theirs = entry.make_arguments(job.sizes, numpy_type, rng)
     calls[NUMBA] = _numba(job.name, theirs)
     times: dict[str, dict[str, list[list[float]]]] = {}
     for _ in range(options.rounds):
@@ -229,7 +247,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return answer(given.child, ThreadsOptions, make_row)
     if given.rounds < 1:
         parser.error(f"--rounds {given.rounds} must be positive")
-    wanted = wanted_jobs(parser, given.only, _ROWS, dtypes=("f32", "f64"))
+    wanted = wanted_jobs(
+        parser,
+        given.only,
+        _ROWS,
+        dtypes=("f32", "f64"),
+        known=(*names(), _SPMV.name),
+        find=sequence_called,
+    )
     options = ThreadsOptions(rounds=given.rounds, seed=given.seed)
     results = Table(_MODULE, _ROWS, report, given.results)
     made = results.make(

@@ -172,6 +172,15 @@ def _sgemvt(a, y, z, x, w, alpha, beta, zero):
 
 
 @_jit
+def _spmv(ptr, col, val, x, y):
+    for i in prange(y.shape[0]):
+        acc = x.dtype.type(0)
+        for k in range(ptr[i], ptr[i + 1]):
+            acc += val[k] * x[col[k]]
+        y[i] = acc
+
+
+@_jit
 def _sscal(x, alpha):
     for i in prange(len(x)):
         x[i] *= alpha
@@ -213,6 +222,7 @@ peers = SimpleNamespace(
     matmul_strided=_typed(_matmul_strided, True, 1),
     sgemv=_typed(_sgemv, True, 1),
     sgemvt=_typed(_sgemvt, True, 2),
+    spmv=_typed(_spmv, False, 1),
     sscal=_typed(_sscal, False, 1),
     vadd=_typed(_vadd, False, 1),
     waxpby=_typed(_waxpby, False, 1),

@@ -10,19 +10,21 @@ from kernelscape.experiments import threads
 
 @pytest.mark.compiler
 @pytest.mark.slow
-def test_a_row_is_made_kept_and_written(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize(
+    ("name", "sizes", "titled"),
+    [("atax", {"m": 64, "n": 64}, "atax 64^2"), ("spmv", {"n": 64}, "spmv 2^6")],
+)
+def test_a_row_is_made_kept_and_written(tmp_path, monkeypatch, name, sizes, titled):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(threads, "ROUND", threads.Round(0.01, 0.001, 2))
-    row = threads.make_row(
-        threads.Job("atax", {"m": 64, "n": 64}), threads.ThreadsOptions(rounds=1)
-    )
-    row |= {"name": "atax", "sizes": {"m": 64, "n": 64}, "dtype": "f32", "status": "ok"}
+    row = threads.make_row(threads.Job(name, sizes), threads.ThreadsOptions(rounds=1))
+    row |= {"name": name, "sizes": sizes, "dtype": "f32", "status": "ok"}
     assert list(row["times_ns"]) == ["hot", "after a pause", "beside busy processes"]
     for by in row["times_ns"].values():
         assert list(by) == [threads.TEAM, threads.ALONE, threads.NUMBA]
         assert all(x["calls"] > 0 and x["median"] > 0 for x in by.values())
     text = threads.report(json.loads(json.dumps({"rows": [row]})))
-    assert "| atax 64^2 | one thread |" in text and text.count("| 1.00 |") == 1
+    assert f"| {titled} | one thread |" in text and text.count("| 1.00 |") == 1
 
 
 def test_no_rounds_are_a_usage_error(capfd):
