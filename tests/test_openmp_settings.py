@@ -1,4 +1,4 @@
-"""Settings of OpenMP change nothing: with `OMP_PROC_BIND=true` it bound the caller to one core, and a second replay saw another machine."""
+"""Settings of OpenMP change nothing: with `OMP_PROC_BIND` it bound the caller to a core, a second replay saw another machine."""
 
 from __future__ import annotations
 
