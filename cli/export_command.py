@@ -17,15 +17,19 @@ from .speaking import say
 )
 @talks
 def export(talk: Talk, path: Path, output: Path) -> None:
-    """Write PATH (run directory or best.json) as C, a header, CMake, a check and a shared library."""
+    """Write PATH (run directory or best.json) as C or CUDA, a header, CMake, a check and a shared library."""
     from ..explorer.export import export as write
 
     found = write(path, output)
     if talk.is_json:
         fields = {"event": "export", "folder": str(found.folder), "function": found.function}
-        put_json(fields | {"files": [f.name for f in found.files]})
+        files = [f.name for f in found.files]
+        library = None if found.library is None else found.library.name
+        put_json(fields | {"files": files, "library": library})
         return
     say(f"{found.folder}  {' '.join(f.name for f in found.files)}")
+    if found.library is None:
+        say(f"no library: {found.compiler} is not here; CMake builds it where the CUDA toolkit is")
     say(
         f"check it: cmake -S {output} -B {output}/build && cmake --build {output}/build && ctest --test-dir {output}/build"
     )

@@ -369,11 +369,12 @@ class SourceFile(Line, tag="source"):
 
 
 class Export(Line, tag="export"):
-    """`export`: `function` is what C calls; the files are in `folder`."""
+    """`export`: `function` is what C calls; the files are in `folder`. `library` is null where its compiler, nvcc, is not here."""
 
     folder: str
     function: str
     files: list[str]
+    library: str | None
 
 
 class GraphText(Line, tag="graph"):

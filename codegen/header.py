@@ -12,6 +12,8 @@ from .source import Argument, Source
 from .storage import ALIGNMENT_BYTES
 from .vectors import type_name
 
+# What the host side of GPU text uses besides (codegen/launches.py), and the templates of the text.
+_OF_LAUNCHES = frozenset(("stream", "error", "dim3", "lanes_of", "scalar_of", "mask_of"))
 _ROLES = {
     "input": "read",
     "output": "written; what it held before does not matter",
@@ -21,7 +23,28 @@ _ROLES = {
 
 def function_name(problem: Problem) -> str:
     """The function that the header defines: the sequence's name as an identifier."""
-    return _names(problem)[0]
+    return c_names([problem.name], RESERVED_CUDA | _OF_LAUNCHES)[problem.name]
+
+
+def identifiers(problem: Problem) -> dict[str, str]:
+    """What the function calls its arguments."""
+    arguments = [a.name for a in problem.arrays if a.role != "temp"]
+    arguments += [s.name for s in problem.scalars]
+    return c_names(arguments, RESERVED_CUDA | _OF_LAUNCHES | {function_name(problem)})
+
+
+def declared(
+    source: Source, problem: Problem, parameters: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """Each parameter of the function as C declares it, and what it is, the workspace last."""
+    named, roles = identifiers(problem), {a.name: a.role for a in problem.arrays}
+    known = {a.name: a for a in source.arguments if a.kind != "workspace"}
+    ordered = [known[name] for name in dict.fromkeys((*parameters, *known)) if name in known]
+    listed = [_parameter(a, roles.get(a.name, ""), named) for a in ordered]
+    if any(a.kind == "workspace" for a in source.arguments):
+        size = f"{function_name(problem).upper()}_WORKSPACE_BYTES"
+        listed.append(("void *workspace", f"{size}, of any contents, for this call alone"))
+    return listed
 
 
 def header_file(problem: Problem) -> str:
@@ -35,23 +58,16 @@ def header_text(
     """The header of C text that was lowered from `problem`: a function with an argument for each array and scalar.
 
     `parameters` gives their order (default: that of `source.arguments`; names of neither are passed over). `entry` is what
-    `source.entry` is called in the object file, where that was renamed. Raises ValueError for GPU text, which has no entry.
+    `source.entry` is called in the object file, where that was renamed. Raises ValueError for GPU text, which has no entry: see
+    codegen/launches.py.
     """
     if source.launches:
         raise ValueError("code for a GPU has no function that C could call")
     entry = entry or source.entry
-    function, named = _names(problem)
-    roles = {a.name: a.role for a in problem.arrays}
-    known = {a.name: a for a in source.arguments if a.kind != "workspace"}
-    ordered = [known[name] for name in dict.fromkeys((*parameters, *known)) if name in known]
+    function, named = function_name(problem), identifiers(problem)
     workspace = next((a for a in source.arguments if a.kind == "workspace"), None)
     size = 0 if workspace is None else workspace.shape[0]
     macro = function.upper()
-    listed = [_parameter(a, roles.get(a.name, ""), named) for a in ordered]
-    if workspace is not None:
-        listed.append(
-            ("void *workspace", f"{macro}_WORKSPACE_BYTES, of any contents, for this call alone")
-        )
     places = [_place(a, named) for a in source.arguments]
     return "\n".join(
         [
@@ -72,7 +88,7 @@ def header_text(
             f"void {entry}(void **args);",
             "",
             f"static inline void {function}(",
-            *_lines(listed),
+            *parameter_lines(declared(source, problem, parameters), ") {"),
             f"    void *args[] = {{{', '.join(places) or '0'}}};",
             f"    {entry}(args);",
             "}",
@@ -87,20 +103,16 @@ def header_text(
     )
 
 
-def _names(problem: Problem) -> tuple[str, dict[str, str]]:
-    """The function's identifier, and those of its arguments."""
-    arguments = [a.name for a in problem.arrays if a.role != "temp"]
-    arguments += [s.name for s in problem.scalars]
-    function = c_names([problem.name], RESERVED_CUDA)[problem.name]
-    return function, c_names(arguments, RESERVED_CUDA | {function})
+def title_of(problem: Problem) -> str:
+    """Name and formula, as they may stand in a comment."""
+    formula = f": {problem.formula}" if problem.formula else ""
+    return in_comment(f"{problem.name}{formula}")
 
 
 def _comment(source: Source, problem: Problem, function: str) -> list[str]:
-    formula = f": {problem.formula}" if problem.formula else ""
-    title = in_comment(f"{problem.name}{formula}")
     macro = function.upper()
     return [
-        f"/* {title}",
+        f"/* {title_of(problem)}",
         " *",
         " * Arrays are contiguous, the last axis innermost, and begin at a multiple of their element's size;",
         f" * {macro}_ALIGNMENT is fastest, and what the workspace must have. What is written overlaps nothing else.",
@@ -127,13 +139,13 @@ def _place(a: Argument, named: dict[str, str]) -> str:
     return f"&{named[a.name]}" if a.kind == "scalar" else f"(void *){named[a.name]}"
 
 
-def _lines(listed: list[tuple[str, str]]) -> list[str]:
-    """One line a parameter, with its comment."""
+def parameter_lines(listed: Sequence[tuple[str, str]], end: str) -> list[str]:
+    """One line a parameter, with its comment; `end` is what follows the last one."""
     if not listed:
-        return ["    void) {"]
-    ends = [","] * (len(listed) - 1) + [") {"]
-    width = max(len(text) for text, _ in listed) + 3
+        return [f"    void{end}"]
+    ends = [","] * (len(listed) - 1) + [end]
+    width = max(len(text) + len(after) for (text, _), after in zip(listed, ends, strict=True))
     return [
-        f"    {text + end:{width}} /* {words} */"
-        for (text, words), end in zip(listed, ends, strict=True)
+        f"    {text + after:{width}} /* {words} */"
+        for (text, words), after in zip(listed, ends, strict=True)
     ]

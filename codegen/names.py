@@ -26,7 +26,7 @@ RESERVED_CUDA = frozenset(
     """.split()  # noqa: SIM905
 )
 _SHAPED = re.compile(
-    r"launch_\d+(_thread|_part|_given|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
+    r"launch_\d+(_thread|_part|_given|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|cuda\w*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
     r"|(\w+_)?(f32|f64|i32|i64)(x\d+)?(_\w+)?"
 )
 

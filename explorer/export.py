@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.header import function_name, header_file, header_text
+from ..codegen.launches import launch_header_text, launched_text
 from ..codegen.source import Source
 from ..runtime.cpu.compiler import FEWER_PASSES, LEVEL, run_compiler
 from ..runtime.folder import SOURCE
 from ..runtime.outcome import Failure
-from ..runtime.records import RecordError
 from ..runtime.replay import StaleError, dialect_of, rebuild
 from .saved import Best, load
 from .self_check import check_text
@@ -24,67 +25,73 @@ _LINKED_TOO = ("-pthread",)  # what they begin with: for the linker as well
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written to `folder`. `function` is what C calls, `library` the shared library, built for this CPU."""
+    """What was written to `folder`. `function` is what C calls, `library` the shared library, built for this CPU or the GPU that
+    the text was written for; None where `compiler`, of a GPU, is not here.
+    """
 
     folder: Path
     function: str
     files: tuple[Path, ...]
-    library: Path
+    library: Path | None
+    compiler: str
 
 
 def export(path: str | Path, folder: Path) -> Exported:
     """Write the implementation of a run directory or best.json: kernel.c, a header, a program that checks it, CMakeLists.txt, and
-    the shared library.
+    the shared library. Of a GPU's, kernel.cu with a function that launches its kernels, and the library where nvcc is here.
 
-    Raises as `replay`, and RecordError where it is for a GPU.
+    Raises as `replay`.
     """
     best = load(path)
     rebuilt = rebuild(best.file, best.device.facts(), dialect_of(best.device))
     source, problem = rebuilt.source, rebuilt.problem
-    if source.launches:
-        raise RecordError(
-            f"{path} is for a GPU: its kernels need a host program of yours; `explore codegen` writes them"
-        )
     function = function_name(problem)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{SOURCE}{source.suffix}"
     command = shlex.split(best.device.command_line(source, file, best.file.conditions.compiler))
+    names = [p.name for p in best.file.stored.parameters]
+    if source.launches:
+        text = launched_text(source, problem, names)
+        header = launch_header_text(source, problem, names)
+        cmake = cuda_cmake_text(function, source, command, best)
+    else:
+        text, header = source.file_text, header_text(source, problem, names)
+        cmake = cmake_text(function, source, command, best)
     texts = {
-        file: source.file_text,
-        folder / header_file(problem): header_text(source, problem, _parameters(best)),
+        file: text,
+        folder / header_file(problem): header,
         folder / "main.c": check_text(source, problem, rebuilt.recording, best.file.stored),
-        folder / "CMakeLists.txt": cmake_text(function, source, command, best),
+        folder / "CMakeLists.txt": cmake,
     }
-    for place, text in texts.items():
-        place.write_text(text)
-    library = _built(command, file, folder / f"lib{function}.so")
-    return Exported(folder, function, (*texts, library), library)
+    for place, content in texts.items():
+        place.write_text(content)
+    if source.launches and not shutil.which(command[0]):
+        return Exported(folder, function, tuple(texts), None, command[0])
+    library = folder / f"lib{function}.so"
+    if source.launches:
+        kept = [command[0], *_cuda_flags(command)]
+        _build([*kept, "-shared", "-Xcompiler", "-fPIC", "-o", str(library), str(file)], file)
+    else:
+        _build(command, file)
+        os.replace(file.with_suffix(".so"), library)
+    return Exported(folder, function, (*texts, library), library, command[0])
 
 
-def _parameters(best: Best) -> list[str]:
-    return [p.name for p in best.file.stored.parameters]
-
-
-def _built(command: Sequence[str], file: Path, library: Path) -> Path:
-    """The shared library, by the command line that people are told as well."""
+def _build(command: Sequence[str], file: Path) -> None:
     failure = run_compiler(list(command), _BUILD_S)
     if isinstance(failure, Failure):
         raise StaleError(f"{file} cannot be built: {failure.advice} {failure.log}".strip())
-    os.replace(file.with_suffix(".so"), library)
-    return library
 
 
 def cmake_text(function: str, source: Source, command: Sequence[str], best: Best) -> str:
     """Builds the library as it was built here, and the program that checks it, as a test."""
-    target = f"tuned_{function}"  # some names mean something else to CMake
+    target = _target(function)
     flags = _flags(command)
     linked = [x for x in flags if x.startswith(_LINKED_TOO)]
     libraries = [x.removeprefix("-l") for x in command if x.startswith("-l")]
     common = [x for x in flags if x not in (LEVEL, *FEWER_PASSES)]
-    # Texts of a file that may be anybody's, in a program: none of them begins a line.
-    built_by = f"{best.file.sequence}, {best.file.dtype}: built by {best.file.conditions.compiler}"
     lines = [
-        f"# {' '.join(built_by.split())}",
+        _origin(best),
         "# What -march=native means is that of the machine that builds: shapes and threads are constants of the text.",
         "cmake_minimum_required(VERSION 3.16)",
         f"project({function} C)",
@@ -93,9 +100,7 @@ def cmake_text(function: str, source: Source, command: Sequence[str], best: Best
         "endif()",
         "enable_testing()",
         "",
-        f"add_library({target} SHARED {SOURCE}{source.suffix})",
-        f"set_target_properties({target} PROPERTIES OUTPUT_NAME {function})",
-        f"target_include_directories({target} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})",
+        *_library(function, source),
     ]
     if set(flags) & set(FEWER_PASSES):
         lines += [
@@ -111,16 +116,62 @@ def cmake_text(function: str, source: Source, command: Sequence[str], best: Best
         lines.append(f"target_link_options({target} PUBLIC {_quoted(linked)})")
     if libraries:
         lines.append(f"target_link_libraries({target} PUBLIC {' '.join(libraries)})")
-    lines += [
+    return "\n".join([*lines, *_check(function)])
+
+
+def cuda_cmake_text(function: str, source: Source, command: Sequence[str], best: Best) -> str:
+    """The same for the text of a GPU, with nvcc and CUDA's runtime."""
+    target = _target(function)
+    flags = _cuda_flags(command)
+    architecture = next(x for x in flags if x.startswith("-arch=")).removeprefix("-arch=sm_")
+    others = [x for x in flags if not x.startswith("-arch=")]
+    lines = [
+        _origin(best),
+        "# Built for the GPU it was tuned for; later ones run it too, as their driver compiles it again.",
+        "cmake_minimum_required(VERSION 3.18)",
+        f"project({function} LANGUAGES C CUDA)",
+        "find_package(CUDAToolkit REQUIRED)",
+        "enable_testing()",
+        "",
+        *_library(function, source),
+        f"set_target_properties({target} PROPERTIES CUDA_ARCHITECTURES {architecture} CUDA_RUNTIME_LIBRARY Shared)",
+        f"target_link_libraries({target} PUBLIC CUDA::cudart)",
+    ]
+    if others:
+        lines.append(f"target_compile_options({target} PRIVATE {_quoted(others)})")
+    return "\n".join([*lines, *_check(function)])
+
+
+def _target(function: str) -> str:
+    return f"tuned_{function}"  # some names mean something else to CMake
+
+
+def _origin(best: Best) -> str:
+    """Texts of a file that may be anybody's, in a program: none of them begins a line."""
+    compiler = best.file.conditions.compiler
+    built_by = f": built by {compiler}" if compiler else ""
+    return f"# {' '.join(f'{best.file.sequence}, {best.file.dtype}{built_by}'.split())}"
+
+
+def _library(function: str, source: Source) -> list[str]:
+    target = _target(function)
+    return [
+        f"add_library({target} SHARED {SOURCE}{source.suffix})",
+        f"set_target_properties({target} PROPERTIES OUTPUT_NAME {function})",
+        f"target_include_directories({target} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})",
+    ]
+
+
+def _check(function: str) -> list[str]:
+    return [
         "",
         "# Without contraction: it must draw the inputs that the reference was given.",
         f"add_executable(check_{function} main.c)",
         f"target_compile_options(check_{function} PRIVATE -O1 -ffp-contract=off)",
-        f"target_link_libraries(check_{function} PRIVATE {target} m)",
+        f"target_link_libraries(check_{function} PRIVATE {_target(function)} m)",
         f"add_test(NAME {function} COMMAND check_{function})",
         "",
     ]
-    return "\n".join(lines)
 
 
 def _flags(command: Sequence[str]) -> list[str]:
@@ -129,6 +180,11 @@ def _flags(command: Sequence[str]) -> list[str]:
     return [
         x for x in command[1:] if x.startswith("-") and x not in skipped and not x.startswith("-l")
     ]
+
+
+def _cuda_flags(command: Sequence[str]) -> list[str]:
+    """The same of nvcc's, which makes a library here and not a cubin."""
+    return [x for x in _flags(command) if x != "-cubin"]
 
 
 def _quoted(flags: Sequence[str]) -> str:

@@ -1,5 +1,7 @@
 """A C program that checks an exported implementation by itself: inputs that it draws, results that it was given.
 
+Of a GPU's, it copies the arrays there and the written ones back, by CUDA's runtime.
+
 The inputs are a function of array and index that this module and the program compute alike, evenly spread over the ranges that the
 arguments of the search had. The reference ran on them in double precision when the program was written. Of every array that the
 sequence writes it compares single elements, and sums over parts that together are the whole array, each within its tolerance.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -41,7 +43,7 @@ _TOP = """/* Checks {function} by itself: {title}.
  * with what a reference in double precision gave for the same inputs. The tolerance is that of the search: rounding of the
  * partial results. A part that holds values that are not finite is passed over.
  *
- * Ends with 0 if all agree, else with 1 and a line for each difference. */
+ * Ends with 0 if all agree, with 1 and a line for each difference else, and with 2 where {missing}. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,6 +79,24 @@ static int ks_agrees(double got, double want, double tolerance) {{
   if (isinf(want)) return got == want;
   return fabs(got - want) <= tolerance;
 }}
+"""
+
+_OF_GPU = r"""
+/* Ends the program where CUDA's runtime refuses. */
+static void ks_must(cudaError_t error, const char *what) {
+  if (error != cudaSuccess) {
+    fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+    exit(2);
+  }
+}
+
+/* Memory of the GPU; it holds what `from` does, where that is given. */
+static void *ks_on_gpu(const void *from, size_t bytes) {
+  void *p = NULL;
+  ks_must(cudaMalloc(&p, bytes), "memory of the GPU");
+  if (from) ks_must(cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice), "a copy to the GPU");
+  return p;
+}
 """
 
 
@@ -137,8 +157,9 @@ def check_text(
         parts=_PARTS,
         header=header_file(problem),
         macro=function.upper(),
+        missing="memory or the GPU is missing" if source.launches else "memory is missing",
     )
-    lines = [head]
+    lines = [head, _OF_GPU] if source.launches else [head]
     for k, output in enumerate(outputs):
         lines += [*_table(k, output), ""]
     lines += ["int main(void) {", "  int n_compared = 0, n_wrong = 0;"]
@@ -146,7 +167,11 @@ def check_text(
     numbers = {p.name: k for k, p in enumerate(recording.arrays)}
     for a in arrays:
         lines += _fill(a, numbers[a.name], roles[a.name], stored.ranges[a.name])
-    lines += _call(source, stored, numbers, function)
+    if source.launches:
+        written = {numbers[output.argument.name] for output in outputs}
+        lines += _call_on_gpu(source, stored, numbers, function, written)
+    else:
+        lines += _call(source, stored, numbers, function)
     for k, output in enumerate(outputs):
         lines += _compare(k, output, numbers[output.argument.name])
     lines += [
@@ -226,16 +251,49 @@ def _fill(a: Argument, k: int, role: str, limits: Sequence[float]) -> Iterator[s
 def _call(
     source: Source, stored: StoredSequence, numbers: Mapping[str, int], function: str
 ) -> Iterator[str]:
-    known = {a.name: a for a in source.arguments if a.kind != "workspace"}
-    order = [p.name for p in stored.parameters if p.name in known]
-    values = []
-    for a in (known[name] for name in dict.fromkeys((*order, *known))):
-        number = stored.scalars.get(a.name, 0)
-        values.append(f"a{numbers[a.name]}" if a.kind == "array" else _scalar(a, number))
+    values = _values(source, stored, numbers, "a")
     if any(a.kind == "workspace" for a in source.arguments):
         yield f"  void *workspace = ks_place({function.upper()}_WORKSPACE_BYTES);"
         values.append("workspace")
     yield f"  {function}({', '.join(values)});"
+
+
+def _call_on_gpu(
+    source: Source,
+    stored: StoredSequence,
+    numbers: Mapping[str, int],
+    function: str,
+    written: Set[int],
+) -> Iterator[str]:
+    sizes = {
+        numbers[a.name]: f"{math.prod(a.shape)} * sizeof({_c_type(a)})"
+        for a in source.arguments
+        if a.kind == "array"
+    }
+    for k, size in sizes.items():
+        yield f"  void *d{k} = ks_on_gpu(a{k}, {size});"
+    values = _values(source, stored, numbers, "d")
+    if any(a.kind == "workspace" for a in source.arguments):
+        yield f"  void *workspace = ks_on_gpu(NULL, {function.upper()}_WORKSPACE_BYTES);"
+        values.append("workspace")
+    yield f'  ks_must({function}({", ".join([*values, "0"])}), "a launch");'
+    yield '  ks_must(cudaDeviceSynchronize(), "the kernels");'
+    for k in sorted(written):
+        yield f'  ks_must(cudaMemcpy(a{k}, d{k}, {sizes[k]}, cudaMemcpyDeviceToHost), "a copy from the GPU");'
+
+
+def _values(
+    source: Source, stored: StoredSequence, numbers: Mapping[str, int], arrays: str
+) -> list[str]:
+    """What the function is called with but for the workspace: variables that begin with `arrays`, and numbers."""
+    known = {a.name: a for a in source.arguments if a.kind != "workspace"}
+    order = [p.name for p in stored.parameters if p.name in known]
+    return [
+        f"{arrays}{numbers[a.name]}"
+        if a.kind == "array"
+        else _scalar(a, stored.scalars.get(a.name, 0))
+        for a in (known[name] for name in dict.fromkeys((*order, *known)))
+    ]
 
 
 def _scalar(a: Argument, value: float | int | bool) -> str:

@@ -61,6 +61,7 @@ EMULATOR_VECTORS(double, double, 16, 16)
 
 struct dim3 {
   unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
 namespace emulator {

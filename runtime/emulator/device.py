@@ -40,10 +40,11 @@ Array = NDArray[Any]
 
 # The instrumentation calls functions of the header: -nostdlib keeps the sanitizers' own libraries out. -nostdinc++ finds
 # C's <math.h>, which has all that texts name and is a fraction of the C++ library's.
-_FLAGS: tuple[str, ...] = ("-x", "c++", "-std=gnu++17", "-O1", "-ffp-contract=off", "-w")
-_FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib", "-nostdinc++")
-_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
-_FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
+COMPILE_FLAGS: tuple[str, ...] = ("-x", "c++", "-std=gnu++17", "-O1", "-ffp-contract=off", "-w")
+COMPILE_FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdinc++")
+COMPILE_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
+COMPILE_FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
+_FLAGS = (*COMPILE_FLAGS, "-nostdlib")
 _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
 

@@ -34,8 +34,13 @@ def emulated_text(source: Source) -> str:
 
     Line numbers in messages of the compiler and of the emulator are those of `source.text`.
     """
-    shared = _SHARED.sub(_shared_array, source.text)
-    return f'{header()}\n#line 1 "kernel.cu"\n{shared}\n#line 1 "entry"\n{_entry(source)}'
+    return f'{emulated_kernels(source.text)}\n#line 1 "entry"\n{_entry(source)}'
+
+
+def emulated_kernels(text: str, before: str = "") -> str:
+    """A CUDA text behind the emulator's header and `before`."""
+    shared = _SHARED.sub(_shared_array, text)
+    return f'{header()}\n{before}\n#line 1 "kernel.cu"\n{shared}'
 
 
 def _shared_array(found: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import kernelscape as ks
@@ -73,6 +74,36 @@ def test_its_text_and_what_compiles_it_are_written(explore, run: Path) -> None:
     assert (code, Path("text/kernel.cu").read_text()) == (0, (run / "kernel.cu").read_text())
     assert shlex.split(out)[0] == "nvcc"
     assert "text/kernel.cu  exports launch_0" in err
+
+
+def test_it_is_exported_without_nvcc(explore, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    code, out, err = explore("export", run, "-o", "out")
+    assert code == 0, err
+    assert "no library: nvcc is not here" in out
+    assert Path("out/kernel.cu").read_text().startswith((run / "kernel.cu").read_text().rstrip())
+    assert "cudaError_t gesummv(" in Path("out/gesummv.h").read_text()
+    code, out, _ = explore("export", run, "-o", "out", "--json")
+    (fields,) = objects(out)
+    names = ["kernel.cu", "gesummv.h", "main.c", "CMakeLists.txt"]
+    assert (code, fields["files"], fields["library"]) == (0, names, None)
+
+
+@pytest.mark.skipif(not shutil.which("nvcc") or not shutil.which("cmake"), reason="no CUDA toolkit")
+def test_cmake_builds_what_is_exported(explore, run: Path) -> None:
+    """With a GPU the program finds that all agrees; without one it says what is missing."""
+    code, out, err = explore("export", run, "-o", "out", "--json")
+    assert code == 0, err
+    assert objects(out)[0]["library"] == "libgesummv.so"
+    assert Path("out/libgesummv.so").read_bytes()[:4] == b"\x7fELF"
+    for command in (["-S", "out", "-B", "build"], ["--build", "build"]):
+        done = subprocess.run(["cmake", *command], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(["build/check_gesummv"], capture_output=True, text=True, timeout=300)
+    if done.returncode == 2:
+        assert done.stderr.startswith("memory of the GPU: ")
+    else:
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_it_is_explained(explore, run: Path) -> None:
