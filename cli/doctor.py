@@ -13,7 +13,7 @@ from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.machine import Machine, read_machine
 from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import DeviceError, cache_folder, requirements
-from ..runtime.store import default_store
+from ..runtime.records.store import default_store
 
 Verdict = Literal["ok", "note", "missing"]
 

@@ -8,13 +8,13 @@ from enum import IntEnum
 from typing import Any
 
 from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
-from ..kernels.errors import LanguageError
+from ..kernels.language.errors import LanguageError
 from ..runtime.device import DeviceError
-from ..runtime.inputs import ArgumentsError
-from ..runtime.outcome import Failure
-from ..runtime.records import RecordError
-from ..runtime.replay import StaleError
-from ..runtime.worker import WorkerError
+from ..runtime.records.record import RecordError
+from ..runtime.records.replay import StaleError
+from ..runtime.worker.inputs import ArgumentsError
+from ..runtime.worker.outcome import Failure
+from ..runtime.worker.worker import WorkerError
 from .settings import SettingsError
 from .user_file import SubjectError
 

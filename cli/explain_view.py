@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from ..explorer.explanation import Account, Explanation, Fruitless, Pruned, Untried
-from ..runtime.records import LaunchRecord
-from ..search.explain import Use, size_text
+from ..runtime.records.record import LaunchRecord
+from ..search.bound.explain import Use, size_text
 from .log import Unit, closed_fields
 
 _REFUSALS = 12  # constraints named; -v shows all

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..explorer import stages as st
-from ..kernels.closed import Closed, closed_tasks
-from ..kernels.tasks import Problem
+from ..kernels.ir.task import Problem
+from ..kernels.offload.closed import Closed, closed_tasks
 from ..search import events as ev
-from ..space.candidate import DeadEnd, Space
+from ..space.engine.candidate import DeadEnd, Space
 
 _LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
 _HEADER_EVERY = 25

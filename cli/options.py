@@ -12,8 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..explorer.subject import Options
-from ..space.jit import tell_when_compiling
+from ..explorer.workload import Options
+from ..space.engine.jit import tell_when_compiling
 from .settings import Settings, SettingsError, load_settings, parse_sizes
 from .speaking import say
 

@@ -47,8 +47,8 @@ def graph(
     output: Path | None,
 ) -> None:
     """The state-flow graph of a SEQUENCE: which task reads and writes which version of what."""
-    from ..kernels.graph_text import dot_text, mermaid_text
-    from ..kernels.stateflow import build_graph, show_graph
+    from ..kernels.program.graph import build_graph, show_graph
+    from ..kernels.program.graph_text import dot_text, mermaid_text
 
     settings = settings_of(talk, dtype=dtype)
     subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)

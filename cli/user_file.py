@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..explorer.entry import library_subject
-from ..explorer.subject import Subject, make_subject
-from ..kernels.errors import LanguageError
+from ..explorer.workload import Subject, make_subject
+from ..kernels.language.errors import LanguageError
 from ..kernels.library import load, names
 
 _DTYPES = {"f32": np.float32, "f64": np.float64}

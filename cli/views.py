@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from ..explorer.saved import Again
-from ..explorer.subject import Subject
-from ..kernels.closed import closed_tasks
+from ..explorer.workload import Subject
+from ..kernels.ir.task_text import show_tasks
 from ..kernels.library import load, names
-from ..kernels.show_tasks import show_tasks
-from ..kernels.stateflow import build_graph, show_graph
-from ..runtime.calibration import Calibration
+from ..kernels.offload.closed import closed_tasks
+from ..kernels.program.graph import build_graph, show_graph
 from ..runtime.device import AbstractDevice, DeviceError, DeviceOptions, backends, open_device
-from ..runtime.outcome import Failure
-from ..search.bound import Bounder
-from ..search.estimate import SpaceEstimate, estimate_knuth
-from ..search.explain import explain
-from ..search.ordering import NextChoice
+from ..runtime.measure.calibration import Calibration
+from ..runtime.worker.outcome import Failure
+from ..search.bound.bounder import Bounder
+from ..search.bound.explain import explain
 from ..search.precompile import precompile
-from ..space.candidate import Candidate, DeadEnd, Space
+from ..search.tree.estimate import SpaceEstimate, estimate_knuth
+from ..search.tree.ordering import NextChoice
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .log import Unit, closed_fields, closed_lines, count_choices, space_lines
 
 # --- explore list --------------------------------------------------------------------------------

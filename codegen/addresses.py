@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from . import csyntax as c
-from .names import identifier
+from .c import csyntax as c
+from .c.names import identifier
 from .program import identifiers
 
 _Terms = tuple[tuple[c.CExpr, int], ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ..space.backbone import OUTER, Operand
-from . import csyntax as c
+from .c import csyntax as c
 from .packing import pack
 from .pipeline import Pipeline
 from .plan import TaskPlan

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..kernels.dependence import task_reads
+from ..kernels.program.dependence import task_reads
 from ..space.backbone import written_arrays
 from .plan import Plan
 from .tree import Launch, LoopNode, Meet, Phase, TreeNode, has_parallel, phases_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import NamedTuple
 
-from ..kernels import ir
-from ..kernels.ir import DType
-from . import csyntax as c
-from .cprint import expression
-from .names import RESERVED, identifier
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.kernel import DType
+from .c import csyntax as c
+from .c.cprint import expression
+from .c.names import RESERVED, identifier
 from .vectors import Prelude, mask_dtype, math_function, type_name
 
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -55,7 +55,7 @@ class Writer:
     def __init__(
         self, prelude: Prelude, names: Mapping[str, str], knows_alignment: bool = False
     ) -> None:
-        """`names`: the identifiers of arrays and scalars (see codegen/names.py). `knows_alignment`: ARE_ALIGNED is there."""
+        """`names`: the identifiers of arrays and scalars (see codegen/c/names.py). `knows_alignment`: ARE_ALIGNED is there."""
         self.knows_alignment = knows_alignment
         self.prelude, self.names = prelude, names
         self.blocks: list[Block] = [Block()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..space import choices as ch
 from ..space.backbone import MID
-from ..space.candidate import Candidate
+from ..space.engine.candidate import Candidate
 from .gpu.lower import lower_kernels
 from .gpu.nest import build_grid
 from .nest import build_launch

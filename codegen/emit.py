@@ -14,9 +14,9 @@ from dataclasses import replace
 from math import gcd
 
 from ..space.backbone import OUTER
-from ..space.target import Target
-from . import csyntax as c
+from ..space.targets.target import Target
 from .ahead import AheadWriter
+from .c import csyntax as c
 from .opaque import OpaqueWriter
 from .outline import has_loop, is_closed, outlined
 from .pipeline import iterations

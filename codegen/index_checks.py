@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..kernels import ir
-from ..kernels.renaming import Renaming, children, coerced, expressions, nested_statements, walk
-from ..kernels.sequence import Recording
-from ..kernels.show import show_expr
-from . import csyntax as c
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.text import show_expr
+from ..kernels.ir.walk import Renaming, children, coerced, expressions, nested_statements, walk
+from ..kernels.language.record import Recording
 from .block import Value, Writer
-from .cprint import expression
-from .names import c_names
+from .c import csyntax as c
+from .c.cprint import expression
+from .c.names import c_names
+from .c.source import Argument
 from .point import row_strides
 from .program import dtype_named
-from .source import Argument
 from .vectors import Prelude, type_name
 
 CHECK, FIND = "check_indices", "find_index"

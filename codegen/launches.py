@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..kernels.tasks import Problem
-from .header import declared, function_name, header_file, identifiers, parameter_lines, title_of
-from .source import KernelLaunch, Source
+from ..kernels.ir.task import Problem
+from .c.header import declared, function_name, header_file, identifiers, parameter_lines, title_of
+from .c.source import KernelLaunch, Source
 from .storage import ALIGNMENT_BYTES
 
 _UNASKED_BYTES = (

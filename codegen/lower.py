@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ..space.candidate import Candidate
-from . import csyntax as c
+from ..space.engine.candidate import Candidate
 from .addresses import share_addresses
-from .cprint import Printer, functions_of, in_comment
-from .dialect import Dialect
+from .c import csyntax as c
+from .c.cprint import Printer, functions_of, in_comment
+from .c.dialect import Dialect
+from .c.names import c_names
+from .c.source import Source
 from .emit import LaunchWriter
 from .gpu.lower import lower_kernels
-from .names import c_names
 from .nest import build_launch
 from .plan import read_plan
 from .program import (
@@ -22,7 +23,6 @@ from .program import (
     sentence,
     thread_parameters,
 )
-from .source import Source
 from .storage import APART_BYTES, Workspace
 from .vectors import MATH_NAMES, Prelude, type_name
 

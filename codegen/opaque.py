@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..kernels import ir
-from ..kernels.renaming import locals_read, nested_statements
-from ..kernels.tasks import Problem
-from . import csyntax as c
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.task import Problem
+from ..kernels.ir.walk import locals_read, nested_statements
 from .block import Block, Value, Writer
-from .cprint import expression
+from .c import csyntax as c
+from .c.cprint import expression
 from .plan import TaskPlan
 from .point import row_strides
 from .vectors import type_name

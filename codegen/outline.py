@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from . import csyntax as c
+from .c import csyntax as c
 from .program import identifiers, parameters, without_unused
 from .scene import Scene
 from .tree import LoopNode, Phase, TreeNode, phases_of

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm, prod
 
-from ..kernels.accesses import flat_strides
+from ..kernels.ir.access import flat_strides
 from ..space.backbone import OUTER, Operand
-from ..space.target import LINE_BYTES
+from ..space.targets.target import LINE_BYTES
 from .block import PASSING_BY
 from .plan import Plan
 from .tree import LoopNode, loop_of

@@ -11,13 +11,13 @@ from math import prod
 
 import numpy as np
 
-from ..kernels.accesses import access_of
-from ..kernels.renaming import loads
-from ..kernels.tasks import Loop, Problem, Task
+from ..kernels.ir.access import access_of
+from ..kernels.ir.task import Loop, Problem, Task
+from ..kernels.ir.walk import loads
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift, index_loops
-from ..space.candidate import Candidate
-from ..space.order import Node, forest
+from ..space.engine.candidate import Candidate
+from ..space.engine.order import Node, forest
 
 
 @dataclass(frozen=True)

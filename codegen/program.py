@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..kernels.ir import DType
-from ..kernels.show_tasks import show_expr
-from ..kernels.tasks import ArrayInfo, Problem
+from ..kernels.ir.kernel import DType
+from ..kernels.ir.task import ArrayInfo, Problem
+from ..kernels.ir.task_text import show_expr
 from ..space.backbone import Operand, written_arrays
-from . import csyntax as c
+from .c import csyntax as c
+from .c.source import Argument, KernelLaunch
 from .plan import Plan, TaskPlan, tasks_of
-from .source import Argument, KernelLaunch
 from .storage import ALIGNMENT_BYTES, Workspace
 from .vectors import SCALAR_TYPES
 

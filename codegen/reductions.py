@@ -7,13 +7,13 @@ from functools import reduce
 from itertools import product
 from math import prod
 
-from ..kernels import ir
-from ..kernels.accesses import flat_strides
-from ..kernels.renaming import walk
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.access import flat_strides
+from ..kernels.ir.walk import walk
 from ..space.backbone import MID, OUTER
-from ..space.target import LINE_BYTES
-from . import csyntax as c
+from ..space.targets.target import LINE_BYTES
 from .block import Value
+from .c import csyntax as c
 from .plan import TaskPlan
 from .point import Point, affine_at, row_strides
 from .scene import Scene, neutral

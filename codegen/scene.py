@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import product
 from math import ceil, lcm, prod
 
-from ..kernels.ir import DType
-from ..kernels.renaming import loads
+from ..kernels.ir.kernel import DType
+from ..kernels.ir.walk import loads
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
-from ..space.target import LINE_BYTES, Target
+from ..space.targets.target import LINE_BYTES, Target
 from ..space.truths import vector_width
-from . import csyntax as c
 from .block import Value, Writer, constant
+from .c import csyntax as c
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
@@ -56,7 +56,7 @@ class Scene:
         prelude: Prelude,
         names: Mapping[str, str],
     ) -> None:
-        """`names`: the identifiers of arrays and scalars (see codegen/names.py)."""
+        """`names`: the identifiers of arrays and scalars (see codegen/c/names.py)."""
         self.plan, self.launch, self.target = plan, launch, target
         self.workspace, self.prelude = workspace, prelude
         self.w = Writer(prelude, names, knows_alignment=launch.is_parallel)

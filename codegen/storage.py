@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..kernels.accesses import flat_strides
-from ..kernels.ir import DType
-from ..kernels.tasks import Affine, ArrayInfo
+from ..kernels.ir.access import flat_strides
+from ..kernels.ir.kernel import DType
+from ..kernels.ir.task import Affine, ArrayInfo
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
-from . import csyntax as c
+from .c import csyntax as c
 from .plan import Plan, TaskPlan
 from .tree import AccumulatorPlan
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..kernels import ir
-from ..kernels.accesses import access_of
-from ..kernels.ir import DType
-from ..kernels.tasks import Access, ArrayInfo
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.access import access_of
+from ..kernels.ir.kernel import DType
+from ..kernels.ir.task import Access, ArrayInfo
 from ..space.backbone import MID, OUTER, Flow, Operand
-from ..space.target import LINE_BYTES
-from . import csyntax as c
+from ..space.targets.target import LINE_BYTES
 from .block import LineAhead, Value
+from .c import csyntax as c
 from .packing import pack, place_in_block
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..kernels.ir import DType
+from ..kernels.ir.kernel import DType
 
 SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
 _MATH = {

@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 
 from ..explorer.entry import explore_subject, library_subject
-from ..explorer.subject import Options, Subject
-from ..kernels.language import kernel, types
+from ..explorer.workload import Options, Subject
+from ..kernels.language.kernel import kernel, types
+from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
-from ..kernels.normalise import normalise
-from ..kernels.sequence import record_sequence
+from ..kernels.offload.pipeline import normalise
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
-from ..search.bound import Bounder
-from ..space.candidate import Candidate, Space
+from ..search.bound.bounder import Bounder
 from ..space.constraints import build_space
-from ..space.target import Target
+from ..space.engine.candidate import Candidate, Space
+from ..space.targets.target import Target
 from .conditions import stamp, stamp_text
 from .writing import read_results, share_text, table, time_text, write_results
 

@@ -23,7 +23,7 @@ from ..explorer.entry import library_subject
 from ..kernels.library import load, names
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
-from ..runtime.worker import Worker
+from ..runtime.worker.worker import Worker
 from .conditions import stamp, stamp_text
 from .measuring import median, spread
 from .rows import Job, Row, Table, in_fresh_process, table_parser, title, wanted_jobs

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.source import Source
-from ..runtime.verify import Expected, find_mismatch
+from ..codegen.c.source import Source
+from ..runtime.worker.verify import Expected, find_mismatch
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

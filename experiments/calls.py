@@ -23,19 +23,19 @@ from typing import Any
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..kernels.ir import DType
-from ..kernels.language import kernel, types
+from ..kernels.ir.kernel import DType
+from ..kernels.language.kernel import kernel, types
+from ..kernels.language.record import ndarray, record_sequence
 from ..kernels.library import Sizes, signed, zeros
-from ..kernels.normalise import normalise
-from ..kernels.sequence import ndarray, record_sequence
-from ..runtime.build import Artifact
+from ..kernels.offload.pipeline import normalise
+from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.calling import PlainCaller, header_folders
 from ..runtime.cpu.device import CpuDevice, CpuModule
 from ..runtime.device import open_device
-from ..runtime.replay import Rebuilt, Tuned, dialect_of, make_tuned
+from ..runtime.records.replay import Rebuilt, Tuned, dialect_of, make_tuned
+from ..runtime.records.stored import bind_arguments
 from ..runtime.signature import Signature
-from ..runtime.stored import bind_arguments
-from ..search.first import first_candidates
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
 from .conditions import stamp, stamp_text
 from .measuring import median

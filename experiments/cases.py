@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.ir.task import Problem
+from ..kernels.language.record import Recording, record_sequence
 from ..kernels.library import load, names
-from ..kernels.normalise import normalise
-from ..kernels.sequence import Recording, record_sequence
-from ..kernels.tasks import Problem
+from ..kernels.offload.pipeline import normalise
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SIZES = ((1, 1, 1), (2, 3, 5), (7, 13, 4), (17, 1, 31), (37, 53, 29), (64, 48, 16), (61, 130, 9))

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
-from ..kernels.oracle import run_reference
-from ..kernels.sequence import Recording
-from ..kernels.tasks import Problem
+from ..kernels.interpret.reference import run_reference
+from ..kernels.ir.task import Problem
+from ..kernels.language.record import Recording
 from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.dialect import C_TEAM
-from ..runtime.verify import poison_value
-from ..space.candidate import Candidate, DeadEnd
-from ..space.target import CacheLevel, Target
+from ..runtime.worker.verify import poison_value
+from ..space.engine.candidate import Candidate, DeadEnd
+from ..space.targets.target import CacheLevel, Target
 from .calling import Arrays, InputSet, call_once, in_child, mismatch
 
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there

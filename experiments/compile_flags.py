@@ -20,25 +20,25 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.dialect import Dialect
+from ..codegen.c.dialect import Dialect
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
 from ..explorer.entry import explore_subject, library_subject
 from ..kernels.library import load, names
-from ..runtime.build import Artifact
-from ..runtime.build_queue import build_many
+from ..runtime.building.artifact import Artifact
+from ..runtime.building.queue import build_many
 from ..runtime.cpu.compiler import ALIGNED, FEWER_PASSES, LEVEL, Compiler
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.folder import JOURNAL
-from ..runtime.inputs import make_workload
-from ..runtime.journal import read_journal
-from ..runtime.outcome import FINAL, Failure
-from ..runtime.records import EvaluationRecord
-from ..runtime.replay import dialect_of, restore_complete
-from ..runtime.worker import Worker
-from ..space.candidate import Candidate
+from ..runtime.records.folder import JOURNAL
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.replay import dialect_of, restore_complete
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Failure
+from ..runtime.worker.worker import Worker
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate
 from .conditions import stamp, stamp_text
 from .measuring import failure_text, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ..runtime.conditions import take_conditions
 from ..runtime.cpu.device import CpuDevice
+from ..runtime.measure.conditions import take_conditions
 
 
 def stamp(device: CpuDevice | None = None, memory_bytes_per_ns: float = 0.0) -> dict[str, Any]:

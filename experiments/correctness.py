@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..codegen.source import Source
-from ..runtime.conditions import take_conditions
+from ..codegen.c.source import Source
+from ..runtime.measure.conditions import take_conditions
 from . import checking
 from .calling import InputSet
 from .checking import Build, Way

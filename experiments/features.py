@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..codegen.c.source import Source
 from ..codegen.nest import build_launch
 from ..codegen.plan import TaskPlan, read_plan
-from ..codegen.source import Source
 from ..codegen.tree import Launch, LoopNode, TreeNode
-from ..space.candidate import Candidate
+from ..space.engine.candidate import Candidate
 
 FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",

@@ -31,7 +31,7 @@ _LIMIT_S = 240.0  # of one process
 _CHILD = """
 import json, sys, tempfile, time
 from kernelscape.explorer.entry import explore_subject, library_subject
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 name, sizes, seconds = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
 subject = library_subject(load(name), sizes, "f32", 1)

@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
 from ..explorer.entry import library_subject
-from ..explorer.subject import Subject
+from ..explorer.workload import Subject
 from ..kernels.library import load
-from ..runtime.build import Artifact
-from ..runtime.build_queue import build_many
-from ..runtime.channel import available_cores
+from ..runtime.building.artifact import Artifact
+from ..runtime.building.queue import build_many
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import open_device
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL, Failure
-from ..runtime.replay import dialect_of
-from ..runtime.worker import AbstractWorker, Worker
-from ..search.bound import Bounder, Roofline
-from ..search.first import first_candidates
+from ..runtime.records.replay import dialect_of
+from ..runtime.worker.channel import available_cores
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Failure
+from ..runtime.worker.worker import AbstractWorker, Worker
+from ..search.bound.bounder import Bounder, Roofline
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
-from ..space.target import CacheLevel, Target
+from ..space.targets.target import CacheLevel, Target
 from .conditions import stamp, stamp_text
 from .expert import VARIANTS, expert_device, expert_source, names
 from .measuring import failure_text, level_of, median, spread

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
-from ..runtime.build import Artifact
+from ..runtime.building.artifact import Artifact
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.outcome import Failure
-from ..space.candidate import Candidate
-from ..space.target import Target
+from ..runtime.worker.outcome import Failure
+from ..space.engine.candidate import Candidate
+from ..space.targets.target import Target
 from .calling import InputSet, call_once, in_child
 
 SHEETS = ("a100", "h200")  # data sheets of GPUs with architectures sm_80 and sm_90

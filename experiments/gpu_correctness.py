@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..codegen.source import Source
+from ..codegen.c.source import Source
 from . import gpu_checking
 from .calling import InputSet
 from .conditions import stamp

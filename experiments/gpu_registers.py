@@ -3,8 +3,8 @@
     python -m kernelscape.experiments.gpu_registers [--n 600] [--seed 1] [--profile h200]
 
 writes experiments/results/gpu_registers.md and .json. Random candidates of all library sequences, of the space without its cut on
-registers, are compiled by NVRTC for the GPU of a data sheet. Half of the kernels teach the model of search/registers.py, which is
-then tried on the other half.
+registers, are compiled by NVRTC for the GPU of a data sheet. Half of the kernels teach the model of search/learn/registers.py,
+which is then tried on the other half.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer.registers import Registers
+from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
-from ..kernels.normalise import normalise
-from ..kernels.sequence import record_sequence
-from ..runtime.build_queue import report_many
+from ..kernels.offload.pipeline import normalise
+from ..runtime.building.queue import report_many
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.outcome import Failure
-from ..search.bound import Bounder
-from ..search.registers import Compiled, RegisterModel
-from ..space.candidate import Candidate
+from ..runtime.worker.outcome import Failure
+from ..search.bound.bounder import Bounder
+from ..search.learn.registers import Compiled, RegisterModel
 from ..space.constraints import build_space, widened
+from ..space.engine.candidate import Candidate
 from ..space.gpu_resources import REGISTER_ROOMS
 from .checking import random_candidate
 from .conditions import stamp

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from ..explorer.entry import library_subject
-from ..explorer.subject import Options, Subject
+from ..explorer.workload import Options, Subject
 from ..kernels.library import load
-from ..runtime.build import Artifact
+from ..runtime.building.artifact import Artifact
 from ..runtime.device import AbstractDevice, open_device, requirements
-from ..runtime.outcome import FINAL, Failure, Protocol
-from ..runtime.worker import InputSet, Worker, Workload
-from ..search.bound import Bounder, Roofline
+from ..runtime.worker.outcome import FINAL, Failure, Protocol
+from ..runtime.worker.worker import InputSet, Worker, Workload
+from ..search.bound.bounder import Bounder, Roofline
 from ..space.constraints import build_space
-from ..space.target import Target
+from ..space.targets.target import Target
 from .conditions import stamp
 from .gpu_peers import COPIES, PEERS, Asked, Peer, PeerError
 from .measuring import failure_text, median, spread

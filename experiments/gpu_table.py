@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from ..runtime.device import DeviceError, open_device, requirements
-from ..runtime.worker import WorkerError
+from ..runtime.worker.worker import WorkerError
 from .gpu_goals import all_jobs
 from .gpu_row import GpuRowOptions, make_row
 from .gpu_text import missed, report

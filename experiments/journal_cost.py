@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from ..report.live import pages
-from ..runtime.folder import HEADER, JOURNAL, TREE
-from ..runtime.journal import read_journal
-from ..runtime.records import EvaluationRecord, KeptRecord
+from ..runtime.records.folder import HEADER, JOURNAL, TREE
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import EvaluationRecord, KeptRecord
 from .browser import Browser, find_browser
 from .conditions import stamp, stamp_text
 from .kill_resume import finished, is_torn

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runtime.folder import BEST, HEADER, JOURNAL
-from ..runtime.journal import read_journal
-from ..runtime.records import EvaluationRecord, RecordError, load_best
+from ..runtime.records.folder import BEST, HEADER, JOURNAL
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import EvaluationRecord, RecordError, load_best
 from .conditions import stamp, stamp_text
 from .writing import table, write_results
 

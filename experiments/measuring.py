@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..codegen.source import Source
-from ..kernels.tasks import Problem
-from ..runtime.build import Artifact
+from ..codegen.c.source import Source
+from ..kernels.ir.task import Problem
+from ..runtime.building.artifact import Artifact
 from ..runtime.device import AbstractDevice
-from ..runtime.outcome import Failure, Measurement
-from ..space.target import CacheLevel, Target
+from ..runtime.worker.outcome import Failure, Measurement
+from ..space.targets.target import CacheLevel, Target
 
 
 def built(device: AbstractDevice, source: Source) -> Artifact:

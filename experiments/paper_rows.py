@@ -16,27 +16,27 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import explore_subject, library_subject
 from ..explorer.evaluation import Evaluator
-from ..explorer.subject import Options, Subject
+from ..explorer.workload import Options, Subject
 from ..kernels.library import load
-from ..runtime.build import Artifact
+from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
-from ..runtime.folder import JOURNAL
-from ..runtime.inputs import make_workload
-from ..runtime.journal import MemoryJournal, read_journal
-from ..runtime.outcome import FINAL, Measurement
-from ..runtime.records import EvaluationRecord
-from ..runtime.replay import dialect_of, restore_complete
-from ..runtime.worker import Worker
-from ..search.bound import Bounder
+from ..runtime.records.folder import JOURNAL
+from ..runtime.records.journal import MemoryJournal, read_journal
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.replay import dialect_of, restore_complete
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Measurement
+from ..runtime.worker.worker import Worker
+from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
-from ..search.estimate import Interval, SpaceEstimate, estimate_chen, estimate_knuth
 from ..search.events import Outcome
-from ..search.first import first_candidates
-from ..search.ordering import NextChoice
-from ..space import cpsat
-from ..space.candidate import Candidate, Space
+from ..search.starts.complete import first_candidates
+from ..search.tree.estimate import Interval, SpaceEstimate, estimate_chen, estimate_knuth
+from ..search.tree.ordering import NextChoice
 from ..space.constraints import build_space
+from ..space.engine import cpsat
+from ..space.engine.candidate import Candidate, Space
 from .rows import Job
 from .run_row import RowOptions
 from .run_table import run_row

@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.source import Source
+from ..codegen.c.source import Source
 from ..explorer.entry import explore_subject, library_subject
-from ..explorer.subject import Options, Subject
+from ..explorer.workload import Options, Subject
 from ..kernels.library import load
-from ..runtime.build import Artifact
-from ..runtime.channel import available_cores
+from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import DeviceError, DeviceOptions, open_device
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL, Protocol
-from ..runtime.replay import dialect_of, rebuild
-from ..runtime.worker import Worker, WorkerOptions, Workload
+from ..runtime.records.replay import dialect_of, rebuild
+from ..runtime.worker.channel import available_cores
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Protocol
+from ..runtime.worker.worker import Worker, WorkerOptions, Workload
 from .conditions import stamp
 from .expert import VARIANTS, expert_device, expert_source
 from .measuring import built, level_of, median, spread, time_ns

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from ..explorer.entry import explore_subject, library_subject
-from ..explorer.subject import Options
+from ..explorer.workload import Options
 from ..kernels.library import load
 from ..report.live import pages
-from ..runtime.folder import TREE
-from ..runtime.tree_file import Opened, TreeWriter
+from ..runtime.records.folder import TREE
+from ..runtime.records.tree_file import Opened, TreeWriter
 from .browser import Browser, find_browser
 from .conditions import stamp, stamp_text
 from .writing import table, write_results

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..kernels.library import LibrarySequence, load, names
 from ..runtime.device import cache_folder
-from ..space.jit import cache_folder as jitted_folder
+from ..space.engine.jit import cache_folder as jitted_folder
 from .writing import read_results, write_results
 
 Row = dict[str, Any]

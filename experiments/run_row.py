@@ -18,30 +18,30 @@ from unittest.mock import patch
 
 import numpy as np
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
 from ..explorer import numpy_timing, session
 from ..explorer import stages as st
 from ..explorer.entry import explore_subject, library_subject
-from ..explorer.subject import Options, Subject
+from ..explorer.workload import Options, Subject
 from ..kernels.library import load
-from ..runtime.build import Artifact
-from ..runtime.build_queue import BuildQueue
+from ..runtime.building.artifact import Artifact
+from ..runtime.building.queue import BuildQueue
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import AbstractDevice, open_device
-from ..runtime.folder import BEST, JOURNAL
-from ..runtime.inputs import make_workload
-from ..runtime.journal import read_journal
-from ..runtime.outcome import FINAL, Failure
-from ..runtime.records import EvaluationRecord, load_best
-from ..runtime.replay import dialect_of, rebuild
-from ..runtime.worker import Worker, WorkerOptions
+from ..runtime.records.folder import BEST, JOURNAL
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import EvaluationRecord, load_best
+from ..runtime.records.replay import dialect_of, rebuild
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Failure
+from ..runtime.worker.worker import Worker, WorkerOptions
 from ..search import events as ev
-from ..search.bound import Bounder, Roofline
-from ..search.first import first_candidates
+from ..search.bound.bounder import Bounder, Roofline
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
-from ..space.target import Target
+from ..space.targets.target import Target
 from .conditions import stamp
 from .measuring import built, level_of, median, spread, time_ns
 from .rows import Job, Row

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.source import Source
-from ..space.candidate import Candidate, DeadEnd
+from ..codegen.c.source import Source
 from ..space.constraints import build_space
-from ..space.target import Target
+from ..space.engine.candidate import Candidate, DeadEnd
+from ..space.targets.target import Target
 from . import checking
 from .calling import InputSet
 from .cases import Case, library_cases, random_cases

@@ -21,14 +21,14 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_subject
-from ..explorer.subject import Options, Subject
+from ..explorer.workload import Options, Subject
 from ..kernels.library import load
-from ..runtime.folder import BEST
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL
-from ..runtime.records import Decisions, load_best
-from ..runtime.replay import dialect_of, restore_complete
-from ..runtime.worker import Worker
+from ..runtime.records.folder import BEST
+from ..runtime.records.record import Decisions, load_best
+from ..runtime.records.replay import dialect_of, restore_complete
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL
+from ..runtime.worker.worker import Worker
 from ..space.constraints import build_space
 from .conditions import stamp, stamp_text
 from .expert import names

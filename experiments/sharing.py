@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
 from ..codegen.storage import APART_BYTES
 from ..explorer.entry import library_subject
 from ..kernels.library import load
-from ..runtime.build import Artifact
+from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL
-from ..runtime.replay import dialect_of
-from ..runtime.worker import AbstractWorker, Worker
-from ..search.first import first_candidates
-from ..space.candidate import Candidate, Space
+from ..runtime.records.replay import dialect_of
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL
+from ..runtime.worker.worker import AbstractWorker, Worker
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
 from .measuring import built, level_of, median, spread, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs

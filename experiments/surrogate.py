@@ -23,27 +23,27 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_subject
 from ..explorer.evaluation import BATCH, Evaluator, largest_batch
-from ..explorer.subject import Subject
+from ..explorer.workload import Subject
 from ..kernels.library import load, names
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
-from ..runtime.inputs import make_workload
-from ..runtime.journal import MemoryJournal
-from ..runtime.outcome import FINAL, Measurement
-from ..runtime.replay import dialect_of
-from ..runtime.worker import AbstractWorker, Worker
+from ..runtime.records.journal import MemoryJournal
+from ..runtime.records.replay import dialect_of
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Measurement
+from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search import events as ev
-from ..search.bound import Bounder
+from ..search.bound.bounder import Bounder
 from ..search.budget import Budget, Interrupt, Seconds
-from ..search.first import first_candidates
 from ..search.incumbent import BoundScale
-from ..search.neighbourhood import Neighbourhood
+from ..search.learn.neighbourhood import Neighbourhood
+from ..search.learn.surrogate import Surrogate
 from ..search.options import SearchOptions
-from ..search.ordering import NextChoice
 from ..search.run import search
-from ..search.surrogate import Surrogate
-from ..space.candidate import Candidate, Space
+from ..search.starts.complete import first_candidates
+from ..search.tree.ordering import NextChoice
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
 from .measuring import built, level_of, median, time_ns
 from .paper_rows import root_of

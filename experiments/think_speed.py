@@ -18,18 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..kernels.ir.task import Problem
+from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
-from ..kernels.normalise import normalise
-from ..kernels.sequence import record_sequence
-from ..kernels.tasks import Problem
+from ..kernels.offload.pipeline import normalise
 from ..runtime.cpu.dialect import C_TEAM
-from ..search.bound import Bounder
-from ..search.estimate import Interval, estimate_chen, estimate_knuth
-from ..search.ordering import NextChoice, decision_order
-from ..space.candidate import Candidate, DeadEnd, Space
+from ..search.bound.bounder import Bounder
+from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth
+from ..search.tree.ordering import NextChoice, decision_order
 from ..space.constraints import build_space
-from ..space.propagate import FIXPOINT, random_descent
-from ..space.target import Target
+from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.engine.propagate import FIXPOINT, random_descent
+from ..space.targets.target import Target
 from .checking import random_candidate
 from .conditions import stamp, stamp_text
 from .writing import table, write_results

@@ -23,15 +23,15 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_subject
 from ..kernels.library import LibrarySequence, load, names
-from ..runtime.build import Artifact
-from ..runtime.channel import available_cores
+from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice, CpuModule
 from ..runtime.device import open_device
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL
-from ..runtime.replay import dialect_of
-from ..runtime.worker import AbstractWorker, Worker, Workload
-from ..search.first import first_candidates
+from ..runtime.records.replay import dialect_of
+from ..runtime.worker.channel import available_cores
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL
+from ..runtime.worker.worker import AbstractWorker, Worker, Workload
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
 from .calls import A_ROW, sparse_arguments, sparse_product
 from .conditions import stamp, stamp_text

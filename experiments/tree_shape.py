@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..search.bound import Bounder
-from ..search.estimate import Interval, interval
-from ..search.ordering import NextChoice
-from ..space.candidate import Candidate, Space
+from ..search.bound.bounder import Bounder
+from ..search.tree.estimate import Interval, interval
+from ..search.tree.ordering import NextChoice
+from ..space.engine.candidate import Candidate, Space
 
 Choose = Callable[[Candidate], int]
 

@@ -30,13 +30,13 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
-from ..runtime.build import Artifact
+from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice, load_harness
 from ..runtime.cpu.memory import CpuArray
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.folder import BEST
-from ..runtime.records import load_best
-from ..runtime.replay import dialect_of, rebuild_problem, restore_older
+from ..runtime.records.folder import BEST
+from ..runtime.records.record import load_best
+from ..runtime.records.replay import dialect_of, rebuild_problem, restore_older
 from ..space.constraints import build_space
 from .conditions import stamp, stamp_text
 from .measuring import built, median, spread
@@ -76,7 +76,7 @@ version's own result, on arrays of NumPy, over the time that the version itself 
 _BUILD_BEFORE = """
 import json, sys
 from kernelscape.explorer.saved import load
-from kernelscape.runtime.replay import dialect_of, rebuild
+from kernelscape.runtime.records.replay import dialect_of, rebuild
 best = load(sys.argv[1])
 made = best.device.build(rebuild(best.file, best.device.facts(), dialect_of(best.device)).source)
 a = made.arguments

@@ -9,20 +9,20 @@ from itertools import islice
 
 import numpy as np
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
-from ..runtime.build import BuildReport
-from ..runtime.build_queue import report_many
-from ..runtime.channel import available_cores
+from ..runtime.building.artifact import BuildReport
+from ..runtime.building.queue import report_many
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.outcome import Failure
-from ..runtime.replay import dialect_of
-from ..search.bound import Bounder
-from ..search.first import first_candidates
-from ..space.candidate import Candidate, Space
+from ..runtime.records.replay import dialect_of
+from ..runtime.worker.channel import available_cores
+from ..runtime.worker.outcome import Failure
+from ..search.bound.bounder import Bounder
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
 from .registers import Launches, Registers
-from .subject import Options, Subject
+from .workload import Options, Subject
 
 
 @dataclass(frozen=True)

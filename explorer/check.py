@@ -8,27 +8,27 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..runtime.build import Artifact
-from ..runtime.build_queue import build_many
-from ..runtime.channel import available_cores
-from ..runtime.conditions import take_conditions
+from ..runtime.building.artifact import Artifact
+from ..runtime.building.queue import build_many
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import FINAL, Failure, Measurement, Protocol
-from ..runtime.records import BestFile, RecordError
-from ..runtime.replay import StaleError, dialect_of, rebuild
-from ..runtime.store import TunedKey, TunedStore
-from ..runtime.worker import AbstractWorker
-from ..search.bound import Bounder
-from ..search.first import first_candidates
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.record import BestFile, RecordError
+from ..runtime.records.replay import StaleError, dialect_of, rebuild
+from ..runtime.records.store import TunedKey, TunedStore
+from ..runtime.worker.channel import available_cores
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.worker.worker import AbstractWorker
+from ..search.bound.bounder import Bounder
 from ..search.incumbent import BoundScale
-from ..space.candidate import Candidate, Space
+from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
 from .foreign import Function, Launch, foreign_source
 from .machine import look_at, lower_to, open_worker
 from .saved import stored_best
-from .subject import Options, Subject
+from .workload import Options, Subject
 
 _FEW = Protocol(min_samples=5, max_samples=5)
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock

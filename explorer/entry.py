@@ -19,21 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.closed import Closed
 from ..kernels.library import LibrarySequence, names
 from ..kernels.library import load as load_sequence
+from ..kernels.offload.closed import Closed
 from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
 from ..runtime.cpu.compiler import PLAIN
-from ..runtime.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
 from ..runtime.free_memory import within_free_memory
-from ..runtime.records import RecordError, RunHeader, load_header
-from ..runtime.replay import rebuild_problem
+from ..runtime.records.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
+from ..runtime.records.record import RecordError, RunHeader, load_header
+from ..runtime.records.replay import rebuild_problem
 from ..search.budget import Interrupt
 from . import stages as st
 from .saved import Best, load
 from .session import Session, Tell
-from .subject import Options, Subject, make_subject
+from .workload import Options, Subject, make_subject
 
 __all__ = ["Run", "explore", "explore_subject", "library_subject", "resume"]
 

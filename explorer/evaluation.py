@@ -14,21 +14,28 @@ from pathlib import Path
 
 import msgspec
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.source import Source
-from ..runtime.build import Artifact
-from ..runtime.build_queue import BuildQueue, build_many
-from ..runtime.channel import available_cores
+from ..runtime.building.artifact import Artifact
+from ..runtime.building.queue import BuildQueue, build_many
 from ..runtime.device import AbstractDevice
-from ..runtime.journal import AbstractJournal
-from ..runtime.outcome import Failure, Measurement, Protocol
-from ..runtime.records import Decisions, EvaluationRecord, LaunchRecord, Origin, Place, Timing
-from ..runtime.replay import dialect_of
-from ..runtime.worker import AbstractWorker
+from ..runtime.records.journal import AbstractJournal
+from ..runtime.records.record import (
+    Decisions,
+    EvaluationRecord,
+    LaunchRecord,
+    Origin,
+    Place,
+    Timing,
+)
+from ..runtime.records.replay import dialect_of
+from ..runtime.worker.channel import available_cores
+from ..runtime.worker.outcome import Failure, Measurement, Protocol
+from ..runtime.worker.worker import AbstractWorker
 from ..search.budget import Interrupt
 from ..search.events import Outcome, Provenance
-from ..space.candidate import Candidate, DeadEnd
-from .states import EARLIER, MachineStates, best_of_each
+from ..space.engine.candidate import Candidate, DeadEnd
+from .machine_state import EARLIER, MachineStates, best_of_each
 
 _PATIENCE_S = 0.5  # what compilers are given once the user has interrupted
 _KEPT_SOURCES = 512

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ..codegen.describe import Starts, Words, count_starts, describe
 from ..codegen.lower import lower, print_source
-from ..kernels.closed import NOTHING_CLOSED, Closed, closed_tasks
-from ..runtime.conditions import take_conditions
+from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks
 from ..runtime.device import open_device
-from ..runtime.folder import BEST, HEADER, JOURNAL
-from ..runtime.journal import read_journal
-from ..runtime.records import (
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.folder import BEST, HEADER, JOURNAL
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import (
     BestFile,
     EvaluationRecord,
     NoteRecord,
@@ -26,12 +26,12 @@ from ..runtime.records import (
     TallyRecord,
     load_header,
 )
-from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_older
-from ..search.bound import Bound, Bounder
-from ..search.explain import Use, explain_phases, rate_texts, time_text, uses
-from ..search.first import complete_style, default_style
-from ..space.candidate import Candidate, DeadEnd, Space
+from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
+from ..search.bound.bounder import Bound, Bounder
+from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
+from ..search.starts.complete import complete_style, default_style
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .registers import Launches, registers_of_tasks, reported_launches
 from .saved import stored_best
 

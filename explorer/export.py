@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.header import function_name, header_file, header_text
+from ..codegen.c.header import function_name, header_file, header_text
+from ..codegen.c.source import Source
 from ..codegen.launches import launch_header_text, launched_text
-from ..codegen.source import Source
 from ..runtime.cpu.compiler import FEWER_PASSES, LEVEL, run_compiler
-from ..runtime.folder import SOURCE
-from ..runtime.outcome import Failure
-from ..runtime.replay import StaleError, dialect_of, rebuild
+from ..runtime.records.folder import SOURCE
+from ..runtime.records.replay import StaleError, dialect_of, rebuild
+from ..runtime.worker.outcome import Failure
 from .saved import Best, load
 from .self_check import check_text
 

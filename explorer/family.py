@@ -14,21 +14,21 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
-from ..runtime.conditions import take_conditions
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import AbstractDevice, DeviceOptions, open_device
-from ..runtime.family import FamilyFile, distance, load_family
-from ..runtime.inputs import make_workload
-from ..runtime.outcome import Failure, Protocol
-from ..runtime.records import SCHEMA, BestFile
-from ..runtime.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
-from ..search.first import first_candidates
-from ..search.near import complete_near, n_alike
-from ..space.candidate import Candidate, Space
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.family import FamilyFile, distance, load_family
+from ..runtime.records.record import SCHEMA, BestFile
+from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import Failure, Protocol
+from ..search.starts.complete import first_candidates
+from ..search.starts.near import complete_near, n_alike
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
 from .evaluation import open_decisions
 from .machine import open_worker
-from .subject import Subject, make_subject
+from .workload import Subject, make_subject
 
 Level = Literal["exact", "nearest", "default"]
 Shapes = tuple[tuple[int, ...], ...]

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.source import Argument, KernelLaunch, Source
-from ..runtime.records import RecordError
-from ..runtime.stored import StoredSequence
-from .subject import Subject
+from ..codegen.c.source import Argument, KernelLaunch, Source
+from ..runtime.records.record import RecordError
+from ..runtime.records.stored import StoredSequence
+from .workload import Subject
 
 _ENTRY = "ks_checked"
 _C_TYPES = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime.device import cache_folder
-from ..runtime.libraries import registry
-from ..runtime.store import default_store
-from ..space.jit import cache_folder as jitted_folder
+from ..runtime.records.libraries import registry
+from ..runtime.records.store import default_store
+from ..space.engine.jit import cache_folder as jitted_folder
 
 # Names that jit.own_folder is asked for: numba's folder may be shared with other programs.
 _JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}|reference-py\d+-numba[\w.+]+")

@@ -6,19 +6,19 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from ..runtime.apart import Stopped
-from ..runtime.calibration import LATENCIES, parse_stream
-from ..runtime.conditions import Conditions, take_conditions
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import learn_latencies
 from ..runtime.device import AbstractDevice
-from ..runtime.outcome import Measurement
-from ..runtime.records import EvaluationRecord
-from ..runtime.worker import AbstractWorker, Worker, WorkerOptions
-from ..search.bound import Bounder
+from ..runtime.measure.calibration import LATENCIES, parse_stream
+from ..runtime.measure.conditions import Conditions, take_conditions
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.worker.outcome import Measurement
+from ..runtime.worker.worker import AbstractWorker, Worker, WorkerOptions
+from ..search.bound.bounder import Bounder
+from ..search.bound.streams import at_best
 from ..search.incumbent import DOUBTED, BoundScale
-from ..search.streams import at_best
-from ..space.candidate import Candidate
-from ..space.target import Target
+from ..space.engine.candidate import Candidate
+from ..space.targets.target import Target
 
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:

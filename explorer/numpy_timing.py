@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from ..runtime.apart import over_after
 from ..runtime.device import AbstractDevice
-from ..runtime.worker import AbstractWorker
+from ..runtime.worker.worker import AbstractWorker
 from . import stages as st
-from .keeper import Keeper
 from .machine import time_reference
-from .subject import Subject
+from .run_writer import Keeper
+from .workload import Subject
 
 _SHARE = 0.3  # of the time limit, that it may take
 _NOTE = "numpy_ns"

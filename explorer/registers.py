@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..codegen.source import Source
-from ..runtime.build import BuildReport
+from ..codegen.c.source import Source
+from ..runtime.building.artifact import BuildReport
 from ..runtime.device import AbstractDevice
-from ..runtime.records import EvaluationRecord, LaunchRecord
-from ..search.bound import Bounder
-from ..search.neighbourhood import Neighbourhood
-from ..search.registers import Compiled, RegisterModel
-from ..space.candidate import Candidate, DeadEnd, Space
+from ..runtime.records.record import EvaluationRecord, LaunchRecord
+from ..search.bound.bounder import Bounder
+from ..search.learn.neighbourhood import Neighbourhood
+from ..search.learn.registers import Compiled, RegisterModel
 from ..space.constraints import widened
+from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .evaluation import Reported
 
 Launches = tuple[LaunchRecord, ...]

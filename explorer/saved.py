@@ -13,13 +13,19 @@ from msgspec import UnsetType
 from ..codegen.lower import lower, print_source
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import AbstractDevice, DeviceError, DeviceOptions, open_device
-from ..runtime.folder import BEST, HEADER, SOURCE
-from ..runtime.libraries import library_beside, usable_library
-from ..runtime.outcome import FINAL, Failure, Measurement
-from ..runtime.records import BestFile, RecordError, load_best, write_atomically, write_record
-from ..runtime.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
-from ..runtime.worker import AbstractWorker
-from ..search.first import first_candidates
+from ..runtime.records.folder import BEST, HEADER, SOURCE
+from ..runtime.records.libraries import library_beside, usable_library
+from ..runtime.records.record import (
+    BestFile,
+    RecordError,
+    load_best,
+    write_atomically,
+    write_record,
+)
+from ..runtime.records.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
+from ..runtime.worker.outcome import FINAL, Failure, Measurement
+from ..runtime.worker.worker import AbstractWorker
+from ..search.starts.complete import first_candidates
 from .machine import open_worker
 
 
@@ -65,8 +71,8 @@ class Best:
         return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
 
     def adopt_library(self) -> str:
-        """Let the library beside the file stand for a build where it may (runtime/libraries.py); else the sentence that says why
-        it may not, "" where there is none.
+        """Let the library beside the file stand for a build where it may (runtime/records/libraries.py); else the sentence
+        that says why it may not, "" where there is none.
         """
         if self.place is None:
             return ""

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.header import function_name, header_file
-from ..codegen.source import Argument, Source
+from ..codegen.c.header import function_name, header_file
+from ..codegen.c.source import Argument, Source
 from ..codegen.vectors import type_name
-from ..kernels.ir import DType
-from ..kernels.sequence import Recording
-from ..kernels.tasks import Problem
-from ..runtime.inputs import Arguments, make_workload
-from ..runtime.stored import StoredSequence
-from ..runtime.verify import poison_value
+from ..kernels.ir.kernel import DType
+from ..kernels.ir.task import Problem
+from ..kernels.language.record import Recording
+from ..runtime.records.stored import StoredSequence
+from ..runtime.worker.inputs import Arguments, make_workload
+from ..runtime.worker.verify import poison_value
 
 Array = NDArray[Any]
 

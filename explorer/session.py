@@ -13,35 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.source import Source
-from ..kernels.closed import closed_tasks
+from ..codegen.c.source import Source
+from ..kernels.offload.closed import closed_tasks
 from ..runtime.apart import Stopped, over_after
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.folder import JOURNAL
-from ..runtime.inputs import make_workload
-from ..runtime.journal import FileJournal
-from ..runtime.outcome import Failure
+from ..runtime.records.folder import JOURNAL
+from ..runtime.records.journal import FileJournal
+from ..runtime.records.replay import restore_complete
 from ..runtime.reference import Reference
-from ..runtime.replay import restore_complete
-from ..runtime.worker import WorkerError, Workload
+from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.outcome import Failure
+from ..runtime.worker.worker import WorkerError, Workload
 from ..search import events as ev
-from ..search.bound import Bounder
+from ..search.bound.bounder import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
-from ..search.first import solved_candidates, styled_candidates
 from ..search.incumbent import BoundScale
+from ..search.learn.surrogate import Surrogate
 from ..search.options import SearchOptions
-from ..search.ordering import NextChoice
 from ..search.precompile import precompile
 from ..search.run import search
-from ..search.surrogate import Surrogate
-from ..space.candidate import Candidate, DeadEnd, Space
+from ..search.starts.complete import solved_candidates, styled_candidates
+from ..search.tree.ordering import NextChoice
 from ..space.constraints import build_space
-from ..space.target import Target
+from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.targets.target import Target
 from . import stages as st
+from .compiler_comparison import N_RIVALS, Rival, Rivalry
 from .doubts import doubts_of
 from .evaluation import BATCH, FIRST_BATCH, Entry, Evaluator, largest_batch
-from .final import NEAR, comparison, time_again, with_default
-from .keeper import Keeper, Kept
 from .machine import (
     believed_now,
     bound_now,
@@ -53,9 +52,10 @@ from .machine import (
 )
 from .numpy_timing import NumpyTiming
 from .registers import Registers
-from .rivals import N_RIVALS, Rival, Rivalry
-from .subject import Options, Subject
+from .remeasure import NEAR, comparison, time_again, with_default
+from .run_writer import Keeper, Kept
 from .user_reference import UserReference, WrongReferenceError, stopped_when
+from .workload import Options, Subject
 
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..kernels.closed import NOTHING_CLOSED, Closed
-from ..kernels.tasks import Problem
-from ..space.candidate import Space
-from ..space.target import Target
+from ..kernels.ir.task import Problem
+from ..kernels.offload.closed import NOTHING_CLOSED, Closed
+from ..space.engine.candidate import Space
+from ..space.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True)

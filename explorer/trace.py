@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from ..runtime.folder import HEADER, JOURNAL
-from ..runtime.journal import read_journal
-from ..runtime.records import Record, RecordError, RunHeader, load_header
+from ..runtime.records.folder import HEADER, JOURNAL
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import Record, RecordError, RunHeader, load_header
 
 Event = dict[str, Any]
 

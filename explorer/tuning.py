@@ -8,13 +8,13 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
-from ..runtime.conditions import take_conditions
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.family import SCHEMA, FamilyFile, load_family, save_family
-from ..runtime.records import BestFile, RecordError
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.family import SCHEMA, FamilyFile, load_family, save_family
+from ..runtime.records.record import BestFile, RecordError
 from .entry import Run, explore_subject
 from .session import Tell
-from .subject import Options, Subject
+from .workload import Options, Subject
 
 Sizes = dict[str, int]
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..runtime.apart import Stopped
-from ..runtime.measure import Sampler, measure
-from ..runtime.outcome import FINAL
-from ..runtime.stored import Parameter
-from ..runtime.verify import Expected, find_mismatch, poison_value
-from ..runtime.worker import InputSet, Workload
+from ..runtime.measure.timing import Sampler, measure
+from ..runtime.records.stored import Parameter
+from ..runtime.worker.outcome import FINAL
+from ..runtime.worker.verify import Expected, find_mismatch, poison_value
+from ..runtime.worker.worker import InputSet, Workload
 
 _LOOK_S = 0.05
 _SLOW_S = 0.1  # a run that is timed fewer times

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..codegen.describe import count_starts, describe
-from ..kernels.stateflow import StateFlowGraph
-from ..runtime.records import (
+from ..kernels.program.graph import StateFlowGraph
+from ..runtime.records.record import (
     BoundRecord,
     EvaluationRecord,
     IncumbentRecord,

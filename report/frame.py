@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.records import EvaluationRecord
+from ..runtime.records.record import EvaluationRecord
 from .run_data import Source, load_run
 
 _QUANTILES = ("least_ns", "quarter_ns", "median_ns", "three_quarters_ns", "most_ns")

@@ -12,12 +12,12 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from ..runtime.records import EvaluationRecord
-from ..runtime.replay import StaleError, restore_complete
-from ..search.neighbourhood import MAX_BACKTRACKS, Neighbourhood
-from ..search.ordering import open_in_order
-from ..search.surrogate import LEAST, Surrogate
-from ..space.candidate import Candidate, Space
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.replay import StaleError, restore_complete
+from ..search.learn.neighbourhood import MAX_BACKTRACKS, Neighbourhood
+from ..search.learn.surrogate import LEAST, Surrogate
+from ..search.tree.ordering import open_in_order
+from ..space.engine.candidate import Candidate, Space
 from .run_data import ns_of
 
 MOST_COMPARED = 1500  # evaluations, the fastest: pairs are half the square

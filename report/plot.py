@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.records import BoundRecord, EvaluationRecord
+from ..runtime.records.record import BoundRecord, EvaluationRecord
 from .contents import best_record
 from .pairs import measured_effects
 from .rebuilt import rebuilt

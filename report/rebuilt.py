@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..codegen.lower import lower, print_source
-from ..kernels.stateflow import StateFlowGraph, build_graph
-from ..kernels.tasks import Problem
-from ..runtime.conditions import take_conditions
+from ..kernels.ir.task import Problem
+from ..kernels.program.graph import StateFlowGraph, build_graph
 from ..runtime.device import AbstractDevice, DeviceError, open_device
-from ..runtime.records import EvaluationRecord
-from ..runtime.replay import StaleError, dialect_of, rebuild_problem, restore_older
-from ..search.bound import Bound, Bounder, Roofline
-from ..space.candidate import Candidate, Space
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
+from ..search.bound.bounder import Bound, Bounder, Roofline
 from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
 from .pairs import Predictions, predicted_effects
 from .run_data import RunData
 

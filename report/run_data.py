@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from ..runtime.folder import BEST, HEADER, JOURNAL, TREE
-from ..runtime.journal import read_journal
-from ..runtime.records import (
+from ..runtime.records.folder import BEST, HEADER, JOURNAL, TREE
+from ..runtime.records.journal import read_journal
+from ..runtime.records.record import (
     BestFile,
     EvaluationRecord,
     NoteRecord,
@@ -19,7 +19,7 @@ from ..runtime.records import (
     load_best,
     load_header,
 )
-from ..runtime.tree_file import TreeFile, read_trees
+from ..runtime.records.tree_file import TreeFile, read_trees
 
 
 class Explored(Protocol):

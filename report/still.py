@@ -7,8 +7,8 @@ from math import log10
 
 import numpy as np
 
-from ..runtime.records import BoundRecord
-from ..runtime.tree_file import (
+from ..runtime.records.record import BoundRecord
+from ..runtime.records.tree_file import (
     CLOSED_BOUND,
     CLOSED_CONSTRAINT,
     CUT,

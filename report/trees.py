@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..runtime.records import EvaluationRecord
-from ..runtime.tree_file import FORBIDDEN, StoredTree
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.tree_file import FORBIDDEN, StoredTree
 
 NO_NAME = 65535  # in columns of names; spaces have some thousands
 

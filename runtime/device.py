@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .build import Artifact, BuildReport
-from .outcome import Failure, Measurement, Protocol
+from .building.artifact import Artifact, BuildReport
+from .worker.outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
-    from ..codegen.dialect import Dialect
+    from ..codegen.c.dialect import Dialect
+    from ..codegen.c.source import Source
     from ..codegen.index_checks import IndexChecks
-    from ..codegen.source import Source
-    from ..space.target import Target
-    from .calibration import Calibration
+    from ..space.targets.target import Target
+    from .measure.calibration import Calibration
     from .signature import Signature
 
 Array = NDArray[Any]
@@ -334,5 +334,5 @@ def requirements(name: str) -> list[Requirement]:
 def backends() -> tuple[str, ...]:
     """Names of the backends that this installation has, but for the one of tests."""
     here = Path(__file__).parent
-    found = {p.parent.name for p in here.glob("*/__init__.py")}
+    found = {p.parent.name for p in here.glob("*/device.py")}
     return tuple(sorted(found - {"fake"}))

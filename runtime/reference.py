@@ -1,8 +1,8 @@
 """The reference result of a sequence: each kernel interpreted or compiled, whichever is sooner done.
 
-The interpreter (kernels/interpret.py) says what is right; numba compiles the same loops from a text of their own
-(kernels/python_text.py), with one thread, in order and without fast arithmetic. Nothing of codegen/ is used. What may take long
-runs in a child, which a signal or a deadline ends.
+The interpreter (kernels/interpret/kernel.py) says what is right; numba compiles the same loops from a text of their own
+(kernels/interpret/python_text.py), with one thread, in order and without fast arithmetic.
+Nothing of codegen/ is used. What may take long runs in a child, which a signal or a deadline ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import numpy as np
 from numba.core import config as numba_config
 from numpy.typing import NDArray
 
-from ..kernels.interpret import out_of_range, run_kernel
-from ..kernels.ir import KernelIR, Store, Update
-from ..kernels.lanes import statements
-from ..kernels.oracle import initial_arrays, run_calls
-from ..kernels.python_text import NAME, Printed, print_python
-from ..kernels.rewrite import widened
-from ..kernels.sequence import Recording
-from ..kernels.work import work_of
-from ..space.jit import own_folder
+from ..kernels.interpret.kernel import out_of_range, run_kernel
+from ..kernels.interpret.lanes import statements
+from ..kernels.interpret.python_text import NAME, Printed, print_python
+from ..kernels.interpret.reference import initial_arrays, run_calls
+from ..kernels.interpret.work import work_of
+from ..kernels.ir.kernel import KernelIR, Store, Update
+from ..kernels.ir.rewrite import widened
+from ..kernels.language.record import Recording
+from ..space.engine.jit import own_folder
 from .apart import run_apart, shared_empty
 
 Array = NDArray[Any]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.ir import Param
-from ..kernels.tasks import Problem
+from ..kernels.ir.kernel import Param
+from ..kernels.ir.task import Problem
 from .cpu.memory import empty
-from .stored import Parameter, text_of
+from .records.stored import Parameter, text_of
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .tree import SearchCandidate
+from .tree.tree import SearchCandidate
 
 Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
 Origin = Literal["measured", "duplicate", "known"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .events import Origin, Outcome, Tag
-from .tree import Node, SearchCandidate
+from .tree.tree import Node, SearchCandidate
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.language.record import record_sequence
 from ..kernels.library import load
-from ..kernels.normalise import normalise
-from ..kernels.sequence import record_sequence
-from ..space import filters, propagate
+from ..kernels.offload.pipeline import normalise
 from ..space.constraints import build_space
-from ..space.jit import cache_folder, compile_for, is_compiling
-from ..space.target import CacheLevel, Target
-from . import bound_terms
-from .bound_tables import build_tables
+from ..space.engine import filters, propagate
+from ..space.engine.jit import cache_folder, compile_for, is_compiling
+from ..space.targets.target import CacheLevel, Target
+from .bound import common as bound_terms
+from .bound.tables import build_tables
 
 # Each unit with those that it needs, the longest first.
 _UNITS: dict[str, tuple[str, ...]] = {

@@ -10,11 +10,14 @@ from itertools import islice
 
 import numpy as np
 
-from ..space.candidate import DeadEnd
+from ..space.engine.candidate import DeadEnd
 from . import events as ev
-from .baselines import Beam, BoundFirst, Exhaustive, RandomSampling
 from .budget import Budget
-from .exploration import (
+from .incumbent import BoundScale
+from .ledger import Ledger
+from .options import SearchOptions
+from .tree.baselines import Beam, BoundFirst, Exhaustive, RandomSampling
+from .tree.exploration import (
     RELATIVE_SLACK,
     AbstractStrategy,
     Ahead,
@@ -24,11 +27,8 @@ from .exploration import (
     Neighbour,
     Surrogate,
 )
-from .incumbent import BoundScale
-from .ledger import Ledger
-from .mcts import Mcts
-from .options import SearchOptions
-from .tree import SearchCandidate
+from .tree.mcts import Mcts
+from .tree.tree import SearchCandidate
 
 _BEFORE_INCUMBENTS = (
     3  # warm starts: one of them is hardly ever as slow as what a plain compiler makes

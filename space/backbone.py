@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from ..kernels.accesses import flat_strides
-from ..kernels.dependence import Dependence, dependences, shared_reads, task_reads
-from ..kernels.tasks import Access, Affine, Loop, Problem, Task
+from ..kernels.ir.access import flat_strides
+from ..kernels.ir.task import Access, Affine, Loop, Problem, Task
+from ..kernels.program.dependence import Dependence, dependences, shared_reads, task_reads
 
 OUTER, MID, INNER = 0, 1, 2
 LEVEL_NAMES = ("outer", "mid", "inner")

@@ -1,8 +1,9 @@
 """The space of a problem on a target: the constraints between its choices, in the order of ARCHITECTURE.md.
 
 Every constraint is declared once, as a predicate over values or a disjunction over domains. The predicate is the truth; the
-filters are derived from it (space/model.py), and so is the CP-SAT model (space/cpsat.py). Each block says what it states:
-coherence (the order algebra and canonical forms), semantics (what may not change the result) or hardware (what the target has).
+filters are derived from it (space/engine/model.py), and so is the CP-SAT model (space/engine/cpsat.py).
+Each block says what it states: coherence (the order algebra and canonical forms), semantics (what may not change the result) or
+hardware (what the target has).
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import combinations, product
 
-from ..kernels.accesses import flat_strides
-from ..kernels.tasks import Access, Problem
+from ..kernels.ir.access import flat_strides
+from ..kernels.ir.task import Access, Problem
 from . import choices as ch
 from . import truths
 from .backbone import (
@@ -22,12 +23,12 @@ from .backbone import (
     Flow,
     index_loops,
 )
-from .candidate import Space
 from .copies import CopyConstraints
-from .model import Term
+from .engine.candidate import Space
+from .engine.model import Term
 from .offers import bits
 from .shifts import ShiftConstraints
-from .target import Target
+from .targets.target import Target
 
 MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
 

@@ -8,7 +8,7 @@ from itertools import permutations
 from . import choices as ch
 from . import truths
 from .backbone import INNER, MID, OUTER, Dim, Operand
-from .model import Term
+from .engine.model import Term
 from .offers import ChoiceBuilder, bits
 
 # Values of `staged` on a CPU, for clauses.

@@ -12,16 +12,16 @@ from itertools import combinations
 from math import prod
 from typing import ClassVar
 
-from ..kernels.dependence import Dependence, task_reads
-from ..kernels.renaming import loads
-from ..kernels.tasks import Task
+from ..kernels.ir.task import Task
+from ..kernels.ir.walk import loads
+from ..kernels.program.dependence import Dependence, task_reads
 from . import choices as ch
 from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
-from .gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of
+from .engine.model import Term
 from .gpu_resources import BlockResources
-from .model import Term
 from .offers import bits
+from .targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, row_order, start_of
 
 MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim

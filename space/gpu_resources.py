@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..kernels.tasks import Task
+from ..kernels.ir.task import Task
 from . import choices as ch
 from .backbone import INNER, OUTER, Flow, Operand, index_loops
 from .constraints import SpaceBuilder
-from .gpu_facts import row_order, tree_bytes
-from .model import Group, Literal, Term
+from .engine.model import Group, Literal, Term
 from .offers import bits
+from .targets.gpu_facts import row_order, tree_bytes
 
 SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
 VECTOR_BYTES = 16  # between padded rows

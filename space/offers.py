@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import ClassVar
 
-from ..kernels.accesses import flat_strides, overwrites_all
-from ..kernels.dependence import task_reads
-from ..kernels.tasks import Affine, ArrayInfo, Problem, Task
+from ..kernels.ir.access import flat_strides, overwrites_all
+from ..kernels.ir.task import Affine, ArrayInfo, Problem, Task
+from ..kernels.program.dependence import task_reads
 from . import choices as ch
 from .backbone import (
     INNER,
@@ -25,8 +25,8 @@ from .backbone import (
     build_backbone,
     written_arrays,
 )
-from .model import ModelBuilder
-from .target import Target
+from .engine.model import ModelBuilder
+from .targets.target import Target
 
 
 def bits(*values: int) -> int:

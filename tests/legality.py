@@ -16,8 +16,8 @@ from functools import cmp_to_key
 from itertools import product
 from typing import Any
 
-from kernelscape.kernels import ir
-from kernelscape.kernels.tasks import Problem, Task
+from kernelscape.kernels.ir import kernel as ir
+from kernelscape.kernels.ir.task import Problem, Task
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
 Point = dict[str, int]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.sequence import Recording, ndarray, record_sequence
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import Recording, ndarray, record_sequence
 
 EXTENTS = (1, 2, 3, 5, 7, 13, 16, 33, 64)
 

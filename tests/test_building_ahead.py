@@ -12,12 +12,12 @@ import pytest
 from kernelscape.explorer import evaluation
 from kernelscape.explorer.entry import explore_subject, library_subject
 from kernelscape.explorer.evaluation import Evaluator
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
-from kernelscape.runtime.journal import MemoryJournal
-from kernelscape.runtime.worker import Worker
+from kernelscape.runtime.records.journal import MemoryJournal
+from kernelscape.runtime.worker.worker import Worker
 from kernelscape.tests.test_states import distinct_candidates, evaluator
 
 

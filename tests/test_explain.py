@@ -17,12 +17,12 @@ from kernelscape.explorer.explanation import Explanation, explain_run
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.device import open_device
-from kernelscape.runtime.journal import read_journal
-from kernelscape.runtime.records import EvaluationRecord, TallyRecord
-from kernelscape.search.bound import Bounder
-from kernelscape.search.first import Style, complete_style
-from kernelscape.space.candidate import Candidate, Space
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import EvaluationRecord, TallyRecord
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate, Space
 
 N_EVALUATIONS = 24
 

@@ -12,14 +12,14 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.entry import explore_subject, library_subject, resume
-from kernelscape.explorer.final import comparison, time_again
+from kernelscape.explorer.remeasure import comparison, time_again
 from kernelscape.explorer.saved import replay_again, write_source
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
-from kernelscape.runtime.journal import FileJournal, read_journal
-from kernelscape.runtime.outcome import Failure, Measurement
-from kernelscape.runtime.records import EvaluationRecord, RecordError
-from kernelscape.runtime.replay import StaleError
+from kernelscape.runtime.records.journal import FileJournal, read_journal
+from kernelscape.runtime.records.record import EvaluationRecord, RecordError
+from kernelscape.runtime.records.replay import StaleError
+from kernelscape.runtime.worker.outcome import Failure, Measurement
 from kernelscape.search import events as ev
 
 pytestmark = pytest.mark.compiler

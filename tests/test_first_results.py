@@ -11,18 +11,18 @@ from kernelscape.explorer import numpy_timing, session
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.doubts import doubts_of
 from kernelscape.explorer.entry import explore_subject, library_subject
-from kernelscape.explorer.final import TimedAgain, comparison, n_parallel, threads_first
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.remeasure import TimedAgain, comparison, n_parallel, threads_first
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.outcome import Measurement
+from kernelscape.runtime.worker.outcome import Measurement
 from kernelscape.search import events as ev
 from kernelscape.search import precompile
-from kernelscape.search.bound import Bounder
-from kernelscape.search.first import styled_candidates
+from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.incumbent import BoundScale
-from kernelscape.space.candidate import Candidate
+from kernelscape.search.starts.complete import styled_candidates
 from kernelscape.space.constraints import build_space
-from kernelscape.space.jit import cache_folder, is_compiling
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.engine.jit import cache_folder, is_compiling
 from numba import typeof
 
 MACHINE = precompile._MACHINE

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 from kernelscape.explorer.entry import explore_subject, library_subject, resume
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
-from kernelscape.runtime.journal import read_journal
-from kernelscape.runtime.records import (
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import (
     BoundRecord,
     EvaluationRecord,
     KeptRecord,
     MachineRecord,
     RemeasuredRecord,
 )
-from kernelscape.runtime.tree_file import FORBIDDEN, read_trees
+from kernelscape.runtime.records.tree_file import FORBIDDEN, read_trees
 from kernelscape.search import events as ev
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.library import load
 from kernelscape.runtime.device import DeviceError
-from kernelscape.runtime.libraries import _hash, registry
+from kernelscape.runtime.records.libraries import _hash, registry
 
 pytestmark = [
     pytest.mark.compiler,

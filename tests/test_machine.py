@@ -13,21 +13,21 @@ from kernelscape.explorer.machine import (
     lower_to,
     lower_to_earlier,
 )
-from kernelscape.runtime.calibration import (
-    SCHEMA,
-    Calibration,
-    store_calibration,
-    stream_name,
-)
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import guess_target, load_target
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
-from kernelscape.runtime.records import EvaluationRecord
-from kernelscape.search.bound import Bounder
+from kernelscape.runtime.measure.calibration import (
+    SCHEMA,
+    Calibration,
+    store_calibration,
+    stream_name,
+)
+from kernelscape.runtime.records.record import EvaluationRecord
+from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.incumbent import BoundScale
-from kernelscape.space.target import StreamCurve
+from kernelscape.space.targets.target import StreamCurve
 from kernelscape.tests.search.machines import library_space, root_of, round_target
 
 TARGET = replace(

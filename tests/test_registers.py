@@ -13,17 +13,17 @@ from kernelscape.explorer import session as session_module
 from kernelscape.explorer.entry import explore_subject, library_subject, resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.registers import Registers, registers_of_tasks, reported_launches
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.build import BuildReport, LaunchResources
+from kernelscape.runtime.building.artifact import BuildReport, LaunchResources
 from kernelscape.runtime.fake.device import FakeDevice
-from kernelscape.runtime.journal import read_journal
-from kernelscape.runtime.records import EvaluationRecord, LaunchRecord
-from kernelscape.runtime.replay import StaleError, restore_complete
-from kernelscape.search.bound import Bounder
-from kernelscape.search.registers import Compiled, RegisterModel
-from kernelscape.space.candidate import Candidate
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import EvaluationRecord, LaunchRecord
+from kernelscape.runtime.records.replay import StaleError, restore_complete
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.space.constraints import build_space, widened
+from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.gpu_resources import REGISTER_ROOMS
 from kernelscape.tests.search.test_gpu import gpu_target
 

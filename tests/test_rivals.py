@@ -7,19 +7,20 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from kernelscape.explorer import rivals, session
+from kernelscape.explorer import compiler_comparison as rivals
+from kernelscape.explorer import session
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.entry import explore_subject, library_subject
 from kernelscape.explorer.saved import replay_again
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import find_compiler
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker, _hashed_ns
-from kernelscape.runtime.journal import read_journal
-from kernelscape.runtime.outcome import Failure
-from kernelscape.runtime.records import EvaluationRecord
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import EvaluationRecord
+from kernelscape.runtime.worker.outcome import Failure
 
 needs_clang = pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
 

@@ -10,14 +10,14 @@ from kernelscape.cli.log import TextLog, to_fields
 from kernelscape.experiments.cases import library_cases
 from kernelscape.explorer import evaluation
 from kernelscape.explorer.evaluation import Evaluator
+from kernelscape.explorer.machine_state import MachineStates, best_of_each
 from kernelscape.explorer.stages import MachineChanged
-from kernelscape.explorer.states import MachineStates, best_of_each
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
-from kernelscape.runtime.journal import MemoryJournal
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.records.journal import MemoryJournal
+from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.search.budget import Interrupt
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 
 def test_a_state_is_known_again_by_the_time_of_the_control() -> None:

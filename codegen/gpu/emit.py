@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...space.backbone import MID, OUTER
-from ...space.target import Target
-from .. import csyntax as c
+from ...space.targets.target import Target
+from ..c import csyntax as c
 from ..emit import LaunchWriter
 from ..opaque import OpaqueWriter
 from ..plan import Plan, TaskPlan

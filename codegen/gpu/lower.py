@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...space.candidate import Candidate
-from .. import csyntax as c
-from ..names import RESERVED_CUDA, c_names
+from ...space.engine.candidate import Candidate
+from ..c import csyntax as c
+from ..c.names import RESERVED_CUDA, c_names
+from ..c.source import KernelLaunch
 from ..plan import Plan, read_plan
 from ..program import (
     Program,
@@ -16,7 +17,6 @@ from ..program import (
     sentence,
     without_unused,
 )
-from ..source import KernelLaunch
 from ..storage import Workspace
 from ..tree import Launch
 from ..vectors import type_name

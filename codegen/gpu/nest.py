@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ...kernels.dependence import task_reads
+from ...kernels.program.dependence import task_reads
 from ...space.backbone import OUTER, Operand, written_arrays
 from ..barriers import BarrierPlacer, Touches
 from ..nest import TreeBuilder

@@ -6,9 +6,9 @@ from itertools import product
 from math import prod
 
 from ...space.backbone import OUTER
-from ...space.gpu_facts import start_of
-from .. import csyntax as c
+from ...space.targets.gpu_facts import start_of
 from ..block import Value
+from ..c import csyntax as c
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..reductions import Reductions

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...kernels.accesses import access_of, flat_strides
-from ...kernels.ir import DType, Load
-from ...kernels.tasks import ArrayInfo
+from ...kernels.ir.access import access_of, flat_strides
+from ...kernels.ir.kernel import DType, Load
+from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import Operand
-from ...space.gpu_facts import adds_to_result, row_order, start_of
-from ...space.target import Target
-from .. import csyntax as c
+from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
+from ...space.targets.target import Target
 from ..block import Value, Writer
-from ..cprint import expression
-from ..names import RESERVED_CUDA
+from ..c import csyntax as c
+from ..c.cprint import expression
+from ..c.names import RESERVED_CUDA
 from ..plan import LoopPlan, Plan, TaskPlan
 from ..point import affine_offset, row_strides
 from ..scene import Scene

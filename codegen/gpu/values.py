@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ...kernels import ir
-from ...kernels.ir import DType
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER, Operand
-from .. import csyntax as c
 from ..block import Value
+from ..c import csyntax as c
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..scopes import Context

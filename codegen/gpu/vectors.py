@@ -5,7 +5,7 @@ Names are those of codegen/vectors.py, so that lowering is one; the definitions 
 
 from __future__ import annotations
 
-from ...kernels.ir import DType
+from ...kernels.ir.kernel import DType
 from ..vectors import SCALAR_TYPES, Prelude, mask_dtype, math_function, scalar_helper
 from .preamble import ATOMIC_EXTREMA
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ...codegen.source import Argument, Source
-from ...kernels.sequence import Recording
+from ...codegen.c.source import Argument, Source
+from ...kernels.language.record import Recording
 from ...runtime.cpu.device import CpuDevice
 from ...runtime.device import DeviceOptions, open_device
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..ir import DType
+from ..ir.kernel import DType
 
 Sizes = Mapping[str, int]
 Array = NDArray[Any]

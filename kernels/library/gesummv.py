@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..language import kernel, types
-from ..sequence import ndarray
+from ..language.kernel import kernel, types
+from ..language.record import ndarray
 from . import MATRIX_SIZES, LibrarySequence, Sizes, signed, zeros
 
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import AbstractCaller, DeviceOptions
-from ..outcome import Failure
+from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 from .memory import address_of
 
 if TYPE_CHECKING:
+    from ..records.stored import Parameter
     from ..signature import Signature
-    from ..stored import Parameter
     from .device import CpuModule
 
 _NAME = "call"

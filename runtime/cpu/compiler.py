@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..device import DeviceError
-from ..outcome import Failure
 from ..scratch import Scratch
+from ..worker.outcome import Failure
 
 # Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more: experiments/compile_flags.py.
 ALIGNED = "-falign-loops=64"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..build import Artifact
+from ..building.artifact import Artifact
 from ..device import (
     AbstractArray,
     AbstractCaller,
@@ -28,10 +28,10 @@ from ..device import (
     DeviceError,
     DeviceOptions,
 )
-from ..measure import Sampler, interleave, waited_ns
-from ..outcome import Failure, Measurement, Protocol
+from ..measure.timing import Sampler, interleave, waited_ns
 from ..signature import Signature, fitting_array
-from ..verify import has_extremes
+from ..worker.outcome import Failure, Measurement, Protocol
+from ..worker.verify import has_extremes
 from .calling import load_extension, make_caller
 from .compiler import (
     Compiler,
@@ -46,10 +46,10 @@ from .memory import CpuArray, address_of
 from .together import build_together, entry_of
 
 if TYPE_CHECKING:
+    from ...codegen.c.source import Argument, Source
     from ...codegen.index_checks import IndexChecks
-    from ...codegen.source import Argument, Source
-    from ...space.target import Target
-    from ..calibration import Calibration
+    from ...space.targets.target import Target
+    from ..measure.calibration import Calibration
     from .index_check import IndexCheck
 
 Array = NDArray[Any]

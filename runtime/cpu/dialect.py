@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...codegen.dialect import Dialect
+from ...codegen.c.dialect import Dialect
 
 C_TEAM = Dialect(
     name="c",

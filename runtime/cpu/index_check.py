@@ -7,7 +7,7 @@ from typing import Any
 
 from ...codegen.index_checks import CHECK, FIND, IndexChecks
 from ..device import DeviceOptions
-from ..outcome import Failure
+from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 
 # Unlike what is tuned it is for the compiler to put into vectors. Indices that are far off may wrap around.

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.ir import DType
+from ...kernels.ir.kernel import DType
 from ..device import AbstractArray
-from ..verify import poison_value
+from ..worker.verify import poison_value
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _HUGE = 2 << 20

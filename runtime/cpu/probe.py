@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...space.target import CacheLevel, Target
-from ..calibration import (
+from ...space.targets.target import CacheLevel, Target
+from ..measure.calibration import (
     LATENCIES,
     Calibration,
     fresh_calibration,
@@ -54,7 +54,7 @@ def calibrate(device: CpuDevice) -> Calibration:
 
     Takes a few seconds in a child process of its own. Raises WorkerError when the probe fails.
     """
-    from ..worker import Worker
+    from ..worker.worker import Worker
 
     worker = Worker(device)
     try:

@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...space.target import StreamCurve
-from ..calibration import curve_of, parse_stream, stream_name
-from ..measure import DISTURBED, waited_ns
+from ...space.targets.target import StreamCurve
+from ..measure.calibration import curve_of, parse_stream, stream_name
+from ..measure.timing import DISTURBED, waited_ns
 from .machine import Machine, read_machine
 
 READ, WRITE, WRITE_NT, COPY, COPY_NT, TRIAD_NT, SCALE, READ3_WRITE_NT, TRIAD, READ3_WRITE = range(

@@ -10,7 +10,7 @@ import sys
 import msgspec
 
 from ..device import DeviceError
-from ..messages import read_message, write_message
+from ..worker.messages import read_message, write_message
 from .nvrtc import Compiled, compile_text
 
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..messages import write_message
-from ..outcome import Failure
-from ..records import write_atomically
+from ..records.record import write_atomically
+from ..worker.messages import write_message
+from ..worker.outcome import Failure
 from . import nvrtc
 from ._compile import CompileRequest
 from .nvrtc import Compiled, KernelReport
 
 if TYPE_CHECKING:
-    from ...codegen.source import Source
+    from ...codegen.c.source import Source
 
 _START_S = 30.0  # that a process may need on top of its first compilation
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..build import Artifact, BuildReport
+from ..building.artifact import Artifact, BuildReport
 from ..device import (
     AbstractArray,
     AbstractDevice,
@@ -21,10 +21,10 @@ from ..device import (
     DeviceOptions,
     RunError,
 )
-from ..measure import Sampler, interleave
-from ..outcome import Failure, FailureKind, Measurement, Protocol
+from ..measure.timing import Sampler, interleave
 from ..signature import fitting_array
-from ..verify import has_extremes
+from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
+from ..worker.verify import has_extremes
 from .compiler import Cubin, CudaCompiler, nvcc_command
 from .dialect import CUDA
 from .driver import driver, enter_context, explain, gpu
@@ -34,10 +34,10 @@ from .profiles import Profile, find_profile, target_of
 from .resources import build_report, refusal
 
 if TYPE_CHECKING:
-    from ...codegen.dialect import Dialect
-    from ...codegen.source import Argument, KernelLaunch, Source
-    from ...space.target import Target
-    from ..calibration import Calibration
+    from ...codegen.c.dialect import Dialect
+    from ...codegen.c.source import Argument, KernelLaunch, Source
+    from ...space.targets.target import Target
+    from ..measure.calibration import Calibration
 
 Array = NDArray[Any]
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..device import DeviceError
-from ..outcome import Failure, FailureKind
+from ..worker.outcome import Failure, FailureKind
 
 # PyCUDA has no types. Modules and contexts of it are Any here and nowhere else than in this folder.
 Driver = Any

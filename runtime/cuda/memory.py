@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..device import AbstractArray
-from ..verify import poison_value
+from ..worker.verify import poison_value
 from .driver import driver, enter_context
 
 Array = NDArray[Any]

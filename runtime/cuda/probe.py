@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...codegen.source import Source
-from ...space.target import Target
-from ..calibration import Calibration, fresh_calibration, keep, load_calibration
+from ...codegen.c.source import Source
+from ...space.targets.target import Target
 from ..device import CallArguments, DeviceError
-from ..outcome import Failure
+from ..measure.calibration import Calibration, fresh_calibration, keep, load_calibration
+from ..worker.outcome import Failure
 from . import probe_kernels as pk
 from .profiles import Profile, target_of
 
@@ -59,7 +59,7 @@ def load_target(device: CudaDevice) -> Target | None:
 
 def calibrate(device: CudaDevice) -> Calibration:
     """Measure, merge with what is stored for this GPU, store; some seconds in a child process. Raises WorkerError."""
-    from ..worker import Worker
+    from ..worker.worker import Worker
 
     with Worker(device) as worker:
         assert isinstance(worker, Worker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...space.target import CacheLevel, Target
+from ...space.targets.target import CacheLevel, Target
 from ..device import DeviceError
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..build import Artifact
+from ..building.artifact import Artifact
 from ..cpu.compiler import Compiler, build_library, first_line
 from ..cpu.device import CpuDevice, CpuModule, make_sampler
 from ..cpu.memory import CpuArray
@@ -27,14 +27,14 @@ from ..device import (
     RunError,
     ThreadOrder,
 )
-from ..measure import Sampler, interleave
-from ..outcome import Failure, Measurement, Protocol
+from ..measure.timing import Sampler, interleave
+from ..worker.outcome import Failure, Measurement, Protocol
 from .text import emulated_text
 
 if TYPE_CHECKING:
-    from ...codegen.dialect import Dialect
-    from ...codegen.source import Source
-    from ...space.target import Target
+    from ...codegen.c.dialect import Dialect
+    from ...codegen.c.source import Source
+    from ...space.targets.target import Target
 
 Array = NDArray[Any]
 

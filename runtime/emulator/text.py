@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from ...codegen.source import Argument, KernelLaunch, Source
+from ...codegen.c.source import Argument, KernelLaunch, Source
 
 _SHARED = re.compile(
     r"""(?P<extern>extern\s+)? __shared__ \s+

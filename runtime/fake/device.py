@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..build import Artifact
+from ..building.artifact import Artifact
 from ..device import AbstractArray, AbstractDevice, AbstractModule, CallArguments
-from ..outcome import Failure, FailureKind, Measurement, Protocol
-from ..verify import poison_value
-from ..worker import AbstractWorker, Outcome, Workload
+from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
+from ..worker.verify import poison_value
+from ..worker.worker import AbstractWorker, Outcome, Workload
 
 if TYPE_CHECKING:
-    from ...codegen.source import Source
-    from ...space.target import Target
+    from ...codegen.c.source import Source
+    from ...space.targets.target import Target
 
 Array = NDArray[Any]
 
@@ -90,7 +90,7 @@ class FakeDevice(AbstractDevice):
         self._script = dict(script or {})
 
     def facts(self) -> Target:
-        from ...space.target import CacheLevel, Target
+        from ...space.targets.target import CacheLevel, Target
 
         caches = (("L1", 64 << 10, 400.0), ("L2", 1 << 20, 200.0), ("L3", 16 << 20, 100.0))
         return Target(

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kernelscape.runtime.journal import read_journal
-from kernelscape.runtime.records import EvaluationRecord
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import EvaluationRecord
 
 SMALL = ("axpydot", "--size", "n=1000")
 USER_FILE = """

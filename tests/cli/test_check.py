@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.explorer.foreign import functions_in
-from kernelscape.runtime.worker import Worker
+from kernelscape.runtime.worker.worker import Worker
 
 from .command import SMALL, USER_FILE, objects
 

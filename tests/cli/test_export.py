@@ -14,17 +14,17 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
-from kernelscape.codegen.header import header_file, header_text
+from kernelscape.codegen.c.header import header_file, header_text
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import library_subject
 from kernelscape.explorer.export import cmake_text
 from kernelscape.explorer.saved import load as load_best
 from kernelscape.explorer.self_check import check_text
-from kernelscape.explorer.subject import Subject, make_subject
+from kernelscape.explorer.workload import Subject, make_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
-from kernelscape.search.first import first_candidates
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 from msgspec import structs
 

@@ -16,12 +16,12 @@ from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.saved import load
-from kernelscape.kernels.archive import ArchiveError, from_values
-from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.archive import ArchiveError, from_values
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
-from kernelscape.runtime.journal import read_journal
-from kernelscape.search.first import first_candidates
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 
 EVIL = '*/ system("evil"); /*'

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 from kernelscape.explorer.trace import events_of
-from kernelscape.kernels.graph_text import dot_text, mermaid_text
-from kernelscape.kernels.stateflow import Node, State, connect
-from kernelscape.runtime.records import BoundRecord, EvaluationRecord, IncumbentRecord, NoteRecord
+from kernelscape.kernels.program.graph import Node, State, connect
+from kernelscape.kernels.program.graph_text import dot_text, mermaid_text
+from kernelscape.runtime.records.record import (
+    BoundRecord,
+    EvaluationRecord,
+    IncumbentRecord,
+    NoteRecord,
+)
 
 from .command import SMALL, USER_FILE, objects
 

@@ -10,19 +10,19 @@ import pytest
 from kernelscape.cli.schema import read_line
 from kernelscape.cli.user_file import find_subject
 from kernelscape.explorer.entry import library_subject
-from kernelscape.explorer.subject import make_subject
 from kernelscape.explorer.user_reference import (
     FailedReferenceError,
     UserReference,
     WrongReferenceError,
     stopped_when,
 )
-from kernelscape.kernels.errors import LanguageError
+from kernelscape.explorer.workload import make_subject
+from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.library import LibrarySequence, load
 from kernelscape.runtime.apart import Stopped
 from kernelscape.runtime.fake.device import FakeDevice
-from kernelscape.runtime.inputs import make_workload
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.worker.inputs import make_workload
+from kernelscape.runtime.worker.outcome import Failure
 
 from .command import USER_FILE, objects
 

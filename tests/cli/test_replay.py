@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.cli import commands as cli
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.worker.outcome import Failure
 
 from .command import SMALL, objects
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from kernelscape.explorer import tuning
 from kernelscape.kernels.library import load
-from kernelscape.runtime.family import distance, load_family
-from kernelscape.runtime.replay import StaleError
+from kernelscape.runtime.records.family import distance, load_family
+from kernelscape.runtime.records.replay import StaleError
 from msgspec import structs
 
 from .command import USER_FILE, objects

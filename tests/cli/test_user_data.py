@@ -7,7 +7,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.errors import LanguageError
+from kernelscape.kernels.language.errors import LanguageError
 
 FILE = """
 import sys

@@ -10,9 +10,9 @@ import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.cases import SIZES, library_cases
 from kernelscape.kernels.library import names
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.engine.decisions import restore
 
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")

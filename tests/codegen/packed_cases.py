@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from kernelscape.experiments import checking
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.backbone import MID
-from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
+from kernelscape.space.engine.candidate import Candidate, DeadEnd
+from kernelscape.space.engine.decisions import restore
 
 TRIES = 40  # for each candidate that is wanted
 

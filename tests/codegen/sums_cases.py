@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.atax import gemv
-from kernelscape.kernels.sequence import ndarray, record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER
-from kernelscape.space.candidate import Candidate
+from kernelscape.space.engine.candidate import Candidate
 
 nd = types.ndarray()
 F32 = np.float32

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from kernelscape.kernels.language import exp, floor, kernel, sin, sqrt, types
+from kernelscape.kernels.language.kernel import exp, floor, kernel, sin, sqrt, types
 from strategies import TEMPLATES, Example, sequences
 
 nd = types.ndarray()

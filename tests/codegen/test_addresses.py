@@ -7,16 +7,16 @@ from itertools import count
 
 import numpy as np
 import pytest
-from kernelscape.codegen import csyntax as c
 from kernelscape.codegen.addresses import share_addresses
-from kernelscape.codegen.cprint import Printer
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.lower import lower
 from kernelscape.experiments import checking
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 PARAMETERS = (
     c.Parameter("const float *", "x", "restrict "),

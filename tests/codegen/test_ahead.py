@@ -11,13 +11,13 @@ from kernelscape.codegen.nest import build_launch
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
-from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from packed_cases import decided, inputs_of, random_copies, recorded
 
 CANDIDATES = 6

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import cast, f32, floor, kernel, types
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.search.first import complete_style
-from kernelscape.search.styles import greedy_style
-from kernelscape.space.candidate import Candidate
+from kernelscape.kernels.language.kernel import cast, f32, floor, kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.starts.complete import complete_style
+from kernelscape.search.starts.sketches import greedy_style
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 from strategies import sequences
 from templates import gemv_in_order, gemvt_in_order, integer_sequences, sum_in_order
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
-from kernelscape.search.first import Style
+from kernelscape.search.starts.complete import Style
 from packed_cases import decided, inputs_of, recorded
 
 from .test_sources import PROGRAMS, candidate_of

@@ -19,9 +19,9 @@ from gpu_cases import (
 )
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 
 pytestmark = NEEDS_COMPILER
 

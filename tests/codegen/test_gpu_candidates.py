@@ -27,10 +27,10 @@ from gpu_cases import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import names
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.device import open_device
 from templates import any_sequence
 

@@ -16,13 +16,13 @@ from gpu_cases import (
     inputs_of,
     nvrtc_is_there,
 )
-from kernelscape.codegen.cprint import expression
-from kernelscape.codegen.csyntax import Id
+from kernelscape.codegen.c.cprint import expression
+from kernelscape.codegen.c.csyntax import Id
 from kernelscape.codegen.gpu.scene import BlockLayout
 from kernelscape.codegen.gpu.values import locate
 from kernelscape.codegen.plan import read_plan
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.choices import LAYOUT
 from kernelscape.space.constraints import build_space
 

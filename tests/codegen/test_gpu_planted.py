@@ -17,10 +17,10 @@ from gpu_cases import BICGK, MATMUL, NEEDS_COMPILER, case_of, decided, gpu, root
 from kernelscape.experiments.cases import Case
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.inputs import Arguments, make_workload
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.worker import Worker, WorkerOptions
-from kernelscape.space.candidate import Candidate
+from kernelscape.runtime.worker.inputs import Arguments, make_workload
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker.worker import Worker, WorkerOptions
+from kernelscape.space.engine.candidate import Candidate
 
 pytestmark = NEEDS_COMPILER
 QUICK = Protocol(sample_ns=1e3, min_samples=1, max_samples=1, budget_ns=1e3)

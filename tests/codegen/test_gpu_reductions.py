@@ -19,9 +19,9 @@ from gpu_cases import (
     root_of,
 )
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import ndarray, record_sequence
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from sums_cases import recorded, together
 
 pytestmark = NEEDS_COMPILER

@@ -7,17 +7,17 @@ import subprocess
 
 import numpy as np
 import pytest
-from kernelscape.codegen.header import function_name, header_file, header_text
-from kernelscape.codegen.source import KernelLaunch, Source
+from kernelscape.codegen.c.header import function_name, header_file, header_text
+from kernelscape.codegen.c.source import KernelLaunch, Source
 from kernelscape.experiments import checking
-from kernelscape.kernels.ir import DType
+from kernelscape.kernels.ir.kernel import DType
+from kernelscape.kernels.ir.task import ArrayInfo, Problem
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.kernels.tasks import ArrayInfo, Problem
-from kernelscape.search.first import Style, complete_style
-from kernelscape.space.candidate import Candidate
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 CALLER = """
 #include <stdio.h>

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernelscape.codegen.index_checks import index_checks
 from kernelscape.codegen.program import arguments_of
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler
 from kernelscape.runtime.cpu.index_check import build_check
 from kernelscape.runtime.device import DeviceOptions

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kernelscape.codegen import csyntax as c
 from kernelscape.codegen.block import Value, Writer
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.vectors import Prelude
-from kernelscape.kernels.ir import DType
+from kernelscape.kernels.ir.kernel import DType
 
 
 def writer():

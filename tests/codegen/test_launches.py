@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from gpu_cases import BICGK, NEEDS_COMPILER, decided, gpu, nvrtc_is_there
-from kernelscape.codegen.header import header_file
+from kernelscape.codegen.c.header import header_file
+from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
 from kernelscape.codegen.launches import launch_header_text, launched_text
-from kernelscape.codegen.source import Argument, KernelLaunch, Source
 from kernelscape.explorer.entry import library_subject
 from kernelscape.explorer.self_check import check_text
-from kernelscape.explorer.subject import Subject
-from kernelscape.kernels.ir import DType
+from kernelscape.explorer.workload import Subject
+from kernelscape.kernels.ir.kernel import DType
+from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.library import load
-from kernelscape.kernels.tasks import ArrayInfo, Problem
 from kernelscape.runtime.emulator.device import COMPILE_FLAGS
 from kernelscape.runtime.emulator.text import emulated_kernels
 

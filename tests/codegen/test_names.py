@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.names import RESERVED, c_names, identifier
+from kernelscape.codegen.c.names import RESERVED, c_names, identifier
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.space.candidate import Candidate
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 nd = types.ndarray()
 

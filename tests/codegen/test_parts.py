@@ -11,12 +11,12 @@ from kernelscape.codegen.nest import build_launch
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.space.candidate import Candidate
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 from packed_cases import decided, recorded
 
 # What is summed is outermost, threads share the rows inside: each thread packs B once.

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.normalise import normalise
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
-from kernelscape.search.first import Style, complete_style
+from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space.backbone import build_backbone
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 from strategies import TEMPLATES, Example, combine_matrices, record_example, sequences
 from templates import PRODUCT_TEMPLATES, any_sequence, product_by_updates, product_rows, smooth
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler, run_compiler
 from kernelscape.runtime.device import DeviceError
-from kernelscape.search.first import first_candidates
-from kernelscape.space.candidate import Candidate
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 RANDOM = 3  # candidates of one sequence
 EXTENTS = (5, 16, 23, 48, 67)

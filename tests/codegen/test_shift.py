@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 pytestmark = [pytest.mark.compiler]
 CANDIDATES = 6

@@ -7,13 +7,13 @@ import subprocess
 import numpy as np
 import pytest
 from kernelscape.experiments import checking
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.search.first import Style, complete_style
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 GREEDY = Style(vectors=4, rows=4)
 PROGRAMS = {

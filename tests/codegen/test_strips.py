@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kernelscape.codegen import csyntax as c
-from kernelscape.codegen.cprint import expression
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.strips import length_of, strips
 
 

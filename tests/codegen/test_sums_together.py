@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
+from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import ndarray, record_sequence
-from kernelscape.search.first import complete_style
-from kernelscape.search.styles import Style
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.starts.complete import complete_style
+from kernelscape.search.starts.sketches import Style
 from kernelscape.space.backbone import build_backbone
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 from legality import illegal
 from sums_cases import F32, gemv_more, gemv_over_first, recorded, together
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from kernelscape.experiments import checking
 from kernelscape.experiments.checking import Way
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import ndarray, record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.engine.decisions import restore
 from packed_cases import decided, inputs_of, random_copies, recorded
 
 nd = types.ndarray()

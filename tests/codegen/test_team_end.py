@@ -12,7 +12,7 @@ from kernelscape.experiments import checking
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.search.first import first_candidates
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 
 BARRIER = "ks_team_meet(team);"

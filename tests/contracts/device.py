@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.runtime.build import Artifact
-from kernelscape.runtime.build_queue import build_many
+from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.runtime.building.queue import build_many
 from kernelscape.runtime.device import CallArguments
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
-from kernelscape.space.target import Target
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.space.targets.target import Target
 
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
 

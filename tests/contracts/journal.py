@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kernelscape.runtime.records import (
+from kernelscape.runtime.records.record import (
     AgainRecord,
     BoundRecord,
     EvaluationRecord,

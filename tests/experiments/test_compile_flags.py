@@ -11,9 +11,9 @@ from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.search.first import first_candidates
-from kernelscape.space.candidate import Candidate
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 
 @pytest.mark.compiler

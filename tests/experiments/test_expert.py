@@ -11,9 +11,9 @@ from kernelscape.experiments.calling import InputSet
 from kernelscape.experiments.checking import Way
 from kernelscape.experiments.expert import VARIANTS, expert_source, names
 from kernelscape.experiments.peers_bars import SEQUENCES
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library import names as library_names
-from kernelscape.kernels.sequence import record_sequence
 
 pytestmark = [pytest.mark.compiler]
 

@@ -21,10 +21,10 @@ from kernelscape.experiments.libraries.formulas import FORMULAS
 from kernelscape.experiments.libraries.gpu import AbstractGpuLibrary
 from kernelscape.experiments.rows import Job
 from kernelscape.kernels.library import load
-from kernelscape.runtime.measure import Sampler, measure
-from kernelscape.runtime.outcome import Protocol
-from kernelscape.search.bound import Roofline
-from kernelscape.space.target import CacheLevel, Target
+from kernelscape.runtime.measure.timing import Sampler, measure
+from kernelscape.runtime.worker.outcome import Protocol
+from kernelscape.search.bound.bounder import Roofline
+from kernelscape.space.targets.target import CacheLevel, Target
 
 QUICK = Protocol(sample_ns=1e4, min_samples=3, max_samples=4, budget_ns=1e6)
 NO_GPU = gpu_table.why_not("cuda")

@@ -26,10 +26,10 @@ from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.inputs import make_workload
-from kernelscape.runtime.outcome import FINAL
-from kernelscape.runtime.replay import dialect_of
-from kernelscape.search.first import first_candidates
+from kernelscape.runtime.records.replay import dialect_of
+from kernelscape.runtime.worker.inputs import make_workload
+from kernelscape.runtime.worker.outcome import FINAL
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 from numba.core import config as numba_config
 

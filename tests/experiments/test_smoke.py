@@ -16,9 +16,9 @@ from kernelscape.experiments import (
     tree_shape,
 )
 from kernelscape.experiments.rows import Job
-from kernelscape.search.bound import Bounder
-from kernelscape.search.ordering import NextChoice
-from kernelscape.space import cpsat
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.tree.ordering import NextChoice
+from kernelscape.space.engine import cpsat
 
 
 def test_think_speed_writes_a_row_for_each_sequence(tmp_path):

@@ -3,9 +3,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.kernels.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.language.record import Recording, record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.sequence import Recording, record_sequence
+from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
 
 
 def recording_of(name: str) -> Recording:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.check import IRError, check
-from kernelscape.kernels.ir import (
+from kernelscape.kernels.ir.kernel import (
     Accumulator,
     ArrayParam,
     Binary,
@@ -27,6 +26,7 @@ from kernelscape.kernels.ir import (
     Update,
     UpdateLocal,
 )
+from kernelscape.kernels.ir.verify import IRError, check
 
 WHERE = Location("user.py", 7)
 i = LoopIndex("i")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.kernels.closed import closed_tasks
-from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.kernels.tasks import Closure
+from kernelscape.kernels.ir.task import Closure
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.closed import closed_tasks
+from kernelscape.kernels.offload.pipeline import normalise
 
 nd = types.ndarray()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
-from kernelscape.kernels.accesses import task_reads
-from kernelscape.kernels.dependence import Dependence, SharedRead, dependences, shared_reads
+from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.ir.task import Access, Problem, Task
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.kernels.tasks import Access, Problem, Task
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.dependence import Dependence, SharedRead, dependences, shared_reads
 from strategies import TEMPLATES, Example, sequences
 
 STRUCTURED = tuple(t for t in TEMPLATES if t[0].__name__ != "branch")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.accesses import task_reads
-from kernelscape.kernels.ir import (
+from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Binary,
     Const,
@@ -27,10 +27,10 @@ from kernelscape.kernels.ir import (
     Update,
     UpdateLocal,
 )
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.run_tasks import run_tasks
-from kernelscape.kernels.sequence import Call, Recording
-from kernelscape.kernels.tasks import Access, Task
+from kernelscape.kernels.ir.task import Access, Task
+from kernelscape.kernels.language.record import Call, Recording
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.testing.run_tasks import run_tasks
 
 F = DType.f64
 HERE = Location("nest", 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.flow import flow_of
-from kernelscape.kernels.ir import DType
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.ir.kernel import DType
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.program.flow import flow_of
 
 nd = ks.types.ndarray()
 F64 = np.zeros(4)

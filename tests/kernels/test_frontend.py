@@ -6,10 +6,10 @@ import re
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.errors import LanguageError
-from kernelscape.kernels.ir import For, Load
-from kernelscape.kernels.language import kernel
-from kernelscape.kernels.simplify import walk
+from kernelscape.kernels.ir.kernel import For, Load
+from kernelscape.kernels.ir.simplify import walk
+from kernelscape.kernels.language.errors import LanguageError
+from kernelscape.kernels.language.kernel import kernel
 
 # The functions below are only read: decorators of `bad` compile them in the test.
 BAD = []

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.kernels.inside import first_outside
-from kernelscape.kernels.ir import KernelIR
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.ir.kernel import KernelIR
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.program.inside import first_outside
 
 nd = types.ndarray()
 N = 9

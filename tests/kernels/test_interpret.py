@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels import interpret
-from kernelscape.kernels.check import check
-from kernelscape.kernels.interpret import evaluate_scalar, run_kernel
-from kernelscape.kernels.ir import (
+from kernelscape.kernels.interpret import kernel as interpret
+from kernelscape.kernels.interpret.kernel import evaluate_scalar, run_kernel
+from kernelscape.kernels.interpret.lanes import plan_lanes, statements
+from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Binary,
     Cast,
@@ -35,8 +35,8 @@ from kernelscape.kernels.ir import (
     Update,
     UpdateLocal,
 )
-from kernelscape.kernels.lanes import plan_lanes, statements
-from kernelscape.kernels.simplify import binary, compare, limits, linear, reach, unary
+from kernelscape.kernels.ir.simplify import binary, compare, limits, linear, reach, unary
+from kernelscape.kernels.ir.verify import check
 
 WHERE = Location("test", 1)
 SIDE = 24  # of every array: more than any index of the kernels below

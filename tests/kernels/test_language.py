@@ -6,13 +6,21 @@ from inspect import Parameter
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.check import check
-from kernelscape.kernels.errors import LanguageError
-from kernelscape.kernels.ir import DType, For, Location, SetLocal, Store, Update, UpdateLocal
-from kernelscape.kernels.lanes import statements
-from kernelscape.kernels.language import scalar_dtype, template
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.interpret.lanes import statements
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.kernel import (
+    DType,
+    For,
+    Location,
+    SetLocal,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.language.errors import LanguageError
+from kernelscape.kernels.language.kernel import scalar_dtype, template
+from kernelscape.kernels.language.record import record_sequence
 
 N = 6
 WEIGHTS = (0.5, 0.25, 0.125)

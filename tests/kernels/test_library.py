@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import LibrarySequence, load, names
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.kernels.run_tasks import run_tasks
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.testing.run_tasks import run_tasks
 
 WANTED = {
     "atax",

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from kernelscape.kernels.ir import Accumulator
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.kernel import Accumulator
+from kernelscape.kernels.ir.task import Problem
+from kernelscape.kernels.ir.task_text import show_task, show_tasks
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.kernels.run_tasks import run_tasks
-from kernelscape.kernels.sequence import ndarray, record_sequence
-from kernelscape.kernels.show_tasks import show_task, show_tasks
-from kernelscape.kernels.tasks import Problem
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.testing.run_tasks import run_tasks
 from strategies import Example, sequences
 
 nd = types.ndarray()

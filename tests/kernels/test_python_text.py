@@ -6,12 +6,12 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from kernelscape.kernels.interpret import run_kernel
-from kernelscape.kernels.oracle import initial_arrays, run_calls, run_reference
-from kernelscape.kernels.python_text import NAME, print_python
-from kernelscape.kernels.rewrite import widened
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.kernels.work import work_of
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.interpret.python_text import NAME, print_python
+from kernelscape.kernels.interpret.reference import initial_arrays, run_calls, run_reference
+from kernelscape.kernels.interpret.work import work_of
+from kernelscape.kernels.ir.rewrite import widened
+from kernelscape.kernels.language.record import record_sequence
 from strategies import Example, sequences
 
 nd = ks.types.ndarray()

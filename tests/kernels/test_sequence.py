@@ -3,14 +3,14 @@
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.check import check
-from kernelscape.kernels.errors import LanguageError
-from kernelscape.kernels.interpret import interpret
-from kernelscape.kernels.ir import ArrayParam, Cast, Const, DType, Param
-from kernelscape.kernels.language import template
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.kernels.sequence import ndarray, record, record_sequence
-from kernelscape.kernels.show import show_expr
+from kernelscape.kernels.interpret.kernel import interpret
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.kernel import ArrayParam, Cast, Const, DType, Param
+from kernelscape.kernels.ir.text import show_expr
+from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.language.errors import LanguageError
+from kernelscape.kernels.language.kernel import template
+from kernelscape.kernels.language.record import ndarray, record, record_sequence
 
 
 @ks.kernel

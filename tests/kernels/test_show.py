@@ -3,7 +3,7 @@
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.ir import (
+from kernelscape.kernels.ir.kernel import (
     Binary,
     Compare,
     Const,
@@ -14,7 +14,7 @@ from kernelscape.kernels.ir import (
     Select,
     Unary,
 )
-from kernelscape.kernels.show import show, show_expr
+from kernelscape.kernels.ir.text import show, show_expr
 
 
 @ks.kernel

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.kernels.stateflow import (
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.graph import (
     Edge,
     State,
     StateFlowGraph,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.explorer.entry import Run, explore_subject, library_subject
-from kernelscape.explorer.subject import Options
+from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
 
 

@@ -15,8 +15,8 @@ from kernelscape.explorer.entry import resume
 from kernelscape.report.live import is_written, pages
 from kernelscape.report.page import report_of
 from kernelscape.report.run_data import load_run
-from kernelscape.runtime.journal import FileJournal
-from kernelscape.runtime.records import RecordError
+from kernelscape.runtime.records.journal import FileJournal
+from kernelscape.runtime.records.record import RecordError
 
 from .browser import drawn, needs_browser
 from .conftest import fake_run, values_of

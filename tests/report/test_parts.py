@@ -10,8 +10,8 @@ from kernelscape.report.frame import frame
 from kernelscape.report.pairs import measured_effects
 from kernelscape.report.run_data import folder_of, load_run
 from kernelscape.report.trees import columns_of, depths, find_below, widths
-from kernelscape.runtime.records import EvaluationRecord, RecordError
-from kernelscape.runtime.tree_file import StoredTree
+from kernelscape.runtime.records.record import EvaluationRecord, RecordError
+from kernelscape.runtime.records.tree_file import StoredTree
 
 
 def timed(ns: float | None, slowness: float = 1.0, **decisions: str) -> EvaluationRecord:

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.worker import Worker, WorkerOptions
+from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from .sources import workload
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from kernelscape.codegen.source import Argument, Source
-from kernelscape.runtime.conditions import Conditions
-from kernelscape.runtime.records import BestFile
-from kernelscape.runtime.stored import StoredSequence
-from kernelscape.runtime.verify import Expected
-from kernelscape.runtime.worker import InputSet, Workload
+from kernelscape.codegen.c.source import Argument, Source
+from kernelscape.runtime.measure.conditions import Conditions
+from kernelscape.runtime.records.record import BestFile
+from kernelscape.runtime.records.stored import StoredSequence
+from kernelscape.runtime.worker.verify import Expected
+from kernelscape.runtime.worker.worker import InputSet, Workload
 
 N = 1000
 

@@ -8,14 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kernelscape.codegen.source import Source
-from kernelscape.runtime import build_queue
+from kernelscape.codegen.c.source import Source
 from kernelscape.runtime.apart import Stopped
-from kernelscape.runtime.build import Artifact
-from kernelscape.runtime.build_queue import BuildQueue
+from kernelscape.runtime.building import queue as build_queue
+from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.runtime.building.queue import BuildQueue
 from kernelscape.runtime.cpu import compiler
 from kernelscape.runtime.fake.device import FakeDevice
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.worker.outcome import Failure
 
 LONG_S = 60.0  # no test takes as long, on however busy a machine
 

@@ -7,13 +7,6 @@ from dataclasses import replace
 from itertools import count, pairwise
 
 import pytest
-from kernelscape.runtime.calibration import (
-    SCHEMA,
-    Calibration,
-    keep_latencies,
-    merge,
-    store_calibration,
-)
 from kernelscape.runtime.cpu import streams
 from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import (
@@ -23,8 +16,15 @@ from kernelscape.runtime.cpu.probe import (
     target_from_samples,
 )
 from kernelscape.runtime.cpu.streams import footprints
-from kernelscape.runtime.worker import Worker
-from kernelscape.space.target import StreamCurve
+from kernelscape.runtime.measure.calibration import (
+    SCHEMA,
+    Calibration,
+    keep_latencies,
+    merge,
+    store_calibration,
+)
+from kernelscape.runtime.worker.worker import Worker
+from kernelscape.space.targets.target import StreamCurve
 
 
 def calibration(**changes):

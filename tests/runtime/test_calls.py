@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.experiments import checking
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu import calling
 from kernelscape.runtime.cpu.memory import CpuArray
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.replay import Rebuilt, make_tuned
-from kernelscape.runtime.stored import bind_arguments
-from kernelscape.search.first import first_candidates
+from kernelscape.runtime.records.replay import Rebuilt, make_tuned
+from kernelscape.runtime.records.stored import bind_arguments
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 
 pytestmark = pytest.mark.compiler

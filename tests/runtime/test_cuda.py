@@ -20,8 +20,8 @@ from kernelscape.runtime.device import (
     RunError,
     open_device,
 )
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.worker import Worker, WorkerError, WorkerOptions
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
 from ..contracts.device import QUICK, DeviceContract
 from . import fake_pycuda

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c.source import KernelLaunch
 from kernelscape.codegen.gpu.preamble import ATOMIC_EXTREMA, COPY_ASYNC
-from kernelscape.codegen.source import KernelLaunch
-from kernelscape.runtime.build import Artifact, BuildReport
-from kernelscape.runtime.build_queue import report_many
+from kernelscape.runtime.building.artifact import Artifact, BuildReport
+from kernelscape.runtime.building.queue import report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.driver import explain
@@ -20,8 +20,8 @@ from kernelscape.runtime.cuda.nvrtc import KernelReport, read_log
 from kernelscape.runtime.cuda.profiles import PROFILES, find_profile, profile_target
 from kernelscape.runtime.cuda.resources import launch_resources, refusal
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
-from kernelscape.runtime.outcome import Failure
-from kernelscape.space.target import Target
+from kernelscape.runtime.worker.outcome import Failure
+from kernelscape.space.targets.target import Target
 
 from . import gpu_sources as gpu
 

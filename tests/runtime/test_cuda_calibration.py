@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.views import calibration_fields, calibration_lines
-from kernelscape.runtime.calibration import fresh_calibration, keep
 from kernelscape.runtime.cuda import device as cuda_device
 from kernelscape.runtime.cuda import memory as cuda_memory
 from kernelscape.runtime.cuda import probe
@@ -20,7 +19,8 @@ from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.graph import GraphError
 from kernelscape.runtime.cuda.profiles import find_profile, target_of
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
-from kernelscape.runtime.outcome import Failure
+from kernelscape.runtime.measure.calibration import fresh_calibration, keep
+from kernelscape.runtime.worker.outcome import Failure
 
 from . import fake_pycuda
 from .test_cuda import NO_COMPILER, NO_GPU

@@ -11,8 +11,8 @@ import subprocess
 
 import pytest
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.outcome import Failure, Measurement
-from kernelscape.runtime.worker import Worker, WorkerOptions
+from kernelscape.runtime.worker.outcome import Failure, Measurement
+from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ..contracts.device import QUICK
 from . import gpu_sources as gpu

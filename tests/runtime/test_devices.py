@@ -8,8 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from kernelscape.codegen.source import Source
-from kernelscape.runtime.channel import Channel
+from kernelscape.codegen.c.source import Source
 from kernelscape.runtime.cpu.compiler import (
     FEWER_PASSES,
     LEVEL,
@@ -19,7 +18,8 @@ from kernelscape.runtime.cpu.compiler import (
 )
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker.channel import Channel
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 
 from ..contracts.device import DeviceContract
 from .sources import ARGUMENTS, N

@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.codegen.source import Argument, KernelLaunch, Source
+from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
 from kernelscape.runtime.device import DeviceError, DeviceOptions, RunError, open_device
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.worker import Worker, WorkerOptions
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ..contracts.device import DeviceContract
 from . import gpu_sources as gpu

@@ -5,10 +5,10 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.subject import make_subject
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.runtime.inputs import Arguments, make_workload
-from kernelscape.runtime.verify import find_mismatch, near
+from kernelscape.explorer.workload import make_subject
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.runtime.worker.inputs import Arguments, make_workload
+from kernelscape.runtime.worker.verify import find_mismatch, near
 
 from .recurrences import CASES, nd
 

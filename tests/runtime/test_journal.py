@@ -9,8 +9,8 @@ import sys
 
 import msgspec
 import pytest
-from kernelscape.runtime.journal import FileJournal, MemoryJournal, read_journal
-from kernelscape.runtime.records import RecordError, TallyRecord
+from kernelscape.runtime.records.journal import FileJournal, MemoryJournal, read_journal
+from kernelscape.runtime.records.record import RecordError, TallyRecord
 
 from ..contracts.journal import RECORDS, JournalContract, evaluation
 
@@ -132,8 +132,8 @@ def test_killed_writer_loses_nothing_acknowledged(tmp_path):
     script = f"""
 import sys
 from pathlib import Path
-from kernelscape.runtime.journal import FileJournal
-from kernelscape.runtime.records import NoteRecord
+from kernelscape.runtime.records.journal import FileJournal
+from kernelscape.runtime.records.record import NoteRecord
 journal = FileJournal(Path({os.fspath(path)!r}))
 k = len(journal.records())
 while True:

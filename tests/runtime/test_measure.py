@@ -5,8 +5,14 @@ from __future__ import annotations
 from itertools import cycle
 
 import pytest
-from kernelscape.runtime.measure import Sampler, in_pairs, interleave, measure, waited_ns
-from kernelscape.runtime.outcome import Protocol
+from kernelscape.runtime.measure.timing import (
+    Sampler,
+    in_pairs,
+    interleave,
+    measure,
+    waited_ns,
+)
+from kernelscape.runtime.worker.outcome import Protocol
 
 
 class Clock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernelscape.runtime.provenance import SourceFile, _syntax, changes
+from kernelscape.runtime.records.provenance import SourceFile, _syntax, changes
 
 
 def file_of(path: Path) -> SourceFile:

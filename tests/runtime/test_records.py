@@ -6,8 +6,8 @@ import json
 import os
 
 import pytest
-from kernelscape.runtime.conditions import Conditions, take_conditions
-from kernelscape.runtime.records import (
+from kernelscape.runtime.measure.conditions import Conditions, take_conditions
+from kernelscape.runtime.records.record import (
     RecordError,
     RunHeader,
     load_best,

@@ -8,8 +8,8 @@ import threading
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.oracle import run_reference
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.runtime import reference as module
 from kernelscape.runtime.apart import Stopped, run_apart, shared_empty
 from kernelscape.runtime.reference import Reference, choose_way

@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from kernelscape.runtime.records import RecordError
-from kernelscape.runtime.store import TunedKey, TunedStore
+from kernelscape.runtime.records.record import RecordError
+from kernelscape.runtime.records.store import TunedKey, TunedStore
 
 from .sources import best
 
@@ -74,7 +74,7 @@ def test_concurrent_writers_lose_nothing(tmp_path):
 import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from pathlib import Path
-from kernelscape.runtime.store import TunedKey, TunedStore
+from kernelscape.runtime.records.store import TunedKey, TunedStore
 from sources import best
 me = int(sys.argv[1])
 with TunedStore(Path({os.fspath(path)!r})) as store:

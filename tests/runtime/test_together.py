@@ -11,16 +11,16 @@ from kernelscape.codegen.lower import lower, print_source
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
-from kernelscape.runtime.build import Artifact
-from kernelscape.runtime.build_queue import build_many
+from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.runtime.building.queue import build_many
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.inputs import make_workload
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.replay import dialect_of
-from kernelscape.runtime.worker import Worker
-from kernelscape.search.first import first_candidates
-from kernelscape.space.candidate import Candidate
+from kernelscape.runtime.records.replay import dialect_of
+from kernelscape.runtime.worker.inputs import make_workload
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker.worker import Worker
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 pytestmark = pytest.mark.compiler
 EXTENTS = (5, 16, 23, 48, 67)

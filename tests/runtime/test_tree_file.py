@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from kernelscape.runtime.tree_file import (
+from kernelscape.runtime.records.tree_file import (
     CLOSED_BOUND,
     CUT,
     EXPANDED,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelscape.runtime.verify import (
+from kernelscape.runtime.worker.verify import (
     Expected,
     find_mismatch,
     integers_like,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.runtime.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.verify import Expected
-from kernelscape.runtime.worker import InputSet, Worker, WorkerOptions, Workload
+from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.worker.verify import Expected
+from kernelscape.runtime.worker.worker import InputSet, Worker, WorkerOptions, Workload
 
 from .sources import CORRECT, source, workload
 
@@ -203,8 +203,8 @@ sys.path.insert(0, {os.path.dirname(__file__)!r})
 from pathlib import Path
 from sources import source, workload
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.outcome import Protocol
-from kernelscape.runtime.worker import Worker
+from kernelscape.runtime.worker.outcome import Protocol
+from kernelscape.runtime.worker.worker import Worker
 device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
 w = Worker(device)
 w.prepare(workload())

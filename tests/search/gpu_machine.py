@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from kernelscape.codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan, read_plan
-from kernelscape.kernels.accesses import access_of, flat_strides
-from kernelscape.kernels.tasks import Access
-from kernelscape.search.operations import expression_weight
-from kernelscape.search.traffic import sure_loads
-from kernelscape.space.candidate import Candidate
+from kernelscape.kernels.ir.access import access_of, flat_strides
+from kernelscape.kernels.ir.task import Access
+from kernelscape.search.bound.operations import expression_weight
+from kernelscape.search.bound.traffic import sure_loads
+from kernelscape.space.engine.candidate import Candidate
 
 WARP, SECTOR, SCHEDULERS = 32, 32, 4
 

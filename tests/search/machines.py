@@ -7,17 +7,17 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from kernelscape.kernels.accesses import task_reads
+from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.ir.task import Access
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.kernels.tasks import Access
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID, OUTER, Dim
-from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.constraints import build_space
-from kernelscape.space.order import Node, forest
-from kernelscape.space.target import CacheLevel, Target
+from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.engine.order import Node, forest
+from kernelscape.space.targets.target import CacheLevel, Target
 
 MEBI = 1 << 20
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.ir import Binary, DType, Load, LoopIndex, Param, Select
-from kernelscape.kernels.tasks import Access, Affine, ArrayInfo, Loop, Task
-from kernelscape.search.bound import Bounder
-from kernelscape.search.explain import explain
-from kernelscape.search.first import Style, complete_style
-from kernelscape.search.operations import SureOperations, named_flops
-from kernelscape.search.traffic import distinct_elements, line_bytes, read_bytes
+from kernelscape.kernels.ir.kernel import Binary, DType, Load, LoopIndex, Param, Select
+from kernelscape.kernels.ir.task import Access, Affine, ArrayInfo, Loop, Task
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.bound.explain import explain
+from kernelscape.search.bound.operations import SureOperations, named_flops
+from kernelscape.search.bound.traffic import distinct_elements, line_bytes, read_bytes
+from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.target import CacheLevel
+from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.targets.target import CacheLevel
 from kernelscape.tests.search.machines import (
     MEBI,
     IdealMachine,
@@ -248,7 +248,7 @@ def _timed(call, clock) -> float:  # type: ignore[no-untyped-def]
 def test_the_same_value_with_the_jit_off() -> None:
     b = bounder("bicgk", m=256, n=256)
     code = (
-        "from kernelscape.search.bound import Bounder\n"
+        "from kernelscape.search.bound.bounder import Bounder\n"
         "from kernelscape.tests.search.machines import library_space\n"
         "b = Bounder(library_space('bicgk', m=256, n=256))\n"
         "print(repr(b.ns(b.space.root())))\n"

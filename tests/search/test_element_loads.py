@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.codegen.c.source import Source
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.codegen.source import Source
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.heat import step
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.search.bound import Bounder
+from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID
-from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.tests.search.machines import library_space, root_of, round_target
 
 N = 256

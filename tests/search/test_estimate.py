@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.search.estimate import estimate_chen, estimate_knuth
+from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
 from kernelscape.tests.search.toy import ToyCandidate, ToySpace, first_open, random_space
 
 ESTIMATORS = {"knuth": estimate_knuth, "chen": estimate_chen}

@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 from kernelscape.kernels.library import names
-from kernelscape.search.bound import Bounder
-from kernelscape.search.first import (
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.starts.complete import (
     NO_VALUE,
     Style,
     complete_style,
@@ -18,14 +18,14 @@ from kernelscape.search.first import (
     greedy_preference,
     styled_candidates,
 )
-from kernelscape.search.loop_roles import find_roles
-from kernelscape.search.product_tiles import product_tile, register_tiles
-from kernelscape.search.styles import styles
+from kernelscape.search.starts.roles import find_roles
+from kernelscape.search.starts.sketches import styles
+from kernelscape.search.starts.tiles import product_tile, register_tiles
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
-from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.constraints import build_space
-from kernelscape.space.target import CacheLevel
+from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.targets.target import CacheLevel
 from kernelscape.tests.search.machines import library_space, root_of, round_target
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.plan import read_plan
-from kernelscape.search.bound import Bounder
-from kernelscape.search.explain import explain, uses
-from kernelscape.search.first import complete_style, first_candidates
-from kernelscape.search.styles import greedy_style
-from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.decisions import restore
-from kernelscape.space.target import CacheLevel, Target
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.bound.explain import explain, uses
+from kernelscape.search.starts.complete import complete_style, first_candidates
+from kernelscape.search.starts.sketches import greedy_style
+from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.engine.decisions import restore
+from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.tests.search.gpu_machine import SimulatedGpu
 from kernelscape.tests.search.machines import MEBI, library_space, root_of, round_target
 

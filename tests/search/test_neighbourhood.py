@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from kernelscape.search.budget import Budget, Evaluations
 from kernelscape.search.events import Evaluated, Outcome
-from kernelscape.search.first import first_candidates
-from kernelscape.search.neighbourhood import Neighbourhood
-from kernelscape.search.ordering import NextChoice
+from kernelscape.search.learn.neighbourhood import Neighbourhood
 from kernelscape.search.run import search
-from kernelscape.space.candidate import Candidate
+from kernelscape.search.starts.complete import first_candidates
+from kernelscape.search.tree.ordering import NextChoice
+from kernelscape.space.engine.candidate import Candidate
 from kernelscape.tests.search.machines import library_space
 
 

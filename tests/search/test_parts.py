@@ -23,8 +23,14 @@ from kernelscape.search.incumbent import BoundScale, Incumbent
 from kernelscape.search.ledger import Ledger, Request
 from kernelscape.search.options import SearchOptions
 from kernelscape.search.run import search
-from kernelscape.search.tree import CLOSED_BOUND, CLOSED_EVALUATED, EXPANDED, IN_FLIGHT, Tree
-from kernelscape.space.candidate import DeadEnd
+from kernelscape.search.tree.tree import (
+    CLOSED_BOUND,
+    CLOSED_EVALUATED,
+    EXPANDED,
+    IN_FLIGHT,
+    Tree,
+)
+from kernelscape.space.engine.candidate import DeadEnd
 from kernelscape.tests.search.toy import ToyBench, best_ns, first_open, random_space, toy_bound
 
 

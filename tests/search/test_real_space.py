@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 from kernelscape.search.budget import Budget
-from kernelscape.search.estimate import estimate_chen, estimate_knuth
 from kernelscape.search.events import Finished, Outcome
 from kernelscape.search.run import STRATEGIES, search
-from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.model import ModelBuilder
+from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
+from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.engine.model import ModelBuilder
 
 COST = np.random.default_rng(0).integers(0, 50, size=(6, 4)).astype(float)
 

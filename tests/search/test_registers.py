@@ -11,11 +11,11 @@ import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.search import events as ev
-from kernelscape.search.bound import Bounder
+from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
-from kernelscape.search.registers import Compiled, RegisterModel
+from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.search.run import STRATEGIES, search
-from kernelscape.space.candidate import Candidate
+from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.gpu_resources import REGISTER_ROOMS
 from kernelscape.tests.search.machines import library_space, root_of
 from kernelscape.tests.search.test_gpu import PRODUCT, N, decided, gpu_target, tile_of

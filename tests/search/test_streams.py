@@ -10,15 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
-from kernelscape.search.bound import Bounder
-from kernelscape.search.first import Style, complete_style
-from kernelscape.search.streams import ANYHOW, BY_EACH, ONCE, is_fresh, least_time, passes
-from kernelscape.space.candidate import Candidate, Space
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.bound.streams import (
+    ANYHOW,
+    BY_EACH,
+    ONCE,
+    is_fresh,
+    least_time,
+    passes,
+)
+from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space.constraints import build_space
-from kernelscape.space.order import forest
-from kernelscape.space.target import CacheLevel, StreamCurve, Target
+from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.engine.order import forest
+from kernelscape.space.targets.target import CacheLevel, StreamCurve, Target
 from kernelscape.tests.search.machines import (
     MEBI,
     IdealMachine,

@@ -7,18 +7,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from kernelscape.search import surrogate as sg
 from kernelscape.search.budget import Budget, Evaluations
 from kernelscape.search.events import Evaluated, Outcome, Tally
-from kernelscape.search.first import first_candidates
+from kernelscape.search.learn import surrogate as sg
+from kernelscape.search.learn.neighbourhood import Neighbourhood
+from kernelscape.search.learn.surrogate import LEAST, Surrogate
 from kernelscape.search.ledger import Ledger, Request
-from kernelscape.search.mcts import Pace
-from kernelscape.search.neighbourhood import Neighbourhood
 from kernelscape.search.options import SearchOptions
-from kernelscape.search.ordering import NextChoice
 from kernelscape.search.run import search
-from kernelscape.search.surrogate import LEAST, Surrogate
-from kernelscape.space.candidate import Candidate
+from kernelscape.search.starts.complete import first_candidates
+from kernelscape.search.tree.mcts import Pace
+from kernelscape.search.tree.ordering import NextChoice
+from kernelscape.space.engine.candidate import Candidate
 from kernelscape.tests.search.machines import library_space, root_of
 from threadpoolctl import threadpool_info, threadpool_limits
 

@@ -8,8 +8,8 @@ import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.library import names
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
 
 from .gpu_target import GPU, N_LIBRARY, problem_of
 

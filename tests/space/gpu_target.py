@@ -6,7 +6,7 @@ from itertools import islice
 
 from kernelscape.experiments.cases import library_cases
 from kernelscape.kernels.library import names
-from kernelscape.space.target import CacheLevel, Target
+from kernelscape.space.targets.target import CacheLevel, Target
 
 GPU = Target(
     backend="cuda",

@@ -2,8 +2,8 @@
 
 import kernelscape as ks
 import numpy as np
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.backbone import build_backbone
 
 

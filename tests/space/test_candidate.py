@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from kernelscape.space.candidate import Candidate, Choice, DeadEnd, Space
-from kernelscape.space.model import ModelBuilder, Term
-from kernelscape.space.order import MERGED, OUTER, forest
+from kernelscape.space.engine.candidate import Candidate, Choice, DeadEnd, Space
+from kernelscape.space.engine.model import ModelBuilder, Term
+from kernelscape.space.engine.order import MERGED, OUTER, forest
 
 
 def build(limit=16):

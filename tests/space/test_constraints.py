@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.experiments import checking
-from kernelscape.kernels.language import kernel, types
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import ndarray, record_sequence
-from kernelscape.space import backbone, constraints, cpsat, truths
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import backbone, constraints, truths
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.constraints import build_space
-from kernelscape.space.model import ModelBuilder
+from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.candidate import Candidate, DeadEnd, Space
+from kernelscape.space.engine.model import ModelBuilder
 from legality import Judge, illegal
 from strategies import sequences
 

@@ -2,10 +2,10 @@
 
 import oracle
 import pytest
-from kernelscape.space import cpsat
-from kernelscape.space.candidate import Space
-from kernelscape.space.model import ModelBuilder, Term
-from kernelscape.space.order import MERGED
+from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.candidate import Space
+from kernelscape.space.engine.model import ModelBuilder, Term
+from kernelscape.space.engine.order import MERGED
 
 
 def orders_only(n):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.space.candidate import DeadEnd, Space
-from kernelscape.space.decisions import DecisionError, restore, to_names
-from kernelscape.space.model import ModelBuilder
+from kernelscape.space.engine.candidate import DeadEnd, Space
+from kernelscape.space.engine.decisions import DecisionError, restore, to_names
+from kernelscape.space.engine.model import ModelBuilder
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,16 @@ from itertools import permutations
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.kernels.accesses import task_reads
-from kernelscape.kernels.language import kernel, types
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER, written_arrays
-from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
-from kernelscape.space.gpu_facts import adds_to_result
+from kernelscape.space.engine.candidate import Candidate, DeadEnd
+from kernelscape.space.engine.decisions import restore
+from kernelscape.space.targets.gpu_facts import adds_to_result
 
 from .gpu_target import GPU, LARGE, problem_of
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.experiments.checking import random_candidate
-from kernelscape.kernels.accesses import task_reads
+from kernelscape.kernels.ir.access import task_reads
 from kernelscape.kernels.library import names
-from kernelscape.space import cpsat
 from kernelscape.space.backbone import index_loops, written_arrays
-from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
+from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.candidate import Candidate, DeadEnd
+from kernelscape.space.engine.decisions import restore
 
 from .gpu_target import GPU, LARGE, problem_of
 

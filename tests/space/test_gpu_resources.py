@@ -8,18 +8,18 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen import csyntax
+from kernelscape.codegen.c import csyntax
 from kernelscape.codegen.lower import lower
-from kernelscape.kernels.language import kernel, template, types
+from kernelscape.kernels.language.kernel import kernel, template, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import ndarray, record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
-from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.constraints import build_space
-from kernelscape.space.decisions import restore
-from kernelscape.space.gpu_facts import row_order, tree_bytes
+from kernelscape.space.engine.candidate import Candidate, DeadEnd
+from kernelscape.space.engine.decisions import restore
 from kernelscape.space.gpu_resources import SLACK_BYTES
+from kernelscape.space.targets.gpu_facts import row_order, tree_bytes
 
 from .gpu_target import GPU, LARGE, problem_of
 

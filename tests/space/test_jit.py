@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numba
 import pytest
-from kernelscape.space import jit
+from kernelscape.space.engine import jit
 
 PROBE = """
 import hashlib
 import numpy as np
-from kernelscape.space.candidate import DeadEnd, Space
-from kernelscape.space.model import ModelBuilder, Term
-from kernelscape.space.propagate import decide, random_descent
+from kernelscape.space.engine.candidate import DeadEnd, Space
+from kernelscape.space.engine.model import ModelBuilder, Term
+from kernelscape.space.engine.propagate import decide, random_descent
 
 builder = ModelBuilder()
 for i in range(5):
@@ -119,7 +119,7 @@ def test_decorating_leaves_the_settings_of_numba_alone():
 
 
 TOLD = """
-from kernelscape.space.jit import jit, tell_when_compiling
+from kernelscape.space.engine.jit import jit, tell_when_compiling
 
 def inner(x):
     return x + 1

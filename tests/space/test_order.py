@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelscape.space.order import (
+from kernelscape.space.engine.order import (
     AFTER,
     ANY_ORDER,
     BEFORE,

@@ -9,10 +9,10 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.space import cpsat
-from kernelscape.space.candidate import Candidate, DeadEnd, Space
-from kernelscape.space.model import Group, Literal, ModelBuilder, Term
-from kernelscape.space.propagate import (
+from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.candidate import Candidate, DeadEnd, Space
+from kernelscape.space.engine.model import Group, Literal, ModelBuilder, Term
+from kernelscape.space.engine.propagate import (
     EXCLUDED,
     FIXPOINT,
     LIMIT,

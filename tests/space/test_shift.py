@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.experiments import checking
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.normalise import normalise
-from kernelscape.kernels.sequence import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
-from kernelscape.space import cpsat
-from kernelscape.space.candidate import Candidate
 from kernelscape.space.constraints import build_space
-from kernelscape.space.model import ModelBuilder
+from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.engine.model import ModelBuilder
 from legality import illegal
 
 SEQUENCES = ("atax", "gemver", "sgemvt")

@@ -1,0 +1,142 @@
+"""The best of a search as other compilers build it: each in a worker of its own, whose timing loop and threads it has built as
+well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ..runtime.building.artifact import Artifact
+from ..runtime.device import AbstractDevice
+from ..runtime.measure.conditions import Conditions
+from ..runtime.measure.timing import spread
+from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.worker.worker import AbstractWorker, WorkerError
+from ..search.events import Outcome
+from ..space.engine.candidate import Candidate
+from .evaluation import Entry, Evaluator
+from .machine import conditions_of, open_worker
+
+N_RIVALS = 32  # of the best implementations, at most, that each other compiler builds: its best is seldom the best of all
+_BATCH = 8
+_FASTER = 0.98  # of the time: for less than that a run does not change its compiler
+_ROUNDS = 5
+_FEW = Protocol(min_samples=5, max_samples=5)
+_LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have hardly begun
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The fastest of the best implementations as another compiler builds it, timed in turn with the best of the search.
+
+    `ratio` is its time divided by that one's, the median over rounds; `default_ns` the time of the default from the same compiler,
+    None where it was not taken.
+    """
+
+    outcome: Outcome
+    candidate: Candidate
+    compiler: str
+    conditions: Conditions
+    ratio: float
+    default_ns: float | None
+    library: str  # that was timed
+
+    @property
+    def wins(self) -> bool:
+        return self.ratio < _FASTER
+
+
+class Rivalry:
+    """Beats, or does not, the first of `entries`, which `worker` has timed as the evaluator's own device builds it."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        default: Candidate | None,
+        evaluator: Evaluator,
+        worker: AbstractWorker,
+    ) -> None:
+        self._entries = entries
+        self._default = default
+        self._evaluator = evaluator
+        self._worker = worker
+
+    def run(
+        self, others: Sequence[AbstractDevice], limit_s: float, preparing_s: float
+    ) -> Iterator[Rival]:
+        """One for each device on which any entry is built and right, while there is time; a worker takes `preparing_s` to take
+        over the arguments. Each is verified on every input set again: it is other code.
+        """
+        ends_s = time.monotonic() + limit_s
+        for k, device in enumerate(others):
+            left_s = (ends_s - time.monotonic()) / (len(others) - k)
+            if left_s < _LEAST_S + preparing_s:
+                return
+            try:
+                with open_worker(device) as worker:
+                    worker.prepare_as(self._worker)
+                    rival = self._meet(device, worker, left_s)
+            except WorkerError:
+                continue  # there is no room for a second worker: what the search found stands
+            if rival is not None:
+                yield rival
+
+    def _meet(self, device: AbstractDevice, worker: AbstractWorker, limit_s: float) -> Rival | None:
+        found = self._best(device, worker, time.monotonic() + 0.6 * limit_s)
+        own = self._evaluator.artifacts([self._entries[0][1]])[0]
+        if found is None or isinstance(own, Failure):
+            return None
+        outcome, candidate = found
+        # Like what is replayed: built alone.
+        artifact = self._evaluator.artifacts([candidate], device)[0]
+        if isinstance(artifact, Failure) or isinstance(worker.evaluate(artifact, _FEW), Failure):
+            return None
+        times = self._rounds(own, artifact, worker, 0.3e9 * limit_s)
+        if times is None:
+            return None
+        mine, theirs = times
+        ratio = median(t / m for m, t in zip(mine, theirs, strict=True))
+        new = replace(outcome, time_ns=median(theirs), spread=spread(theirs))
+        default_ns = self._default_ns(device, worker) if ratio < _FASTER else None
+        compiler = device.compiler_version()
+        conditions = conditions_of(device, worker)
+        return Rival(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
+
+    def _best(self, device: AbstractDevice, worker: AbstractWorker, ends_s: float) -> Entry | None:
+        """The fastest of the entries as the device builds them, as many as there is time for; each is right on every input set."""
+        few = _FEW.with_cut(self._entries[0][0].time_ns)
+        best: tuple[float, Entry] | None = None
+        for k in range(0, len(self._entries), _BATCH):
+            batch = self._entries[k : k + _BATCH]
+            for entry, built in zip(batch, self._evaluator.built_by(device, batch), strict=True):
+                if best is not None and time.monotonic() > ends_s:
+                    return best[1]
+                found = built if isinstance(built, Failure) else worker.evaluate(built, few)
+                if isinstance(found, Measurement) and (best is None or found.time_ns < best[0]):
+                    best = found.time_ns, entry
+        return None if best is None else best[1]
+
+    def _rounds(
+        self, own: Artifact, artifact: Artifact, worker: AbstractWorker, budget_ns: float
+    ) -> tuple[list[float], list[float]] | None:
+        """Both in turn, so that a change of the machine meets both; None where one no longer runs."""
+        protocol = replace(FINAL, budget_ns=budget_ns / (2 * _ROUNDS))
+        mine, theirs = [], []
+        for _ in range(_ROUNDS):
+            a = self._worker.evaluate(own, protocol, verify=False)
+            b = worker.evaluate(artifact, protocol, verify=False)
+            if isinstance(a, Failure) or isinstance(b, Failure):
+                return None
+            mine.append(a.time_ns)
+            theirs.append(b.time_ns)
+        return mine, theirs
+
+    def _default_ns(self, device: AbstractDevice, worker: AbstractWorker) -> float | None:
+        if self._default is None:
+            return None
+        built = self._evaluator.artifacts([self._default], device)[0]
+        found = built if isinstance(built, Failure) else worker.evaluate(built, _FEW)
+        return None if isinstance(found, Failure) else found.time_ns

@@ -1,0 +1,123 @@
+"""The best of a search timed once more, in turn, so that a change of the machine meets all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ..runtime.worker.outcome import FINAL, Failure, Measurement
+from ..runtime.worker.worker import AbstractWorker
+from ..search import events as ev
+from ..search.bound.bounder import Roofline
+from ..space import choices as ch
+from ..space.backbone import OUTER
+from ..space.engine.candidate import Candidate
+from . import stages as st
+from .evaluation import Entry, Evaluator
+
+NEAR = 1.2  # candidates slower than so many times the best of their state of the machine are not timed again
+NOTHING = Roofline(0.0, 0.0, 0.0)
+_DISTURBED = 0.2  # a spread beyond which timing again has told nothing
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAgain:
+    """A candidate with its new time; `searched_ns` is the one that the search measured, `paired_ns` and `paired_spread` what it
+    takes without what the machine did to all (runtime/measure/timing.py).
+    """
+
+    outcome: ev.Outcome
+    candidate: Candidate
+    searched_ns: float
+    paired_ns: float
+    paired_spread: float
+
+
+def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
+    """The finalists, and the default to compare with."""
+    keys = {outcome.key for outcome, _ in finalists}
+    if default is None or default[0].time_ns is None or default[0].key in keys:
+        return list(finalists)
+    return [*finalists, default]
+
+
+def time_again(
+    entries: Sequence[Entry],
+    evaluator: Evaluator,
+    worker: AbstractWorker,
+    limit_s: float,
+    moved: Roofline = NOTHING,
+) -> tuple[list[TimedAgain], dict[str, float]]:
+    """Builds each alone and times them in turn, sample by sample, best first; what no longer builds or runs is left out.
+
+    Also what memory delivered in the same rounds, with arrays as large as what is `moved`: bytes a nanosecond by way of using it.
+    """
+    started_s = time.monotonic()
+    built = evaluator.artifacts([candidate for _, candidate in entries])
+    ready = [
+        (outcome, candidate, artifact)
+        for (outcome, candidate), artifact in zip(entries, built, strict=True)
+        if not isinstance(artifact, Failure)
+    ]
+    left_s = max(limit_s / 2, limit_s - (time.monotonic() - started_s))
+    # Verifying takes its share, and each is timed on two placements of its arrays.
+    budget_ns = 0.25e9 * left_s / len(entries)
+    sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
+    protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
+    ready_artifacts = [a for _, _, a in ready]
+    sizes = moved.read_bytes, moved.written_bytes
+    found, rates = worker.interleave_beside(ready_artifacts, protocol, *sizes)
+    timed = []
+    for (outcome, candidate, _), again in zip(ready, found, strict=True):
+        if isinstance(again, Measurement):
+            new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
+            is_paired = again.paired_ns is not None
+            paired_ns = again.paired_ns or again.time_ns
+            paired_spread = again.paired_spread if is_paired else again.spread
+            timed.append(
+                TimedAgain(new, candidate, outcome.time_ns or 0.0, paired_ns, paired_spread)
+            )
+    now = {name: median(samples) for name, samples in rates.items() if samples}
+    return threads_first(sorted(timed, key=lambda t: t.paired_ns)), now
+
+
+def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
+    """Of those that cannot be told apart from the first of `timed`, the one that uses most threads comes first.
+
+    Other work on the machine, which takes a core now and then, favours what needs one only; who uses the result has all of them.
+    """
+    if not timed:
+        return []
+    most = max(_ties(timed), key=lambda t: (n_parallel(t.candidate), -t.paired_ns))
+    return [most, *(t for t in timed if t is not most)]
+
+
+def n_parallel(candidate: Candidate) -> int:
+    """Tasks of a complete candidate that all threads share."""
+    space = candidate.space
+    return len(
+        {
+            d.task
+            for d, var in space.variables.kind.items()
+            if d.level == OUTER and candidate.value(var) == ch.PARALLEL
+        }
+    )
+
+
+def _ties(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
+    """Those whose spread reaches that of the first."""
+    high_ns = timed[0].paired_ns * (1 + timed[0].paired_spread)
+    return [t for t in timed if t.paired_ns * (1 - t.paired_spread) <= high_ns]
+
+
+def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
+    """How many cannot be told apart from the first, and whether the machine was too restless to tell anything."""
+    entries = tuple(
+        st.Again(t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns)
+        for t in timed
+    )
+    best = timed[0]
+    n_ties = len(_ties(sorted(timed, key=lambda t: t.paired_ns)))
+    return st.Remeasured(entries, n_ties, best.paired_spread > _DISTURBED)

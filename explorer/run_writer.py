@@ -1,0 +1,312 @@
+"""What a session leaves on disk: the header, the journal, the best implementation so far."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from msgspec import structs
+
+from ..codegen.c.source import Source
+from ..runtime.measure.conditions import Conditions
+from ..runtime.records.folder import BEST, HEADER, SOURCE, TREE
+from ..runtime.records.journal import AbstractJournal
+from ..runtime.records.libraries import keep_library
+from ..runtime.records.record import (
+    SCHEMA,
+    AgainRecord,
+    BestFile,
+    BoundRecord,
+    EvaluationRecord,
+    IncumbentRecord,
+    KeptRecord,
+    MachineRecord,
+    NoteRecord,
+    Place,
+    RecordError,
+    RemeasuredRecord,
+    RunHeader,
+    TallyRecord,
+    load_header,
+    write_atomically,
+    write_record,
+)
+from ..runtime.records.replay import StaleError
+from ..runtime.records.store import TunedKey, TunedStore
+from ..runtime.records.tree_file import Opened, TreeWriter
+from ..search import events as ev
+from ..search.events import Outcome, Tally
+from ..space.engine.candidate import Candidate, Space
+from . import stages as st
+from .evaluation import open_decisions
+from .workload import Options, Subject
+
+_BOUND_EVERY_S = 1.0  # between two records of the bound
+_TALLY_EVERY_S = 5.0  # between two records of the tally: what a killed session may lose of it
+_REFUSALS = 30  # constraints named in a tally; the others are summed
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An implementation to keep, with what is known about it."""
+
+    candidate: Candidate
+    source: Source
+    time_ns: float
+    spread: float
+    bound_ns: float | None
+    status: str
+    baseline_ns: float | None
+    numpy_ns: float | None
+    n_input_sets: int
+    conditions: Conditions | None = None  # where they are not those of the session
+    library: Path | None = None  # built from the source alone, to lie beside best.json
+    bound_now_ns: float | None = None  # on the machine as it was when the time was taken
+
+
+class Keeper:
+    """Writes one run directory; `journal` is open and locked."""
+
+    def __init__(
+        self,
+        folder: Path,
+        journal: AbstractJournal,
+        subject: Subject,
+        options: Options,
+        space: Space,
+        conditions: Conditions,
+    ) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._subject = subject
+        self._options = options
+        self._space = space
+        self._conditions = conditions
+        self._earlier_s = max((r.at_s for r in journal.records()), default=0.0)
+        self._started_s = time.monotonic()
+        self._session = 1 + len(self.notes("session"))
+        self._n_trees = 0
+        self._tree_s = 0.0  # spent on keeping them
+        self._tree = TreeWriter(folder / TREE)
+        self._bound_told_s = -_BOUND_EVERY_S
+        self._tally_told_s = -_TALLY_EVERY_S
+
+    def at_s(self) -> float:
+        """Seconds of the run, over all its sessions."""
+        return self._earlier_s + time.monotonic() - self._started_s
+
+    # ------------------------------------------------------------------ what was before
+
+    @property
+    def evaluations(self) -> tuple[EvaluationRecord, ...]:
+        """Every finished evaluation of the run."""
+        return tuple(r for r in self._journal.records() if isinstance(r, EvaluationRecord))
+
+    def known(self) -> dict[bytes, Outcome]:
+        """Outcomes by source key."""
+        return {
+            r.source_key.encode(): Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key)
+            for r in self.evaluations
+            if r.source_key
+        }
+
+    def notes(self, kind: str) -> list[str]:
+        """Texts of the notes of one kind, oldest first."""
+        records = self._journal.records()
+        return [r.text for r in records if isinstance(r, NoteRecord) and r.kind == kind]
+
+    def failures(self) -> tuple[tuple[str, int], ...]:
+        """How often each status that is not "ok" came up, over all sessions."""
+        counts = Counter(r.status for r in self.evaluations if r.status != "ok")
+        return tuple(sorted(counts.items()))
+
+    # ------------------------------------------------------------------ writing
+
+    def begin(self) -> None:
+        """Write the header, or see that the one that is there fits. Raises StaleError."""
+        path = self._folder / HEADER
+        if path.exists():
+            self._compare(load_header(path))
+        else:
+            write_record(path, self._header())
+        self.note("session", f"seed {self._options.seed}")
+        self.machine()
+
+    def place(self, worker: int) -> Place:
+        """Where a measurement of now is made, by this worker process of the session."""
+        return Place(
+            session=self._session,
+            tree=max(0, self._n_trees - 1),
+            worker=worker,
+            device=self._conditions.machine,
+        )
+
+    def note(self, kind: str, text: str) -> None:
+        self._journal.append(NoteRecord(at_s=self.at_s(), kind=kind, text=text))
+
+    def incumbent(self, source_key: str, time_ns: float) -> None:
+        record = IncumbentRecord(at_s=self.at_s(), source_key=source_key, time_ns=time_ns)
+        self._journal.append(record)
+
+    def bound(self, bound_ns: float, limiting: Callable[[], str]) -> None:
+        """Keep a bound that moved, and what sets it, at most once a second."""
+        if self.at_s() - self._bound_told_s >= _BOUND_EVERY_S:
+            self._bound_told_s = at_s = self.at_s()
+            self._journal.append(BoundRecord(at_s=at_s, bound_ns=bound_ns, limiting=limiting()))
+
+    def machine(self, ratio: float = 1.0) -> None:
+        """Keep what the session runs on, or that the machine takes `ratio` times as long as before."""
+        c = self._conditions
+        self._journal.append(
+            MachineRecord(at_s=self.at_s(), device=c.machine, compiler=c.compiler, ratio=ratio)
+        )
+
+    def remeasured(self, told: st.Remeasured) -> None:
+        """Keep the final comparison."""
+        entries = tuple(
+            AgainRecord(source_key=e.key, time_ns=e.time_ns, spread=e.spread, search_ns=e.search_ns)
+            for e in told.entries
+        )
+        self._journal.append(
+            RemeasuredRecord(
+                at_s=self.at_s(),
+                entries=entries,
+                n_ties=told.n_ties,
+                is_disturbed=told.is_disturbed,
+            )
+        )
+
+    def plant(self, bound_ns: float) -> None:
+        """A tree begins, whose nodes count from 0."""
+        self._tree.begin(self._session, self._n_trees, bound_ns)
+        self._n_trees += 1
+
+    def grow(self, event: ev.NodeExpanded | ev.Pruned | ev.Reopened) -> None:
+        """Keep what became of nodes of the tree."""
+        started_s = time.monotonic()
+        match event:
+            case ev.NodeExpanded(children=children):
+                opened = [Opened(c.value, c.bound_ns, bool(c.pruned), c.why) for c in children]
+                first = children[0].node if children else 0
+                self._tree.expand(
+                    event.node, event.choice, event.tag, self.at_s(), first, opened, event.bound_ns
+                )
+            case ev.Pruned():
+                self._tree.close_node(event.node, event.reason, event.cut_ns)
+            case ev.Reopened():
+                self._tree.reopen(event.node)
+        self._tree_s += time.monotonic() - started_s
+
+    def end(self, status: str) -> None:
+        """The session ends; what keeping its records took is kept with them."""
+        self._tree.flush()
+        self._journal.append(
+            KeptRecord(
+                at_s=self.at_s(),
+                session_s=time.monotonic() - self._started_s,
+                journal_s=self._journal.spent_s,
+                tree_s=self._tree_s,
+                tree_children=self._tree.n_children,
+                tree_bytes=self._tree.n_bytes,
+            )
+        )
+        self.note("ended", status)
+
+    def tally(self, tally: Tally, *, is_last: bool = False) -> None:
+        """Keep what was pruned so far: now and then, and at the end of a session."""
+        if not is_last and self.at_s() - self._tally_told_s < _TALLY_EVERY_S:
+            return
+        self._tally_told_s = self.at_s()
+        numbers = {f.name: getattr(tally, f.name) for f in fields(tally)}
+        refused = tally.refused.most_common()
+        named = dict(refused[:_REFUSALS])
+        if refused[_REFUSALS:]:
+            named["others"] = sum(n for _, n in refused[_REFUSALS:])
+        counts = {name: n for name, n in numbers.items() if isinstance(n, int)}
+        self._journal.append(TallyRecord(at_s=self._tally_told_s, counts=counts, refused=named))
+
+    def keep(self, kept: Kept) -> BestFile:
+        """Write best.json and the text."""
+        best = self._best_file(kept)
+        if kept.library is not None:
+            record = keep_library(kept.library, kept.source.key, self._folder / BEST)
+            best = structs.replace(best, library=record)
+        write_atomically(
+            self._folder / f"{SOURCE}{kept.source.suffix}", kept.source.file_text.encode()
+        )
+        write_record(self._folder / BEST, best)
+        return best
+
+    def store(self, best: BestFile) -> None:
+        """Offer it to the tuned store, which is derived and may be lost."""
+        key = TunedKey(
+            best.sequence, best.dtype, tuple(best.sizes.values()), best.conditions.machine
+        )
+        try:
+            with TunedStore() as store:
+                store.put(key, best)
+        except (RecordError, OSError) as e:
+            with suppress(RecordError):
+                self.note("store", str(e))
+
+    def _header(self) -> RunHeader:
+        s = self._subject
+        options = asdict(self._options)
+        del options["given"]
+        return RunHeader(
+            schema=SCHEMA,
+            sequence=s.sequence,
+            sizes=s.sizes,
+            dtype=s.dtype,
+            problem_key=s.problem.key,
+            space_key=self._space.key,
+            target=self._options.target,
+            seed=self._options.seed,
+            options=options,
+            conditions=self._conditions,
+            stored=s.stored,
+        )
+
+    def _compare(self, header: RunHeader) -> None:
+        if header.conditions.machine != self._conditions.machine:
+            raise StaleError(
+                f"{self._folder} was measured on {header.conditions.machine} and this machine is"
+                f" {self._conditions.machine}: start a new run"
+            )
+        if header.space_key != self._space.key:
+            raise StaleError(
+                f"the space of {self._folder} has changed since ({header.space_key[:8]}, now"
+                f" {self._space.key[:8]}): start a new run"
+            )
+
+    def _best_file(self, kept: Kept) -> BestFile:
+        s = self._subject
+        bound_ns = min(kept.bound_ns or 0.0, kept.time_ns)
+        return BestFile(
+            schema=SCHEMA,
+            sequence=s.sequence,
+            sizes=s.sizes,
+            dtype=s.dtype,
+            problem_key=s.problem.key,
+            space_key=self._space.key,
+            target=self._options.target,
+            decisions=open_decisions(kept.candidate),
+            source_key=kept.source.key,
+            time_ns=kept.time_ns,
+            spread=kept.spread,
+            bound_ns=bound_ns,
+            gap=(kept.time_ns - bound_ns) / kept.time_ns,
+            bound_now_ns=kept.bound_now_ns,
+            status=kept.status,
+            baseline_ns=kept.baseline_ns,
+            numpy_ns=kept.numpy_ns,
+            evaluations=max(1, len(self.evaluations)),
+            seed=self._options.seed,
+            verified=f"{kept.n_input_sets} input sets against a float64 reference",
+            conditions=kept.conditions or self._conditions,
+            stored=s.stored,
+        )

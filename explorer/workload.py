@@ -1,0 +1,151 @@
+"""What is explored, and what a session may be told about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from ..kernels.ir.task import Problem
+from ..kernels.language.errors import LanguageError
+from ..kernels.language.record import Recording, record_sequence
+from ..kernels.offload.pipeline import normalise
+from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
+from ..runtime.worker.inputs import Arguments
+from ..search.run import STRATEGIES
+from .user_reference import UserReference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a session may be told."""
+
+    time_limit_s: float | None = 60.0
+    max_evals: int | None = None
+    gap: float = 0.0
+    seed: int = 1
+    strategy: str = "mcts"
+    target: str = "cpu"
+    compiler: str | None = None
+    compile_timeout_s: float = 10.0
+    final_top: int = 8
+    input_sets: int = 3
+    store: bool = True
+    given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, one sentence, for what no session can be told."""
+        if self.strategy not in STRATEGIES:
+            known = ", ".join(STRATEGIES)
+            raise ValueError(f"there is no strategy {self.strategy!r}; there are {known}")
+        # They come from programs and from files that people edit: their types are not sure.
+        numbers: tuple[tuple[str, object, type, str], ...] = (
+            ("time_limit", self.time_limit_s, Real, "number of seconds"),
+            ("gap", self.gap, Real, "number"),
+            ("max_evals", self.max_evals, Integral, "whole number"),
+            ("seed", self.seed, Integral, "whole number"),
+            ("compile_timeout", self.compile_timeout_s, Real, "number of seconds"),
+            ("final_top", self.final_top, Integral, "whole number"),
+            ("input_sets", self.input_sets, Integral, "whole number"),
+            ("target", self.target, str, "text"),
+            ("compiler", self.compiler, str, "text"),
+            ("store", self.store, bool, "truth value"),
+        )
+        optional = ("time_limit", "max_evals", "compiler")
+        for name, given, kind, words in numbers:
+            is_number = isinstance(given, kind) and (kind is bool or not isinstance(given, bool))
+            if not is_number and not (given is None and name in optional):
+                raise ValueError(f"{name} must be a {words}, not {given!r:.60}")
+        if not 0 < self.compile_timeout_s < math.inf:
+            raise ValueError(f"compile_timeout must be above 0 s, not {self.compile_timeout_s:g}")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
+        if not 0 <= self.gap < 1:
+            raise ValueError(f"a gap is a share from 0 to less than 1, not {self.gap:g}")
+        least = {"max_evals": 1, "seed": 0, "final_top": 1, "input_sets": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ValueError(f"{name} must be at least {low}, not {value}")
+        most = {"final_top": 1000, "input_sets": 100, "seed": (1 << 128) - 1}
+        for name, high in most.items():
+            if getattr(self, name) > high:
+                raise ValueError(f"{name} must be at most {high}, not {getattr(self, name):.3g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A problem with the arguments to measure it on; `more` are further ones to verify on.
+
+    `reference` names a NumPy function to time for comparison, by module and attribute; `user_reference` is the user's own, which is
+    checked, too.
+    """
+
+    sequence: str  # the library's name, or "module:function"
+    sizes: dict[str, int]
+    dtype: str
+    recording: Recording
+    problem: Problem
+    stored: StoredSequence
+    arguments: Arguments
+    more: tuple[Arguments, ...] = ()
+    reference: tuple[str, str] | None = None
+    user_reference: UserReference | None = None
+
+
+def make_subject(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    sequence: str,
+    name: str,
+    sizes: dict[str, int] | None = None,
+    formula: str = "",
+    reference: tuple[str, str] | Callable[..., Any] | None = None,
+    more: Sequence[Sequence[Any]] = (),
+) -> Subject:
+    """Record a function's calls on these arguments; `more` are others of the same shapes and types, to verify on.
+
+    Raises LanguageError.
+    """
+    recording = record_sequence(fn, args, name)
+    parameters, arguments = bind_arguments(fn, args, recording)
+    problem = normalise(recording, formula)
+    if not problem.tasks:
+        raise LanguageError(
+            f"the sequence {recording.name} computes nothing that lasts: no kernel stores to an array in a loop that runs",
+            recording.calls[0].where,
+        )
+    floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
+    return Subject(
+        sequence=sequence,
+        sizes=_sizes(recording) if sizes is None else sizes,
+        dtype="+".join(floats) or "i64",
+        recording=recording,
+        problem=problem,
+        stored=store_sequence(recording, formula, parameters, arguments),
+        arguments=arguments,
+        more=tuple(_further(fn, other, recording) for other in more),
+        reference=reference if isinstance(reference, tuple) else None,
+        user_reference=UserReference(reference, tuple(args)) if callable(reference) else None,
+    )
+
+
+def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) -> Arguments:
+    """Other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
+    other = record_sequence(fn, args, recording.name)
+    if other != recording:
+        raise LanguageError(
+            f"a further set of arguments of {recording.name} makes another sequence of calls than the first: all sets need"
+            " the same shapes, types and constants"
+        )
+    return bind_arguments(fn, args, recording)[1]
+
+
+def _sizes(recording: Recording) -> dict[str, int]:
+    """The extents of the largest array, for the name of the run and the tuned store."""
+    shapes = [p.shape for p in recording.arrays]
+    largest = max(shapes, key=lambda shape: (len(shape), shape), default=())
+    return {f"d{axis}": extent for axis, extent in enumerate(largest)}

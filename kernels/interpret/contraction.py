@@ -1,0 +1,51 @@
+"""Sums of products, which the interpreter gives to BLAS: the terms of a matrix product are too many
+to be made first and added then.
+"""
+
+from __future__ import annotations
+
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+
+from ..ir.kernel import Binary, For, Load, UpdateLocal
+
+Array = np.ndarray[Any, Any]
+
+
+def contraction(loop: For) -> tuple[Load, Load] | None:
+    """The two factors whose products the loop adds up, if that is all it does, in floats."""
+    match loop.body:
+        case (UpdateLocal() as update,):
+            return factors(update)
+        case _:
+            return None
+
+
+def factors(update: UpdateLocal) -> tuple[Load, Load] | None:
+    """The two loads whose product is added, both floats of its dtype."""
+    match update:
+        case UpdateLocal(op="add", value=Binary(op="mul", a=Load() as a, b=Load() as b, dtype=t)):
+            return (a, b) if t.is_float and a.dtype is t and b.dtype is t else None
+        case _:
+            return None
+
+
+def contract(a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
+    """The sum of `a * b`, broadcast to `shape`, over its first `n_reduced` axes; axes along which
+    nothing differs have length 1 in the result.
+    """
+    a, b = (x.reshape((1,) * (len(shape) - x.ndim) + x.shape) for x in (a, b))
+    letters = ascii_letters[: len(shape)]
+    in_a = [x for x, n in zip(letters, a.shape, strict=True) if n > 1]
+    in_b = [x for x, n in zip(letters, b.shape, strict=True) if n > 1]
+    kept = [x for x in letters[n_reduced:] if x in in_a or x in in_b]
+    formula = f"{''.join(in_a)},{''.join(in_b)}->{''.join(kept)}"
+    total = np.asarray(np.einsum(formula, a.squeeze(), b.squeeze(), optimize=True))
+    extents = iter(total.shape)
+    total = total.reshape([next(extents) if x in kept else 1 for x in letters[n_reduced:]])
+    for x, count in zip(letters[:n_reduced], shape, strict=False):
+        if x not in in_a and x not in in_b:
+            total = total * total.dtype.type(count)  # as many equal terms
+    return total

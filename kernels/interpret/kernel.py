@@ -1,0 +1,356 @@
+"""The meaning of a kernel: its IR run on NumPy arrays, in place. The oracle of everything that is
+generated.
+
+Every operation has the dtype of its node. Loops run one iteration after the other, or as NumPy
+lanes where that is provably the same (lanes.py); sums over lanes are then pairwise, so float
+results may differ by rounding from a loop in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..ir.kernel import (
+    Accumulator,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    KernelIR,
+    Load,
+    Local,
+    LoopIndex,
+    Param,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ..ir.simplify import BINARY_UFUNCS, COMPARE_UFUNCS, UNARY_UFUNCS, linear, scalar
+from ..language.calling import held_by
+from .contraction import contract, contraction, factors
+from .lanes import LanePlan, Plans, plan_lanes
+
+MAX_LANES = (
+    1 << 21
+)  # 16 MiB for a temporary of doubles: a few fit beside the arrays and mostly in cache
+Array = np.ndarray[Any, Any]
+_IDENTITY = {"add": 0, "mul": 1}
+
+
+@contextmanager
+def interpret() -> Iterator[None]:
+    """Kernels called within the block run at once through the interpreter, also where a sequence is
+    being recorded.
+    """
+    with held_by(None):
+        yield
+
+
+def run_kernel(ir: KernelIR, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> None:
+    """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping),
+    `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array.
+
+    An array that is only read may be of a narrower dtype than the kernel's: its elements are
+    converted as they are read.
+    """
+    values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
+    with np.errstate(all="ignore"):
+        _Run(dict(arrays), values, plan_lanes(ir.body)).block(ir.body)
+
+
+def evaluate_scalar(x: Expr, scalars: Mapping[str, Any]) -> Any:
+    """The value of an expression over constants and scalar arguments, as a NumPy scalar."""
+    with np.errstate(all="ignore"):
+        return _Run({}, dict(scalars), {}).value(x)
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """A loop run as lanes: iterations `start .. start + count`. The n-th lane from outside is the
+    n-th axis from the end.
+    """
+
+    loop: str
+    start: int
+    count: int
+
+
+@dataclass
+class _Run:
+    arrays: dict[str, Array]
+    scalars: dict[str, Any]
+    plans: Plans
+    lanes: list[_Lane] = field(default_factory=list)  # outermost first
+    indices: dict[str, int] = field(default_factory=dict)  # of loops that run in order
+    local: dict[str, Any] = field(default_factory=dict)
+    depth: dict[str, int] = field(
+        default_factory=dict
+    )  # lanes around the declaration of each local
+    mask: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(lane.count for lane in reversed(self.lanes))
+
+    # --- statements
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        for s in body:
+            match s:
+                case For():
+                    self._for(s)
+                case SetLocal(name=name, value=value):
+                    self._set(name, self.value(value))
+                case UpdateLocal():
+                    self._update_local(s)
+                case Store() | Update():
+                    self._write(s)
+                case If():
+                    self._if(s)
+
+    def _for(self, s: For) -> None:
+        extent = int(self.value(s.extent))
+        plan = self.plans.get(id(s), LanePlan(False, 1))
+        before = set(self.local)
+        if plan.is_vector and extent > 1:
+            used = int(np.prod(self.shape, dtype=np.int64)) if self.lanes else 1
+            chunk = max(1, MAX_LANES // (used * plan.inner_lanes))
+            if self.mask is None and (pair := contraction(s)) is not None:
+                chunk = max(1, MAX_LANES // max(self._width(x) for x in pair))
+            for start in range(0, extent, chunk):
+                self._lanes(s, start, min(chunk, extent - start))
+        else:
+            for k in range(extent):
+                self.indices[s.loop] = k
+                self.block(s.body)
+        for name in set(self.local) - before:
+            del self.local[name]
+
+    def _lanes(self, s: For, start: int, count: int) -> None:
+        if count == 1:
+            self.indices[s.loop] = start
+            self.block(s.body)
+            return
+        self.lanes.append(_Lane(s.loop, start, count))
+        self.block(s.body)
+        self.lanes.pop()
+
+    def _width(self, x: Load) -> int:
+        """Elements of a load for one iteration of a loop inside the present lanes, at most."""
+        forms = [linear(i) for i in x.indices]
+        loops = {loop for form in forms if form is not None for loop in form[1]}
+        counts = [n.count for n in self.lanes if None in forms or n.loop in loops]
+        return int(np.prod(counts, dtype=np.int64))
+
+    def _if(self, s: If) -> None:
+        condition = self.value(s.condition)
+        if np.ndim(condition) == 0:
+            self.block(s.then if condition else s.orelse)
+            return
+        outer = self.mask
+        for branch, taken in ((s.then, condition), (s.orelse, ~condition)):
+            self.mask = taken if outer is None else outer & taken
+            if branch and self.mask.any():
+                self.block(branch)
+        self.mask = outer
+
+    def _set(self, name: str, value: Any) -> None:
+        if name not in self.local:
+            self.depth[name] = len(self.lanes)
+        if self.mask is not None:
+            value = np.where(self.mask, value, self.local.get(name, value))
+        elif isinstance(value, np.ndarray) and value.base is not None:
+            value = value.copy()  # a view of an array would change when the array is written
+        self.local[name] = value
+
+    def _update_local(self, s: UpdateLocal) -> None:
+        name, op = s.name, s.op
+        new_axes = len(self.lanes) - self.depth[name]
+        old = self.local[name]
+        total = self._sum_of_products(s, new_axes)
+        if total is not None:
+            self.local[name] = old + total
+            return
+        value = self.value(s.value)
+        if self.mask is not None:
+            value = np.where(self.mask, value, _identity(op, value.dtype))
+        if new_axes:
+            full = np.broadcast_to(value, self.shape)
+            value = BINARY_UFUNCS[op].reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)  # type: ignore[attr-defined]
+        self.local[name] = BINARY_UFUNCS[op](old, value)
+
+    def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
+        if self.mask is not None or not new_axes or (pair := factors(s)) is None:
+            return None
+        a, b = (np.asarray(self.value(x)) for x in pair)
+        return contract(a, b, self.shape, new_axes)
+
+    # --- writing
+
+    def _write(self, s: Store | Update) -> None:
+        array = self.arrays[s.array]
+        value = self.value(s.value)
+        view = self._view(s.array, s.indices) if self.lanes and self.mask is None else None
+        if view is not None:
+            self._write_view(s, view, value)
+            return
+        indices = self._gathered(s.array, s.indices)
+        if not self.lanes:
+            old = array[indices]
+            array[indices] = value if isinstance(s, Store) else BINARY_UFUNCS[s.op](old, value)
+            return
+        full = [np.broadcast_to(i, self.shape) for i in indices]
+        value = np.broadcast_to(value, self.shape)
+        if self.mask is not None:
+            mask = np.broadcast_to(self.mask, self.shape)
+            full, value = [i[mask] for i in full], value[mask]
+        if isinstance(s, Store):
+            array[tuple(full)] = value
+        else:
+            BINARY_UFUNCS[s.op].at(array, tuple(full), value)  # type: ignore[attr-defined]
+
+    def _write_view(self, s: Store | Update, view: Array, value: Any) -> None:
+        if isinstance(s, Store):
+            np.copyto(
+                view, value
+            )  # all lanes have an axis of the view, or the loop would not run as lanes
+            return
+        full = np.broadcast_to(value, self.shape)
+        shared = tuple(
+            k for k, (n, m) in enumerate(zip(self.shape, view.shape, strict=True)) if n != m
+        )
+        ufunc = BINARY_UFUNCS[s.op]
+        if shared:
+            full = ufunc.reduce(full, axis=shared, dtype=full.dtype, keepdims=True)  # type: ignore[attr-defined]
+        ufunc(view, full, out=view)
+
+    # --- reading
+
+    def value(self, x: Expr) -> Any:
+        match x:
+            case Const():
+                return scalar(x)
+            case LoopIndex(loop=loop):
+                return self._index(loop)
+            case Param(name=name):
+                return self.scalars[name]
+            case Local(name=name):
+                return self.local[name]
+            case Load():
+                return self._load(x)
+            case Unary(op=op, x=y):
+                return UNARY_UFUNCS[op](self.value(y))
+            case Binary(op=op, a=a, b=b):
+                return BINARY_UFUNCS[op](self.value(a), self.value(b))
+            case Compare(op=op, a=a, b=b):
+                return COMPARE_UFUNCS[op](self.value(a), self.value(b))
+            case Select(condition=c, a=a, b=b):
+                return np.where(self.value(c), self.value(a), self.value(b))[()]
+            case Cast(x=y, dtype=dtype):
+                return np.asarray(self.value(y)).astype(dtype.numpy)[()]
+            case Accumulator():
+                raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
+
+    def _index(self, loop: str) -> Any:
+        for k, lane in enumerate(self.lanes):
+            if lane.loop == loop:
+                values = np.arange(lane.start, lane.start + lane.count, dtype=np.int64)
+                return values.reshape((lane.count,) + (1,) * k)
+        return np.int64(self.indices[loop])
+
+    def _load(self, x: Load) -> Any:
+        if self.lanes and self.mask is None:
+            view = self._view(x.array, x.indices)
+            if view is not None:
+                return view.astype(x.dtype.numpy, copy=False)
+        return self.arrays[x.array][self._gathered(x.array, x.indices)].astype(
+            x.dtype.numpy, copy=False
+        )
+
+    def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
+        """Indices as integers or index arrays, checked; 0 for lanes that are masked out."""
+        found = []
+        for axis, (i, extent) in enumerate(zip(indices, self.arrays[name].shape, strict=True)):
+            value = self.value(i)
+            if self.mask is not None:
+                value = np.where(self.mask, value, 0)
+            low, high = (value, value) if np.ndim(value) == 0 else (value.min(), value.max())
+            if low < 0 or high >= extent:
+                out_of_range(name, axis, low if low < 0 else high, extent)
+            found.append(value)
+        return tuple(found)
+
+    def _view(self, name: str, indices: tuple[Expr, ...]) -> Array | None:
+        """The elements for all lanes as a strided view with one axis per lane (length 1 where the
+        lane takes no part).
+
+        None unless each index is linear, with at most one lane in each and no lane in two.
+        """
+        array = self.arrays[name]
+        by_loop = {lane.loop: k for k, lane in enumerate(self.lanes)}
+        parts: list[Any] = []
+        order: list[int] = []  # lane of each axis that the slicing keeps
+        for axis, (i, extent) in enumerate(zip(indices, array.shape, strict=True)):
+            form = linear(i)
+            if form is None:
+                return None
+            offset, lane_of_axis, step = form[0], None, 0
+            for loop, coefficient in form[1].items():
+                if loop not in by_loop:
+                    offset += coefficient * self.indices[loop]
+                elif lane_of_axis is None:
+                    lane_of_axis, step = by_loop[loop], coefficient
+                else:
+                    return None
+            if lane_of_axis is None:
+                _check(name, axis, offset, offset, extent)
+                parts.append(offset)
+                continue
+            if lane_of_axis in order:
+                return None
+            lane = self.lanes[lane_of_axis]
+            first = offset + step * lane.start
+            last = first + step * (lane.count - 1)
+            _check(name, axis, min(first, last), max(first, last), extent)
+            end = last + (1 if step > 0 else -1)
+            parts.append(slice(first, end if end >= 0 else None, step))
+            order.append(lane_of_axis)
+        view: Array = array[(*parts, ...)]  # the ellipsis keeps a single element a view
+        view = view.transpose(sorted(range(len(order)), key=lambda a: -order[a]))
+        missing = tuple(len(self.lanes) - 1 - k for k in range(len(self.lanes)) if k not in order)
+        return np.expand_dims(view, missing)
+
+
+def _check(name: str, axis: int, low: int, high: int, extent: int) -> None:
+    if low < 0 or high >= extent:
+        out_of_range(name, axis, low if low < 0 else high, extent)
+
+
+def out_of_range(name: str, axis: int, value: Any, extent: int) -> NoReturn:
+    """Raises IndexError for an index along an axis of an array of `extent` elements there."""
+    raise IndexError(f"index {axis} of {name} is {int(value)}, outside 0..{extent - 1}")
+
+
+def _identity(op: str, dtype: np.dtype[Any]) -> Any:
+    """The value that changes nothing: what masked lanes contribute to an update."""
+    if op in _IDENTITY:
+        return dtype.type(_IDENTITY[op])
+    if dtype.kind == "f":
+        return dtype.type(np.inf if op == "min" else -np.inf)
+    return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
+
+
+__all__ = ["DType", "evaluate_scalar", "interpret", "run_kernel"]

@@ -1,0 +1,84 @@
+"""The reference result of a recorded sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..ir.kernel import KernelIR, Store, Update
+from ..ir.rewrite import widened
+from ..language.record import Call, Recording
+from .kernel import evaluate_scalar, run_kernel
+from .lanes import statements
+
+Array = np.ndarray[Any, Any]
+RunKernel = Callable[[KernelIR, Mapping[str, Array], Mapping[str, Any]], None]
+"""Runs a kernel in place, as `interpret.run_kernel` does."""
+
+
+def run_reference(
+    recording: Recording,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Any],
+    dtype: Any = None,
+) -> dict[str, Array]:
+    """All arrays of the sequence after its calls ran in order on copies (temporaries start as
+    zeros).
+
+    With `dtype=np.float64` every f32 of the computation is widened to f64, results too: a reference
+    of higher precision. Arrays that no call writes are the given ones themselves, unconverted:
+    copies in double of large inputs would cost more than the computation.
+    """
+    seen = widened(recording) if dtype is not None and np.dtype(dtype) == np.float64 else recording
+    found = initial_arrays(seen, arrays)
+    run_calls(seen, found, scalars)
+    return found
+
+
+def initial_arrays(
+    recording: Recording,
+    arrays: Mapping[str, Array],
+    empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
+) -> dict[str, Array]:
+    """What the calls of a recording run on: copies of arrays that any of them writes, made by `empty(shape, dtype)`, temporaries of
+    zeros, and the other arrays themselves.
+    """
+    written = {name for call in recording.calls for name in _written(call)}
+    found: dict[str, Array] = {}
+    for p in recording.arrays:
+        if p.name in written:
+            found[p.name] = empty(p.shape, p.dtype.numpy)
+            found[p.name][...] = arrays[p.name]
+        else:
+            found[p.name] = arrays[p.name]
+    for p in recording.temps:
+        found[p.name] = empty(p.shape, p.dtype.numpy)
+        found[p.name][...] = 0
+    return found
+
+
+def run_calls(
+    recording: Recording,
+    found: Mapping[str, Array],
+    scalars: Mapping[str, Any],
+    run: RunKernel = run_kernel,
+) -> None:
+    """All calls of a recording in place, on what `initial_arrays` gives."""
+    numbers = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in recording.scalars}
+    for call in recording.calls:
+        run(
+            call.ir,
+            {p.name: found[name] for p, name in zip(call.ir.arrays, call.arrays, strict=True)},
+            {
+                p.name: evaluate_scalar(x, numbers)
+                for p, x in zip(call.ir.scalars, call.scalars, strict=True)
+            },
+        )
+
+
+def _written(call: Call) -> set[str]:
+    """Arrays of the sequence that a call writes."""
+    names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
+    return {names[s.array] for s in statements(call.ir.body) if isinstance(s, (Store, Update))}

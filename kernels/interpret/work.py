@@ -1,0 +1,107 @@
+"""How long a kernel takes to interpret and, compiled, to run: estimates that choose between the two."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    For,
+    If,
+    KernelIR,
+    LoopIndex,
+    Stmt,
+    Unary,
+    UpdateLocal,
+)
+from ..ir.simplify import walk
+from .contraction import contraction, factors
+from .kernel import MAX_LANES
+from .lanes import LanePlan, Plans, expressions, plan_lanes
+
+# Nanoseconds on a core of about 3 GHz, to within a factor of two.
+_STEP_NS = 3e3  # a node of an expression, interpreted
+_LANE_NS = 1.5  # one element of it in lanes
+_PRODUCT_NS = 0.1  # one term of a sum of products, by BLAS
+_COMPILED_NS = 1.0  # a node, compiled
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """Nanoseconds of one run, interpreted and compiled. Loops whose length is known only from data count as long as they can be."""
+
+    interpreted_ns: float
+    compiled_ns: float
+
+
+def work_of(ir: KernelIR) -> Work:
+    """The work of one call."""
+    longest = max((n for p in ir.arrays for n in p.shape), default=1)
+    counter = _Counter(plan_lanes(ir.body), longest)
+    return counter.block(ir.body, 1.0, 1.0, {})
+
+
+@dataclass
+class _Counter:
+    plans: Plans
+    longest: int
+
+    def block(
+        self, body: tuple[Stmt, ...], steps: float, lanes: float, middles: Mapping[str, float]
+    ) -> Work:
+        """The work of statements that run `steps` times in `lanes` each; `middles` are typical values of the loops around."""
+        interpreted_ns = compiled_ns = 0.0
+        for s in body:
+            n_nodes = sum(1 for x in expressions(s) for _ in walk(x)) + 1
+            interpreted_ns += n_nodes * steps * (_STEP_NS + _lane_ns(s, lanes) * lanes)
+            compiled_ns += n_nodes * steps * lanes * _COMPILED_NS
+            parts: list[Work] = []
+            if isinstance(s, For):
+                parts = [self._loop(s, steps, lanes, middles)]
+            elif isinstance(s, If):
+                parts = [self.block(b, steps, lanes, middles) for b in (s.then, s.orelse)]
+            interpreted_ns += sum(p.interpreted_ns for p in parts)
+            compiled_ns += sum(p.compiled_ns for p in parts)
+        return Work(interpreted_ns, compiled_ns)
+
+    def _loop(self, s: For, steps: float, lanes: float, middles: Mapping[str, float]) -> Work:
+        extent = max(0.0, self._typical(s.extent, middles))
+        inside = {**middles, s.loop: extent / 2}
+        if not self.plans.get(id(s), LanePlan(False, 1)).is_vector:
+            return self.block(s.body, steps * extent, lanes, inside)
+        room = MAX_LANES if contraction(s) is None else float("inf")
+        chunks = max(1.0, lanes * extent / room)
+        return self.block(s.body, steps * chunks, lanes * extent / chunks, inside)
+
+    def _typical(self, x: Expr, middles: Mapping[str, float]) -> float:
+        match x:
+            case Const(value=value):
+                return float(value)
+            case LoopIndex(loop=loop) if loop in middles:
+                return middles[loop]
+            case Cast(x=y):
+                return self._typical(y, middles)
+            case Unary(op="neg", x=y):
+                return -self._typical(y, middles)
+            case Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
+                return _ARITHMETIC[op](self._typical(a, middles), self._typical(b, middles))
+            case _:
+                return float(self.longest)
+
+
+def _lane_ns(s: Stmt, lanes: float) -> float:
+    if lanes == 1:
+        return 0.0
+    return _PRODUCT_NS if isinstance(s, UpdateLocal) and factors(s) is not None else _LANE_NS

@@ -1,0 +1,213 @@
+"""Affine index expressions, and the integer questions that dependence tests ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from .kernel import Binary, Cast, Const, Expr, LoopIndex, Unary
+from .task import Access, Affine
+
+_MAX_SPLITS = 400  # give up (answer "feasible") beyond this: an index system that hard is opaque
+
+
+def constant(value: int) -> Affine:
+    """The affine expression with no loop in it."""
+    return Affine(value, ())
+
+
+def combine(parts: Iterable[tuple[int, Affine]]) -> Affine:
+    """`sum(factor * affine)`."""
+    const, terms = 0, dict[str, int]()
+    for factor, part in parts:
+        const += factor * part.const
+        for loop, coefficient in part.terms:
+            terms[loop] = terms.get(loop, 0) + factor * coefficient
+    return Affine(const, tuple(sorted((k, v) for k, v in terms.items() if v)))
+
+
+def to_affine(e: Expr) -> Affine | None:
+    """`e` as an affine function of loop indices; None where it is not one (parameters and loads
+    are not).
+    """
+    match e:
+        case Const():
+            return constant(int(e.value)) if e.value == int(e.value) else None
+        case LoopIndex():
+            return Affine(0, ((e.loop, 1),))
+        case Cast() if not e.dtype.is_float and not e.x.dtype.is_float:
+            return to_affine(e.x)
+        case Unary(op="neg"):
+            x = to_affine(e.x)
+            return None if x is None else combine([(-1, x)])
+        case Binary(op="add" | "sub" | "mul" | "floordiv" | "mod" | "min" | "max"):
+            a, b = to_affine(e.a), to_affine(e.b)
+            return None if a is None or b is None else _binary(e.op, a, b)
+        case _:
+            return None
+
+
+def _binary(op: str, a: Affine, b: Affine) -> Affine | None:
+    if op in ("add", "sub"):
+        return combine([(1, a), (1 if op == "add" else -1, b)])
+    if op == "mul" and not (a.terms and b.terms):
+        return combine([(a.const, b)]) if not a.terms else combine([(b.const, a)])
+    if a.terms or b.terms:
+        return None
+    match op:
+        case "min" | "max":
+            return constant(min(a.const, b.const) if op == "min" else max(a.const, b.const))
+        case "floordiv" if b.const:
+            return constant(a.const // b.const)
+        case "mod" if b.const:
+            return constant(a.const % b.const)
+        case _:
+            return None
+
+
+def rename(affine: Affine, loops: Mapping[str, str]) -> Affine:
+    """`affine` with its loops renamed; loops not listed keep their names."""
+    return combine(
+        [(c, Affine(0, ((loops.get(n, n), 1),))) for n, c in affine.terms]
+        + [(1, constant(affine.const))]
+    )
+
+
+def drop_unit_loops(affine: Affine, extents: Mapping[str, int]) -> Affine:
+    """`affine` without the loops that run once: their index is 0."""
+    return Affine(affine.const, tuple(t for t in affine.terms if extents.get(t[0]) != 1))
+
+
+def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
+    """Smallest and largest value over all iterations."""
+    reach = [c * (extents[n] - 1) for n, c in affine.terms]
+    return (
+        affine.const + sum(r for r in reach if r < 0),
+        affine.const + sum(r for r in reach if r > 0),
+    )
+
+
+# --- regions: what part of an array an access touches ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box that contains all elements touched (inclusive bounds per axis); `is_exact`: it
+    contains no others.
+    """
+
+    bounds: tuple[tuple[int, int], ...]
+    is_exact: bool
+
+    def covers(self, other: Region) -> bool:
+        """Whether every element of `other` is surely touched."""
+        return self.is_exact and all(
+            a[0] <= b[0] and b[1] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
+        )
+
+    def overlaps(self, other: Region) -> bool:
+        return all(
+            a[0] <= b[1] and b[0] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
+        )
+
+
+def whole(shape: tuple[int, ...]) -> Region:
+    """All of an array."""
+    return Region(tuple((0, n - 1) for n in shape), True)
+
+
+def region(access: Access, extents: Mapping[str, int], shape: tuple[int, ...]) -> Region:
+    """The region of `access` over loops of these extents; an axis that is not affine counts as all
+    of it, inexactly.
+    """
+    bounds, exact, seen = [], True, set[str]()
+    for axis, n in zip(access.axes, shape, strict=True):
+        if axis is None:
+            bounds.append((0, n - 1))
+            exact = False
+            continue
+        axis = drop_unit_loops(axis, extents)
+        bounds.append(index_range(axis, extents))
+        names = {name for name, _ in axis.terms}
+        exact = exact and _is_dense(axis, extents) and not (names & seen)
+        seen |= names
+    return Region(tuple(bounds), exact)
+
+
+def _is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
+    """Whether every integer between the bounds is reached (mixed radix without gaps)."""
+    span = 1
+    for coefficient, n in sorted((abs(c), extents[name]) for name, c in axis.terms):
+        if coefficient > span:
+            return False
+        span += coefficient * (n - 1)
+    return True
+
+
+# --- bounded integer systems ----------------------------------------------------------------------
+
+Bounds = dict[str, tuple[int, int]]
+
+
+def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether some integers within `bounds` make every equation zero; True where it gives up
+    deciding.
+    """
+    budget = [_MAX_SPLITS]
+    return _solve(list(equations), dict(bounds), budget)
+
+
+def _solve(equations: list[Affine], bounds: Bounds, budget: list[int]) -> bool:
+    if not _narrow(equations, bounds):
+        return False
+    names = {name for e in equations for name, _ in e.terms}
+    open_names = [n for n in names if bounds[n][0] < bounds[n][1]]
+    if not open_names or budget[0] <= 0:
+        return True
+    budget[0] -= 1
+    name = min(open_names, key=lambda n: (bounds[n][1] - bounds[n][0], n))
+    low, high = bounds[name]
+    middle = (low + high) // 2
+    return _solve(equations, {**bounds, name: (low, middle)}, budget) or _solve(
+        equations, {**bounds, name: (middle + 1, high)}, budget
+    )
+
+
+def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
+    """Interval and divisibility propagation to a fixpoint; False at a contradiction."""
+    if any(low > high for low, high in bounds.values()):
+        return False
+    changed = True
+    rounds = 0
+    while changed and rounds < 100:
+        changed, rounds = False, rounds + 1
+        for e in equations:
+            const = e.const + sum(
+                c * bounds[n][0] for n, c in e.terms if bounds[n][0] == bounds[n][1]
+            )
+            free = [(n, c) for n, c in e.terms if bounds[n][0] < bounds[n][1]]
+            if not free:
+                if const:
+                    return False
+                continue
+            if const % gcd(*(c for _, c in free)):
+                return False
+            for name, coefficient in free:
+                others = [(bounds[n], c) for n, c in free if n != name]
+                low = const + sum(min(c * b[0], c * b[1]) for b, c in others)
+                high = const + sum(max(c * b[0], c * b[1]) for b, c in others)
+                new = _quotient_range(-high, -low, coefficient)
+                narrowed = (max(bounds[name][0], new[0]), min(bounds[name][1], new[1]))
+                if narrowed[0] > narrowed[1]:
+                    return False
+                if narrowed != bounds[name]:
+                    bounds[name], changed = narrowed, True
+    return True
+
+
+def _quotient_range(low: int, high: int, divisor: int) -> tuple[int, int]:
+    """Integers x with low <= divisor * x <= high."""
+    if divisor < 0:
+        low, high, divisor = -high, -low, -divisor
+    return -((-low) // divisor), high // divisor

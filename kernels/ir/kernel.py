@@ -1,0 +1,246 @@
+"""The intermediate representation of a kernel after template instantiation: one page of frozen dataclasses.
+
+Shapes are part of the template signature, so array extents and nearly all loop ranges are constants here. Loops always start at 0
+and step by 1: the frontend folds other starts and steps into the index expressions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+import numpy as np
+
+
+class DType(Enum):
+    """A scalar type: its name is the name in the language, its value the NumPy name."""
+
+    f32 = "float32"
+    f64 = "float64"
+    i32 = "int32"
+    i64 = "int64"
+    bool_ = "bool"
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        return np.dtype(self.value)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self in (DType.f32, DType.f64)
+
+    @property
+    def is_integer(self) -> bool:
+        return self in (DType.i32, DType.i64)
+
+    def __call__(self, x: Any) -> Any:
+        """`f32(x)` outside a kernel: `x` converted, as a NumPy scalar or array of this type."""
+        return np.asarray(x).astype(self.numpy)[()]
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in the user's source, for error messages."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+UnaryOp = Literal["neg", "abs", "sqrt", "exp", "log", "sin", "cos", "floor", "not"]
+BinaryOp = Literal["add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "and", "or"]
+CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
+ReduceOp = Literal["add", "mul", "min", "max"]
+
+
+# --- expressions: every node knows its dtype -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Const:
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class LoopIndex:
+    """The value of a loop's index, 0 <= index < extent."""
+
+    loop: str
+    dtype: DType = DType.i64
+
+
+@dataclass(frozen=True)
+class Param:
+    """A scalar argument, known only at run time."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Local:
+    """The current value of a local variable of the kernel."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Load:
+    array: str
+    indices: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Unary:
+    op: UnaryOp
+    x: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Binary:
+    """`a op b`; both operands already have the node's dtype. `floordiv` and `mod` round towards minus infinity, as in Python."""
+
+    op: BinaryOp
+    a: Expr
+    b: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Compare:
+    """`a op b`, both operands of one dtype."""
+
+    op: CompareOp
+    a: Expr
+    b: Expr
+    dtype: DType = DType.bool_
+
+
+@dataclass(frozen=True)
+class Select:
+    """`a if condition else b`; both sides may be evaluated, so neither may fault."""
+
+    condition: Expr
+    a: Expr
+    b: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Cast:
+    x: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The finished value of a task's reduction; appears only in `Task.finish` (kernels/ir/task.py)."""
+
+    dtype: DType
+
+
+Expr = (
+    Const
+    | LoopIndex
+    | Param
+    | Local
+    | Load
+    | Unary
+    | Binary
+    | Compare
+    | Select
+    | Cast
+    | Accumulator
+)
+
+
+# --- statements --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class For:
+    """`for loop in range(extent)`; the outermost loops of a kernel are parallel, the others sequential."""
+
+    loop: str
+    extent: Expr  # Const, but for ranges that depend on outer indices or on data
+    body: tuple[Stmt, ...]
+    where: Location
+
+
+@dataclass(frozen=True)
+class SetLocal:
+    name: str
+    value: Expr
+    where: Location
+
+
+@dataclass(frozen=True)
+class UpdateLocal:
+    """`name op= value`."""
+
+    name: str
+    op: ReduceOp
+    value: Expr
+    where: Location
+
+
+@dataclass(frozen=True)
+class Store:
+    array: str
+    indices: tuple[Expr, ...]
+    value: Expr
+    where: Location
+
+
+@dataclass(frozen=True)
+class Update:
+    """`array[indices] op= value`: atomic where iterations share the element, and then free to be reassociated."""
+
+    array: str
+    indices: tuple[Expr, ...]
+    op: ReduceOp
+    value: Expr
+    where: Location
+
+
+@dataclass(frozen=True)
+class If:
+    condition: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...]
+    where: Location
+
+
+Stmt = For | SetLocal | UpdateLocal | Store | Update | If
+
+
+@dataclass(frozen=True)
+class ArrayParam:
+    """An array argument with the shape and dtype it was instantiated for (C order, contiguous)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KernelIR:
+    """One instantiated kernel: `body` is its statements at top level, each outermost `For` a parallel range-for."""
+
+    name: str
+    arrays: tuple[ArrayParam, ...]
+    scalars: tuple[Param, ...]
+    body: tuple[Stmt, ...]
+    where: Location
+    fast_math: bool = True  # False forbids the reassociation of reductions

@@ -1,0 +1,222 @@
+"""What makes a kernel's IR well-formed, as a program: `check` runs after every stage that builds or
+changes IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from .kernel import (
+    Accumulator,
+    ArrayParam,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    KernelIR,
+    Load,
+    Local,
+    LoopIndex,
+    Param,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from .text import show_expr
+
+_FLOAT_ONLY = ("sqrt", "exp", "log", "sin", "cos", "floor", "div")
+_INTEGER_ONLY = ("floordiv", "mod")
+
+
+class IRError(Exception):
+    """IR that no stage may produce; names the node and the place in the user's source."""
+
+
+def check(ir: KernelIR) -> None:
+    """Raises IRError unless: names are unique and bound before use, dtypes agree, indices are
+    integers and as many as the array has axes, constant extents are not negative, and no
+    Accumulator appears.
+    """
+    checker = _Checker(ir)
+    checker.arguments()
+    checker.block(ir.body, set(), {})
+
+
+class _Checker:
+    def __init__(self, ir: KernelIR) -> None:
+        self._ir = ir
+        self._arrays = {p.name: p for p in ir.arrays}
+        self._scalars = {p.name: p for p in ir.scalars}
+        self._loops: set[str] = set()  # all loops met, for uniqueness
+        self._types: dict[str, DType] = {}  # of locals, over the whole kernel
+        self._where = ir.where
+
+    def arguments(self) -> None:
+        names = [p.name for p in self._ir.arrays] + [p.name for p in self._ir.scalars]
+        for name in names:
+            if names.count(name) > 1:
+                self._fail(f"the argument {name} appears twice")
+        for p in self._ir.arrays:
+            if p.dtype is DType.bool_ or any(n < 0 for n in p.shape):
+                self._fail(f"the array {p.name} has dtype {p.dtype.name} and shape {p.shape}")
+
+    def _fail(self, sentence: str) -> NoReturn:
+        raise IRError(f"{self._where}: in kernel {self._ir.name}: {sentence}")
+
+    # --- statements
+
+    def block(self, body: Iterable[Stmt], loops: set[str], bound: dict[str, DType]) -> None:
+        """`loops` and `bound` (locals) are what may be used; locals first set in a block end with
+        it.
+        """
+        bound = dict(bound)
+        for s in body:
+            self._where = s.where
+            match s:
+                case For():
+                    self._for(s, loops, bound)
+                case SetLocal(name=name, value=value):
+                    self._expr(value, loops, bound)
+                    self._same_type(name, value.dtype)
+                    bound[name] = value.dtype
+                case UpdateLocal(name=name, op=op, value=value):
+                    self._expr(value, loops, bound)
+                    if name not in bound:
+                        self._fail(f"the local {name} is updated before it is set")
+                    self._updates(name, op, bound[name], value)
+                case Store(array=array, indices=indices, value=value):
+                    self._written(array, indices, value, loops, bound)
+                case Update(array=array, indices=indices, op=op, value=value):
+                    self._written(array, indices, value, loops, bound)
+                    self._updates(array, op, self._arrays[array].dtype, value)
+                case If(condition=condition, then=then, orelse=orelse):
+                    self._expr(condition, loops, bound)
+                    self._expect(condition, DType.bool_, "the condition")
+                    self.block(then, loops, bound)
+                    self.block(orelse, loops, bound)
+                case _:
+                    self._fail(f"{s!r} is no statement")
+
+    def _for(self, s: For, loops: set[str], bound: dict[str, DType]) -> None:
+        if s.loop in self._loops or s.loop in self._arrays or s.loop in self._scalars:
+            self._fail(f"the loop name {s.loop} is used twice")
+        self._loops.add(s.loop)
+        self._expr(s.extent, loops, bound)
+        if not s.extent.dtype.is_integer:
+            self._fail(f"the extent of loop {s.loop} is {s.extent.dtype.name}")
+        if isinstance(s.extent, Const) and s.extent.value < 0:
+            self._fail(f"the extent of loop {s.loop} is {s.extent.value}")
+        self.block(s.body, loops | {s.loop}, bound)
+
+    def _same_type(self, name: str, dtype: DType) -> None:
+        if name in self._arrays or name in self._scalars or name in self._loops:
+            self._fail(f"the local {name} has the name of an argument or a loop")
+        if self._types.setdefault(name, dtype) is not dtype:
+            self._fail(f"the local {name} is {self._types[name].name} and is set to {dtype.name}")
+
+    def _updates(self, name: str, op: str, dtype: DType, value: Expr) -> None:
+        if op not in ("add", "mul", "min", "max"):
+            self._fail(f"{name} is updated with {op}, which is no reduction")
+        self._expect(value, dtype, f"the value that updates {name}")
+
+    def _written(
+        self,
+        array: str,
+        indices: tuple[Expr, ...],
+        value: Expr,
+        loops: set[str],
+        bound: dict[str, DType],
+    ) -> None:
+        param = self._element(array, indices, loops, bound)
+        self._expr(value, loops, bound)
+        self._expect(value, param.dtype, f"the value stored in {array}")
+
+    # --- expressions
+
+    def _expect(self, x: Expr, dtype: DType, what: str) -> None:
+        if x.dtype is not dtype:
+            self._fail(f"{what}, `{show_expr(x)}`, is {x.dtype.name} and should be {dtype.name}")
+
+    def _element(
+        self, array: str, indices: tuple[Expr, ...], loops: set[str], bound: dict[str, DType]
+    ) -> ArrayParam:
+        param = self._arrays.get(array)
+        if param is None:
+            self._fail(f"the array {array} is no argument")
+        if len(indices) != len(param.shape):
+            self._fail(f"{array} has {len(param.shape)} axes and {len(indices)} indices")
+        for i in indices:
+            self._expr(i, loops, bound)
+            if not i.dtype.is_integer:
+                self._fail(f"the index `{show_expr(i)}` of {array} is {i.dtype.name}")
+        return param
+
+    def _expr(self, x: Expr, loops: set[str], bound: dict[str, DType]) -> None:
+        match x:
+            case Const(value=value, dtype=dtype):
+                kinds = {DType.bool_: bool, DType.f32: float, DType.f64: float}
+                if type(value) is not kinds.get(dtype, int):
+                    self._fail(f"the constant {value!r} is no {dtype.name}")
+            case LoopIndex(loop=loop):
+                if loop not in loops:
+                    self._fail(f"the index of loop {loop} is used outside it")
+            case Param(name=name):
+                if self._scalars.get(name) != x:
+                    self._fail(f"{name}: {x.dtype.name} is no scalar argument")
+            case Local(name=name, dtype=dtype):
+                if bound.get(name) is not dtype:
+                    self._fail(f"the local {name}: {dtype.name} is not set here")
+            case Load(array=array, indices=indices, dtype=dtype):
+                if self._element(array, indices, loops, bound).dtype is not dtype:
+                    self._fail(f"`{show_expr(x)}` is loaded as {dtype.name}")
+            case _:
+                self._operation(x, loops, bound)
+
+    def _operation(self, x: Expr, loops: set[str], bound: dict[str, DType]) -> None:
+        match x:
+            case Unary(op=op, x=y, dtype=dtype):
+                self._expr(y, loops, bound)
+                self._expect(y, DType.bool_ if op == "not" else dtype, f"the operand of {op}")
+                self._domain(op, dtype, x)
+            case Binary(op=op, a=a, b=b, dtype=dtype):
+                self._expr(a, loops, bound)
+                self._expr(b, loops, bound)
+                self._expect(a, dtype, f"the first operand of {op}")
+                self._expect(b, dtype, f"the second operand of {op}")
+                self._domain(op, dtype, x)
+            case Compare(a=a, b=b, dtype=dtype):
+                self._expr(a, loops, bound)
+                self._expr(b, loops, bound)
+                self._expect(b, a.dtype, "the second operand of a comparison")
+                self._expect(x, DType.bool_, "a comparison")
+            case Select(condition=condition, a=a, b=b, dtype=dtype):
+                for part in (condition, a, b):
+                    self._expr(part, loops, bound)
+                self._expect(condition, DType.bool_, "the condition")
+                self._expect(a, dtype, "one side of a selection")
+                self._expect(b, dtype, "one side of a selection")
+            case Cast(x=y):
+                self._expr(y, loops, bound)
+            case Accumulator():
+                self._fail("an Accumulator appears outside Task.finish")
+            case _:
+                self._fail(f"{x!r} is no expression")
+
+    def _domain(self, op: str, dtype: DType, x: Expr) -> None:
+        is_bool = dtype is DType.bool_
+        wrong = (
+            (op in _FLOAT_ONLY and not dtype.is_float)
+            or (op in _INTEGER_ONLY and not dtype.is_integer)
+            or (op in ("and", "or", "not")) != is_bool
+        )
+        if wrong:
+            self._fail(f"`{show_expr(x)}`: {op} is not defined on {dtype.name}")

@@ -1,0 +1,100 @@
+"""A Python function as syntax: its tree with true line numbers, and the objects its free names
+stand for.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.kernel import Location
+from .errors import LanguageError
+
+
+@dataclass(frozen=True)
+class ParsedFunction:
+    """`assigned` counts the assignments to each local name; atomic updates count twice."""
+
+    fn: Callable[..., Any]
+    tree: ast.FunctionDef
+    file: str
+    assigned: Counter[str]
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    def where(self, node: ast.AST) -> Location:
+        return Location(self.file, getattr(node, "lineno", self.tree.lineno))
+
+    def free(self, name: str) -> tuple[bool, Any]:
+        """Whether a name is bound outside the function (closure, module, builtins), and to what, at
+        this moment.
+        """
+        for bound in (closure_names(self.fn), self.fn.__globals__, vars(builtins)):
+            if name in bound:
+                return True, bound[name]
+        return False, None
+
+
+def closure_names(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The closure variables of a function that have a value now."""
+    names: dict[str, Any] = {}
+    code = fn.__code__
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=False):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # a name the enclosing function has not assigned yet
+            continue
+    return names
+
+
+def location_of(fn: Callable[..., Any]) -> Location:
+    code = fn.__code__
+    return Location(code.co_filename, code.co_firstlineno)
+
+
+def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
+    """Reads the source of `fn`; LanguageError where Python does not have it."""
+    where = location_of(fn)
+    try:
+        lines, first = inspect.getsourcelines(fn)
+    except (OSError, TypeError):
+        raise LanguageError(
+            f"the source of {fn.__name__} cannot be read (it was typed at a prompt or built by "
+            f"exec): "
+            "put the kernel into a file",
+            where,
+        ) from None
+    try:
+        module = ast.parse(textwrap.dedent("".join(lines)))
+    except SyntaxError:  # a lambda, or a function inside a larger expression
+        module = ast.Module([], [])
+    tree = module.body[0] if module.body else None
+    if not isinstance(tree, ast.FunctionDef):
+        raise LanguageError("a kernel must be a function written with `def`", where)
+    ast.increment_lineno(tree, first - 1)
+    return ParsedFunction(fn, tree, where.file, _count_assignments(tree))
+
+
+def _count_assignments(tree: ast.FunctionDef) -> Counter[str]:
+    loop_targets: set[int] = set()
+    counts: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            loop_targets.update(id(n) for n in ast.walk(node.target))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if id(node) not in loop_targets:
+                counts[name] += 1
+            case ast.AugAssign(target=ast.Name(id=name)):
+                counts[name] += 1  # once more than its Store: an update is no first value
+            case ast.Call(args=[ast.Name(id=name), *_]) if "atomic" in ast.unparse(node.func):
+                counts[name] += 2
+    return counts

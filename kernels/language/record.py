@@ -1,0 +1,256 @@
+"""Kernel sequences: the calls a Python function makes, held back in order."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
+from ..ir.simplify import cast, const
+from .calling import AbstractHolder, held_by, holder
+from .errors import LanguageError
+from .intrinsics import TemplateAnnotation, as_dtype
+from .kernel import Kernel, array_argument, resolve_annotation, scalar_dtype
+from .parse import location_of
+from .symbols import SymbolicArray, SymbolicScalar
+
+__all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record", "record_sequence"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call. `arrays` names the sequence's array for each entry of `ir.arrays` (all
+    different: an array passed twice is one parameter of `ir`); `scalars` gives an expression over
+    the sequence's scalars for each of `ir.scalars`.
+    """
+
+    ir: KernelIR
+    arrays: tuple[str, ...]
+    scalars: tuple[Expr, ...]
+    where: Location
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded sequence: its array and scalar parameters in order, its temporaries, its calls in
+    program order.
+    """
+
+    name: str
+    arrays: tuple[ArrayParam, ...]
+    temps: tuple[ArrayParam, ...]
+    scalars: tuple[Param, ...]
+    calls: tuple[Call, ...]
+
+
+class Recorder(AbstractHolder):
+    """Holds calls back. Arrays are those it was given by name, its temporaries, and (if `is_open`)
+    NumPy arrays as they come.
+    """
+
+    def __init__(self, is_open: bool) -> None:
+        self._is_open = is_open
+        self._calls: list[Call] = []
+        self._arrays: list[ArrayParam] = []
+        self._temps: list[ArrayParam] = []
+        self._scalars: list[Param] = []
+        self._seen: dict[str, np.ndarray[Any, Any]] = {}
+        self._own: set[int] = set()
+        self._symbols: list[SymbolicArray] = []  # keeps ids in `_own` alive
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(self._calls)
+
+    def recording(self, name: str) -> Recording:
+        """What was recorded up to now."""
+        return Recording(
+            name, tuple(self._arrays), tuple(self._temps), tuple(self._scalars), self.calls
+        )
+
+    def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
+        """A parameter of the sequence in place of a NumPy array; LanguageError if it shares memory
+        with another.
+        """
+        for other, seen in self._seen.items():
+            if np.may_share_memory(seen, value):
+                raise LanguageError(
+                    f"the arrays {other} and {name} of the sequence share memory: pass a copy of "
+                    f"one of them",
+                    where,
+                )
+        argument = array_argument(value, f"the array {name} of the sequence", where)
+        self._seen[name] = value
+        self._arrays.append(ArrayParam(name, argument.dtype, argument.shape))
+        return self._symbol(self._arrays[-1], where)
+
+    def add_scalar(
+        self, name: str, dtype: DType, float_dtype: DType, where: Location
+    ) -> SymbolicScalar:
+        self._scalars.append(Param(name, dtype))
+        return SymbolicScalar(self._scalars[-1], float_dtype, where)
+
+    def temporary(
+        self, dtype: DType, shape: tuple[int, ...], name: str | None, where: Location
+    ) -> SymbolicArray:
+        taken = {p.name for p in self._arrays + self._temps} | {p.name for p in self._scalars}
+        if name is None:
+            name = next(
+                n for k in range(len(self._temps), sys.maxsize) if (n := f"tmp{k}") not in taken
+            )
+        if name in taken or not name.isidentifier():
+            raise LanguageError(
+                f"a temporary cannot be named {name!r}: the name is taken or not an identifier",
+                where,
+            )
+        self._temps.append(ArrayParam(name, dtype, shape))
+        return self._symbol(self._temps[-1], where)
+
+    def hold(
+        self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any], where: Location
+    ) -> None:
+        names = tuple(self._name(a, where) for a in arrays)
+        values = tuple(_scalar(x, p.dtype) for x, p in zip(scalars, ir.scalars, strict=True))
+        self._calls.append(Call(ir, names, values, where))
+
+    def _symbol(self, param: ArrayParam, where: Location) -> SymbolicArray:
+        symbol = SymbolicArray(param.name, param.dtype, param.shape, where)
+        self._symbols.append(symbol)
+        self._own.add(id(symbol))
+        return symbol
+
+    def _name(self, array: Any, where: Location) -> str:
+        if isinstance(array, SymbolicArray):
+            if id(array) not in self._own:
+                raise LanguageError(f"the array {array.name} belongs to another recording", where)
+            return array.name
+        for name, seen in self._seen.items():
+            if seen is array or (
+                seen.ctypes.data == array.ctypes.data
+                and seen.shape == array.shape
+                and seen.dtype == array.dtype
+            ):
+                return name
+        if not self._is_open:
+            raise LanguageError(
+                f"a kernel is called with an array of shape {array.shape} that is no argument of "
+                f"the sequence: "
+                "make it an argument, or create it with ks.ndarray(dtype, shape)",
+                where,
+            )
+        return self.add_array(f"a{len(self._arrays)}", array, where).name
+
+
+def _scalar(value: Any, dtype: DType) -> Expr:
+    return cast(value.expr, dtype) if isinstance(value, SymbolicScalar) else const(value, dtype)
+
+
+@contextmanager
+def record() -> Iterator[Recorder]:
+    """Holds kernel calls back within the block: `with ks.record() as rec: ...; rec.calls`. NumPy
+    arrays are named a0, a1, ...
+    """
+    recorder = Recorder(is_open=True)
+    with held_by(recorder):
+        yield recorder
+
+
+def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> Any:
+    """A temporary array: symbolic within a recorded sequence, else NumPy zeros. It begins as zeros
+    either way.
+    """
+    frame = sys._getframe(1)
+    where = Location(frame.f_code.co_filename, frame.f_lineno)
+    try:
+        element = as_dtype(dtype)
+        extents = tuple(
+            int(n) for n in ([shape] if isinstance(shape, (int, np.integer)) else shape)
+        )
+    except (TypeError, ValueError) as error:
+        raise LanguageError(
+            f"ks.ndarray takes an element type and a shape: {error}", where
+        ) from None
+    if any(n < 0 for n in extents) or math.prod(extents) * element.size_bytes >= 2**62:
+        raise LanguageError(f"ks.ndarray cannot make an array of shape {extents}", where)
+    recorder = holder()
+    if recorder is None:
+        return np.zeros(extents, dtype=element.numpy)
+    return recorder.temporary(element, extents, name, where)
+
+
+def record_sequence(
+    fn: Callable[..., Any], args: Sequence[Any], name: str | None = None
+) -> Recording:
+    """Calls `fn` with symbols in place of its arrays and numbers, and gives the calls it makes.
+
+    Arguments annotated `ks.template()`, and those that are neither arrays nor numbers, are passed
+    as they are. LanguageError if arguments do not fit, share memory, or if the function calls no
+    kernel.
+    """
+    target = getattr(fn, "fn", fn)
+    where = location_of(target) if inspect.isfunction(target) else Location("<sequence>", 0)
+    label = re.sub(r"[^\w<>.-]+", "_", name or str(getattr(fn, "__name__", "sequence")))
+    recorder = Recorder(is_open=False)
+    try:
+        bound = inspect.signature(fn).bind(*args)
+    except TypeError as error:
+        raise LanguageError(
+            f"the sequence {label} cannot be called with {len(args)} arguments: {error}", where
+        ) from None
+    bound.apply_defaults()
+    float_dtype = _float_dtype(bound.arguments.values())
+    for parameter in bound.signature.parameters.values():
+        value = bound.arguments[parameter.name]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            symbols = [
+                _symbolic(
+                    recorder, f"{parameter.name}{k}", inspect.Parameter.empty, x, float_dtype, where
+                )
+                for k, x in enumerate(value)
+            ]
+            bound.arguments[parameter.name] = tuple(symbols)
+        elif parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            annotation = resolve_annotation(target, parameter.annotation)
+            bound.arguments[parameter.name] = _symbolic(
+                recorder, parameter.name, annotation, value, float_dtype, where
+            )
+    with held_by(recorder):
+        if isinstance(fn, Kernel):
+            fn.call_from(fn.where, bound.args, bound.kwargs)  # no line of the user's calls it
+        else:
+            fn(*bound.args, **bound.kwargs)
+    if not recorder.calls:
+        raise LanguageError(f"the sequence {label} calls no kernel", where)
+    return recorder.recording(label)
+
+
+def _float_dtype(values: Any) -> DType:
+    """f32 if all float arrays are f32, else f64: the type of the sequence's Python floats."""
+    flat = [x for v in values for x in (v if isinstance(v, tuple) else (v,))]
+    floats = {x.dtype for x in flat if isinstance(x, np.ndarray) and x.dtype.kind == "f"}
+    return DType.f32 if floats == {np.dtype(np.float32)} else DType.f64
+
+
+def _symbolic(
+    recorder: Recorder, name: str, annotation: Any, value: Any, float_dtype: DType, where: Location
+) -> Any:
+    if isinstance(value, np.ndarray):
+        return recorder.add_array(name, value, where)
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or isinstance(annotation, TemplateAnnotation):
+        return value
+    wanted = (
+        annotation
+        if isinstance(annotation, DType) or annotation in (int, float)
+        else inspect.Parameter.empty
+    )
+    dtype = scalar_dtype(wanted, value, f"the argument {name} of the sequence", where)
+    return recorder.add_scalar(name, dtype or float_dtype, float_dtype, where)

@@ -1,0 +1,139 @@
+"""What a name or an expression of a kernel stands for, and how types meet.
+
+A literal is *weak*: it takes the type of what it meets. Otherwise float and integer give the float,
+and two of a kind give the wider. Where nothing decides, floats are the kernel's default float: f32
+if every float array argument is f32, else f64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ir.kernel import ArrayParam, Const, DType, Expr, Select
+from ..ir.simplify import cast, compare, const, select
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A run-time value or a constant. `weak` is for literals: the dtype is what they have if
+    nothing else decides.
+    """
+
+    expr: Expr
+    weak: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        return self.expr.dtype
+
+
+@dataclass(frozen=True)
+class ArrayRef:
+    param: ArrayParam
+
+
+@dataclass(frozen=True)
+class TupleValue:
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Static:
+    """Any other Python object: a module, a function, a type."""
+
+    python: object
+
+
+Value = Typed | ArrayRef | TupleValue | Static
+
+
+def lift(x: object) -> Value:
+    """The value a Python object has inside a kernel: numbers are weak constants."""
+    if isinstance(x, (bool, np.bool_)):
+        return Typed(const(x, DType.bool_), weak=True)
+    if isinstance(x, (int, np.integer)):
+        return Typed(const(x, DType.i64), weak=True)
+    if isinstance(x, (float, np.floating)):
+        return Typed(const(x, DType.f64), weak=True)
+    if isinstance(x, (tuple, list)):
+        return TupleValue(tuple(lift(item) for item in x))
+    return Static(x)
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The common type of two values that are no literals."""
+    if a is b:
+        return a
+    if a is DType.bool_ or b is DType.bool_:
+        return b if a is DType.bool_ else a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    return a if a.size_bytes > b.size_bytes else b
+
+
+def adopt(x: Expr, dtype: DType) -> Expr:
+    """A weak expression in the type it meets."""
+    if isinstance(x, Select):
+        return select(x.condition, adopt(x.a, dtype), adopt(x.b, dtype))
+    return cast(x, dtype)
+
+
+def settle(x: Typed, default_float: DType) -> Expr:
+    """The expression on its own: a weak float becomes the default float."""
+    return adopt(x.expr, default_float) if x.weak and x.dtype.is_float else x.expr
+
+
+def common_dtype(a: Typed, b: Typed, default_float: DType) -> DType:
+    if a.weak == b.weak:
+        return promote(a.dtype, b.dtype)
+    weak, strong = (a, b) if a.weak else (b, a)
+    if strong.dtype.is_float or weak.dtype is DType.bool_:
+        return strong.dtype
+    if weak.dtype.is_float:
+        return default_float
+    too_wide = isinstance(weak.expr, Const) and abs(weak.expr.value) >= 2**31
+    return DType.i64 if too_wide or strong.dtype is DType.bool_ else strong.dtype
+
+
+def unify(a: Typed, b: Typed, default_float: DType) -> tuple[Expr, Expr, bool]:
+    """Both operands in their common type, and whether the two together are still weak."""
+    dtype = common_dtype(a, b, default_float)
+    return adopt(a.expr, dtype), adopt(b.expr, dtype), a.weak and b.weak
+
+
+def truth(x: Typed) -> Expr:
+    """The condition `bool(x)`."""
+    if x.dtype is DType.bool_:
+        return x.expr
+    return compare("ne", x.expr, const(0, x.dtype))
+
+
+def python_value(x: Value) -> object:
+    """The compile-time value of `x`; KeyError if it is known only at run time."""
+    match x:
+        case Typed(expr=Const(value=value)):
+            return value
+        case TupleValue(items=items):
+            return tuple(python_value(item) for item in items)
+        case Static(python=python):
+            return python
+        case ArrayRef(param=param):
+            return StaticArray(param.shape, param.dtype)
+    raise KeyError("run-time value")
+
+
+@dataclass(frozen=True)
+class StaticArray:
+    """What `ks.static(...)` sees of an array argument."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]

@@ -1,0 +1,326 @@
+"""Loop distribution, first half: the statements of one kernel as a flat list, with locals in
+single-assignment form.
+
+`flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a
+`Reduce` (initialised outside the loops that update it). What cannot be said this way raises
+`NotStructuredError`, and the nest becomes an opaque task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from ..ir.affine import to_affine
+from ..ir.kernel import (
+    Binary,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    Location,
+    LoopIndex,
+    ReduceOp,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ..ir.task import NOWHERE, Closure, Loop, Reason
+from ..ir.walk import (
+    REDUCE_OPS,
+    Renaming,
+    is_neutral,
+    loads,
+    locals_read,
+    nested_statements,
+    size,
+    walk,
+)
+
+MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
+
+
+class NotStructuredError(Exception):
+    """Why a nest has no structured form: ends in an opaque task, which keeps the reason."""
+
+    def __init__(self, kind: Closure, text: str, where: Location) -> None:
+        super().__init__(text)
+        self.reason = Reason(kind, text, where)
+
+
+Path = tuple[Loop, ...]  # enclosing loops, outermost first; loop names are unique in the kernel
+
+
+@dataclass(frozen=True)
+class Define:
+    """A local's version `name` is the pure `value`, once per iteration of `path`."""
+
+    name: str
+    path: Path
+    value: Expr
+    where: Location = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A local's version `name`, per iteration of `path`, is `init (op) reduction over `over` of
+    value`.
+    """
+
+    name: str
+    path: Path
+    over: Path
+    op: ReduceOp
+    value: Expr
+    init: Expr
+    where: Location = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Assign:
+    """An assignment to an array: `array[indices] = value`, or `op=` when op is given."""
+
+    array: str
+    indices: tuple[Expr, ...]
+    value: Expr
+    op: ReduceOp | None
+    path: Path
+    where: Location = field(default=NOWHERE, compare=False)
+
+
+Flat = Define | Reduce | Assign
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A local while the loop that updates it is being walked."""
+
+    base: Path
+
+
+def constant_extent(e: Expr) -> int | None:
+    """The extent of a loop when it is known, at least 0."""
+    affine = to_affine(e)
+    return None if affine is None or affine.terms else max(0, affine.const)
+
+
+def unique_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with every loop named apart as `name@number`, loops that never run dropped."""
+    names = {s.loop for s in nested_statements(body) if isinstance(s, For)}
+    return _unique(body, names, [0])
+
+
+def _user_name(loop: str, names: set[str]) -> str:
+    """`j` for a `j_2` that the frontend made of the kernel's third loop over j."""
+    base, _, number = loop.rpartition("_")
+    return base if number.isdigit() and base in names else loop
+
+
+def _unique(body: tuple[Stmt, ...], names: set[str], counter: list[int]) -> tuple[Stmt, ...]:
+    result: list[Stmt] = []
+    for s in body:
+        match s:
+            case For():
+                if constant_extent(s.extent) == 0:
+                    continue
+                counter[0] += 1
+                name = f"{_user_name(s.loop, names)}@{counter[0]}"
+                renaming = _loop_renaming(s.loop, name)
+                inner = tuple(renaming.apply_stmt(x) for x in s.body)
+                result.append(replace(s, loop=name, body=_unique(inner, names, counter)))
+            case If():
+                then, orelse = (_unique(x, names, counter) for x in (s.then, s.orelse))
+                result.append(replace(s, then=then, orelse=orelse))
+            case _:
+                result.append(s)
+    return tuple(result)
+
+
+def _loop_renaming(old: str, new: str) -> Renaming:
+    return Renaming(loops={old: LoopIndex(new)})
+
+
+def flatten(body: tuple[Stmt, ...], fast_math: bool) -> tuple[Flat, ...]:
+    """The statements of `body` (loops named apart) in program order. Raises NotStructuredError."""
+    walker = _Walker(fast_math)
+    walker.statements(body, ())
+    return tuple(walker.flat)
+
+
+class _Walker:
+    def __init__(self, fast_math: bool) -> None:
+        self.fast_math = fast_math
+        self.flat: list[Flat] = []
+        self.env: dict[str, Expr | _Open] = {}
+        self.reduced: dict[str, Expr] = {}  # open locals: base, then the chain of reductions
+        self.n_versions: dict[str, int] = {}
+        self.where = NOWHERE  # of the statement that is looked at
+
+    def statements(self, body: tuple[Stmt, ...], path: Path) -> None:
+        for s in body:
+            self.statement(_as_update(s), path)
+
+    def fail(self, kind: Closure, text: str) -> NoReturn:
+        raise NotStructuredError(kind, text, self.where)
+
+    def statement(self, s: Stmt, path: Path) -> None:
+        self.where = s.where
+        match s:
+            case For():
+                self.loop(s, path)
+            case SetLocal():
+                self.define(s.name, self.read(s.value), path)
+            case UpdateLocal():
+                self.update(s, path)
+            case Store():
+                indices = tuple(self.read(i) for i in s.indices)
+                self.flat.append(Assign(s.array, indices, self.read(s.value), None, path, s.where))
+            case Update():
+                indices = tuple(self.read(i) for i in s.indices)
+                self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path, s.where))
+            case If():
+                self.fail(Closure.BRANCH, f"an if around {_first_written(s)}")
+
+    def read(self, e: Expr) -> Expr:
+        """`e` with locals replaced by their current versions."""
+        versions: dict[str, Expr] = {}
+        for name in locals_read(e):
+            found = self.env.get(name)
+            if found is None or isinstance(found, _Open):
+                self.fail(
+                    Closure.CARRIED, f"{name}, whose value goes from one iteration to the next"
+                )
+            versions[name] = found
+        return Renaming(locals=versions).apply(e)
+
+    def version(self, name: str) -> str:
+        self.n_versions[name] = self.n_versions.get(name, 0) + 1
+        return f"{name}#{self.n_versions[name]}"
+
+    def define(self, name: str, value: Expr, path: Path) -> None:
+        if not loads(value) and not locals_read(value) and size(value) <= 32:
+            self.env[name] = value  # valid wherever it is visible: it depends on no memory
+            return
+        version = self.version(name)
+        self.flat.append(Define(version, path, value, self.where))
+        self.env[name] = Local(version, value.dtype)
+
+    def loop(self, s: For, path: Path) -> None:
+        extent = constant_extent(s.extent)
+        if extent is None:
+            loops = [e.loop for e in walk(s.extent) if isinstance(e, LoopIndex)]
+            text = f"that depends on {user_loop(loops[0])}" if loops else "known only at run time"
+            self.fail(Closure.RANGE, f"a range {text}")
+        inside = tuple(_as_update(x) for x in nested_statements(s.body))
+        set_inside = {x.name for x in inside if isinstance(x, SetLocal)}
+        updated = {x.name for x in inside if isinstance(x, UpdateLocal)} - set_inside
+        for name in set_inside:
+            self.env.pop(name, None)
+        opened = {n: self.env[n] for n in updated if n in self.env}
+        closing = {n: e for n, e in opened.items() if not isinstance(e, _Open)}
+        for name in closing:
+            self.start_reduction(name, path, inside)
+        self.statements(s.body, (*path, Loop(s.loop, extent, False)))
+        for name in set_inside:
+            self.env.pop(name, None)  # the value of the last iteration is not followed
+        for name in closing:
+            self.env[name] = self.reduced.pop(name)
+
+    def start_reduction(self, name: str, path: Path, inside: tuple[Stmt, ...]) -> None:
+        updates = [x for x in inside if isinstance(x, UpdateLocal) and x.name == name]
+        if len({x.op for x in updates}) > 1:
+            self.fail(Closure.CARRIED, f"updates of {name} by different operators in one loop")
+        base = self.env[name]
+        assert not isinstance(base, _Open)
+        exact = self.fast_math or not base.dtype.is_float or updates[0].op in ("min", "max")
+        if not exact and (len(updates) > 1 or not is_neutral(updates[0].op, base)):
+            self.fail(Closure.ORDER, f"the updates of {name} in their order (fast_math=False)")
+        self.reduced[name] = base
+        self.env[name] = _Open(path)
+
+    def update(self, s: UpdateLocal, path: Path) -> None:
+        found = self.env.get(s.name)
+        if found is None:
+            self.fail(Closure.CARRIED, f"{s.name}, which is updated before it is set")
+        value = self.read(s.value)
+        if not isinstance(found, _Open):
+            self.define(s.name, Binary(s.op, found, value, found.dtype), path)
+            return
+        base, over = found.base, path[len(found.base) :]
+        init = self.reduced[s.name]
+        last = self.flat[-1] if self.flat else None
+        if isinstance(last, Reduce) and init == Local(last.name, init.dtype) and last.over == over:
+            both = Binary(s.op, last.value, value, init.dtype)
+            self.flat[-1] = replace(last, value=both)
+            return
+        version = self.version(s.name)
+        self.flat.append(Reduce(version, base, over, s.op, value, init, s.where))
+        self.reduced[s.name] = Local(version, init.dtype)
+
+
+def user_loop(name: str) -> str:
+    """A loop's name without the number that tells it from others."""
+    return name.split("@")[0]
+
+
+def _first_written(s: If) -> str:
+    """What a branch does that lasts: a store, or a variable that it sets."""
+    inside = list(nested_statements((*s.then, *s.orelse)))
+    if any(isinstance(x, Store | Update) for x in inside):
+        return "a store"
+    names = [x.name for x in inside if isinstance(x, SetLocal | UpdateLocal)]
+    return f"the variable {names[0]}" if names else "nothing"
+
+
+def _as_update(s: Stmt) -> Stmt:
+    """`x = x op e` as `x op= e`, for locals and for array elements."""
+    if not isinstance(s, SetLocal | Store) or not isinstance(s.value, Binary):
+        return s
+    v = s.value
+    if v.op == "sub" and _is_own(s, v.a) and _is_free(s, v.b):
+        return _update(s, "add", Unary("neg", v.b, v.b.dtype))
+    if v.op in REDUCE_OPS:
+        for own, other in ((v.a, v.b), (v.b, v.a)):
+            if _is_own(s, own) and _is_free(s, other):
+                return _update(s, v.op, other)
+    return s
+
+
+def _is_own(s: SetLocal | Store, e: Expr) -> bool:
+    """Whether `e` is the old value of what `s` sets."""
+    if isinstance(s, SetLocal):
+        return isinstance(e, Local) and e.name == s.name
+    return isinstance(e, Load) and e.array == s.array and e.indices == s.indices
+
+
+def _is_free(s: SetLocal | Store, e: Expr) -> bool:
+    """Whether `e` does not read what `s` sets."""
+    if isinstance(s, SetLocal):
+        return s.name not in locals_read(e)
+    return all(x.array != s.array for x in loads(e))
+
+
+def _update(s: SetLocal | Store, op: ReduceOp, value: Expr) -> UpdateLocal | Update:
+    if isinstance(s, SetLocal):
+        return UpdateLocal(s.name, op, value, s.where)
+    return Update(s.array, s.indices, op, value, s.where)
+
+
+def full_path(s: Flat) -> Path:
+    """All loops around the statement, reduction loops included."""
+    return (*s.path, *s.over) if isinstance(s, Reduce) else s.path
+
+
+def reads_of(s: Flat) -> tuple[Expr, ...]:
+    """The expressions a flat statement evaluates."""
+    match s:
+        case Define():
+            return (s.value,)
+        case Reduce():
+            return (s.value, s.init)
+        case Assign():
+            return (*s.indices, s.value)

@@ -1,0 +1,185 @@
+"""Loop distribution, second half: when the flat statements of a nest may run one after the other,
+each over all its loops.
+
+Legal when no instance of a later statement must run before an instance of an earlier one: for
+every conflicting pair the iteration of the earlier statement is not after that of the later one on
+their shared loops, and a statement conflicts with itself only within one iteration, recognised
+reductions aside (Kennedy and Allen's distribution theorem without cycles).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.affine import combine, constant, feasible, rename, to_affine
+from ..ir.kernel import Expr, Location, ReduceOp
+from ..ir.task import NOWHERE, Affine, Closure
+from ..ir.walk import loads
+from .distribute import (
+    Assign,
+    Flat,
+    NotStructuredError,
+    Path,
+    Reduce,
+    full_path,
+    reads_of,
+    user_loop,
+)
+
+
+@dataclass(frozen=True)
+class Use:
+    """One access of a flat statement under its loops."""
+
+    array: str
+    axes: tuple[Affine, ...]
+    path: Path
+    is_write: bool
+    op: ReduceOp | None = None  # of an update
+
+
+def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[Affine, ...]:
+    """Affine forms of index expressions. Raises NotStructuredError."""
+    axes = tuple(to_affine(i) for i in indices)
+    found = tuple(a for a in axes if a is not None)
+    if len(found) != len(axes):
+        raise NotStructuredError(
+            Closure.INDEX, "an index that is not affine in the loop indices", where
+        )
+    return found
+
+
+def uses_of(s: Flat) -> tuple[Use, ...]:
+    """All accesses of a flat statement. Raises NotStructuredError."""
+    path = full_path(s)
+    result = [
+        Use(x.array, affine_axes(x.indices, s.where), path, False)
+        for e in reads_of(s)
+        for x in loads(e)
+    ]
+    if isinstance(s, Assign):
+        result.append(Use(s.array, affine_axes(s.indices, s.where), path, True, s.op))
+    return tuple(dict.fromkeys(result))
+
+
+def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
+    """Raises NotStructuredError where the flat statements may not be distributed."""
+    uses = [uses_of(s) for s in flat]
+    for first, earlier in enumerate(uses):
+        for second in range(first + 1, len(uses)):
+            for a in earlier:
+                for b in uses[second]:
+                    _check_pair(a, b, fast_math, flat[second].where)
+        statement = flat[first]
+        if isinstance(statement, Assign):
+            _check_self(statement, earlier)
+
+
+def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
+    if a.array != b.array or not (a.is_write or b.is_write):
+        return
+    if a.op is not None and a.op == b.op and (fast_math or a.op in ("min", "max")):
+        return  # updates by one operator commute
+    shared = _shared(a.path, b.path)
+    for level in range(len(shared)):
+        if conflicts(a, b, len(shared), level, -1):
+            loop = user_loop(shared[level].name)
+            raise NotStructuredError(
+                Closure.CARRIED, f"{a.array}, of which the loop {loop} needs older values", where
+            )
+
+
+def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
+    write = next(u for u in uses if u.is_write)
+    over = reduction_loops(s)
+    reads_own = any(u.array == s.array and not u.is_write for u in uses)
+    if over and reads_own:
+        raise NotStructuredError(
+            Closure.CARRIED, f"a reduction into {s.array} that reads {s.array}", s.where
+        )
+    path = tuple(loop for loop in s.path if loop not in over)
+    write = Use(write.array, write.axes, path, True)
+    for u in uses:
+        if u.array == s.array and carried(Use(u.array, u.axes, path, u.is_write), write, path):
+            raise NotStructuredError(
+                Closure.CARRIED, f"iterations of one statement that meet in {s.array}", s.where
+            )
+
+
+def carried(read: Use, write: Use, path: Path) -> bool:
+    """Whether two iterations that differ on the shared loops `path` may touch one element."""
+    n = len(path)
+    return any(conflicts(read, write, n, level, sign) for level in range(n) for sign in (-1, 1))
+
+
+def reduction_loops(s: Assign) -> Path:
+    """Loops of an update that its target does not name: the ones reduced over."""
+    if s.op is None:
+        return ()
+    named = {name for axis in affine_axes(s.indices) for name, _ in axis.terms}
+    return tuple(loop for loop in s.path if loop.name not in named)
+
+
+def _shared(a: Path, b: Path) -> Path:
+    n = 0
+    while n < min(len(a), len(b)) and a[n].name == b[n].name:
+        n += 1
+    return a[:n]
+
+
+def conflicts(a: Use, b: Use, n_shared: int, level: int, sign: int) -> bool:
+    """Whether a and b may touch one element where shared loops above `level` agree and b's index
+    at `level` lies on the side `sign` of a's.
+    """
+    bounds: dict[str, tuple[int, int]] = {}
+    equations: list[Affine] = []
+    names_a = {loop.name: "a:" + loop.name for loop in a.path}
+    names_b = {loop.name: "b:" + loop.name for loop in b.path}
+    bounds |= {names_a[loop.name]: (0, loop.extent - 1) for loop in a.path}
+    bounds |= {names_b[loop.name]: (0, loop.extent - 1) for loop in b.path}
+    for k, loop in enumerate(a.path[:n_shared]):
+        reach = loop.extent - 1
+        step = "d:" + loop.name
+        low, high = ((-reach, -1) if sign < 0 else (1, reach)) if k == level else (-reach, reach)
+        bounds[step] = (0, 0) if k < level else (low, high)
+        terms = ((names_a[loop.name], 1), (names_b[loop.name], -1), (step, 1))
+        equations.append(combine((c, Affine(0, ((n, 1),))) for n, c in terms))
+    for x, y in zip(a.axes, b.axes, strict=True):
+        difference = combine([(1, rename(x, names_a)), (-1, rename(y, names_b))])
+        equations.extend((difference, *_by_distance(x, y, a.path[:n_shared], names_a, names_b)))
+    return feasible(equations, bounds)
+
+
+def _by_distance(
+    x: Affine, y: Affine, shared: Path, names_a: dict[str, str], names_b: dict[str, str]
+) -> tuple[Affine, ...]:
+    """`x - y = 0` again with b's shared indices written as a's plus the distance: sharper for
+    interval propagation.
+    """
+    parts = [(1, rename(x, names_a)), (-1, constant(y.const))]
+    inside = {loop.name for loop in shared}
+    for name, c in y.terms:
+        parts.append((-c, Affine(0, ((names_a[name] if name in inside else names_b[name], 1),))))
+        if name in inside:
+            parts.append((-c, Affine(0, (("d:" + name, 1),))))
+    return (combine(parts),)
+
+
+def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozenset[str]) -> bool:
+    """Whether moving a read from statement `start` to statement `use` may pass a write of
+    `arrays`.
+
+    Counts the statements between, and all of the loops that hold the use but not the start: they
+    come round again.
+    """
+    at, to = full_path(flat[start]), full_path(flat[use])
+    if isinstance(flat[start], Reduce):
+        at = flat[start].path
+    around = {loop.name for loop in to[len(_shared(at, to)) :]}
+    for k, s in enumerate(flat):
+        if k == start:
+            continue
+        inside = start < k < use or any(loop.name in around for loop in full_path(s))
+        if isinstance(s, Assign) and s.array in arrays and inside:
+            return True
+    return False

@@ -1,0 +1,197 @@
+"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal
+form of kernels/ir/task.py.
+
+Each call is put in terms of the sequence's arrays and scalars, cut into nests that share no
+locals, and each nest is distributed into structured tasks (distribute, legality, reductions) or
+kept as one opaque task. Then the tasks of the whole sequence are cleaned up (absorb).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..ir.access import arrays_read, arrays_written, overwrites
+from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
+from ..ir.task import ArrayInfo, Problem, Task
+from ..ir.task_text import problem_key
+from ..ir.walk import Renaming, coerced, expressions, loads, locals_read, nested_statements
+from .distribute import NotStructuredError, flatten, unique_loops
+from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
+from .reductions import Split, split
+from .serial import opaque_task
+
+if TYPE_CHECKING:
+    from ..language.record import Call, Recording
+
+
+def normalise(recording: Recording, formula: str = "") -> Problem:
+    """The tasks of a recorded sequence (DESIGN section 3): meaning kept, machine-independent,
+    equal for equal spellings.
+    """
+    known = {a.name: a for a in (*recording.arrays, *recording.temps)}
+    made: list[ArrayParam] = []
+    tasks: list[Task] = []
+    for call, label in zip(recording.calls, _labels(recording), strict=True):
+        new, temps = _call_tasks(call, label, known)
+        tasks.extend(new)
+        made.extend(temps)
+        known |= {t.name: t for t in temps}
+    temporaries = {t.name: t for t in (*recording.temps, *made)}
+    done = zero_temporaries(tuple(tasks), recording.temps)
+    done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries)), known)
+    done = _named(drop_dead(done, known, temporaries))
+    arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
+    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula)
+    return replace(problem, key=problem_key(problem))
+
+
+def _labels(recording: Recording) -> list[str]:
+    """`gemv0`, `gemv1`: the kernel's name and which call of it this is."""
+    counts: dict[str, int] = {}
+    labels = []
+    for call in recording.calls:
+        n = counts.get(call.ir.name, 0)
+        counts[call.ir.name] = n + 1
+        labels.append(f"{call.ir.name}{n}")
+    return labels
+
+
+def _call_tasks(
+    call: Call, label: str, known: Mapping[str, ArrayParam]
+) -> tuple[list[Task], list[ArrayParam]]:
+    """Tasks of one call and the temporaries they brought."""
+    ir = call.ir
+    arrays = {p.name: name for p, name in zip(ir.arrays, call.arrays, strict=True)}
+    params: dict[str, Expr] = {
+        p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
+    }
+    renaming = Renaming(arrays=arrays, params=params)
+    body = unique_loops(tuple(renaming.apply_stmt(s) for s in ir.body))
+    tasks: list[Task] = []
+    temps: list[ArrayParam] = []
+    for segment in _segments(_without_plain_locals(body)):
+        here = {**known, **{t.name: t for t in temps}}
+        found = _segment_tasks(segment, label, ir.name, here, ir.fast_math)
+        tasks.extend(found.tasks)
+        temps.extend(found.temps)
+    shown = {name: param for param, name in arrays.items()}
+    return [_marked(t, label, shown) for t in tasks], temps
+
+
+def _segment_tasks(
+    body: tuple[Stmt, ...],
+    label: str,
+    kernel: str,
+    known: Mapping[str, ArrayParam],
+    fast_math: bool,
+) -> Split:
+    try:
+        return split(flatten(body, fast_math), label, kernel, known, fast_math)
+    except NotStructuredError as e:
+        task = opaque_task(body, kernel, known, fast_math, e.reason)
+        return Split((task,) if task is not None else (), ())
+
+
+def _marked(task: Task, label: str, shown: Mapping[str, str]) -> Task:
+    """The task with `call/what it writes` for a name, until all tasks of the call are known."""
+    array = task.target.array
+    written = array.removeprefix(label + ".") if array not in shown else shown[array]
+    return replace(task, name=f"{label}/{written}")
+
+
+def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """The call's label alone, or with what the task writes where its call has several tasks."""
+    n_of_call: dict[str, int] = {}
+    for task in tasks:
+        call = task.name.split("/")[0]
+        n_of_call[call] = n_of_call.get(call, 0) + 1
+    names: set[str] = set()
+    result = []
+    for task in tasks:
+        call, _, written = task.name.partition("/")
+        base = call if n_of_call[call] == 1 else f"{call}.{written}"
+        n, name = 1, base
+        while name in names:
+            n += 1
+            name = f"{base}_{n}"
+        names.add(name)
+        result.append(replace(task, name=name))
+    return tuple(result)
+
+
+def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Put top-level locals that are set once, from scalars alone, in place, so that they tie no
+    nests together.
+    """
+    every = list(nested_statements(body))
+    n_set: dict[str, int] = {}
+    for s in every:
+        if isinstance(s, SetLocal | UpdateLocal):
+            n_set[s.name] = n_set.get(s.name, 0) + 1
+    result: list[Stmt] = []
+    plain: dict[str, Expr] = {}
+    for s in body:
+        s = Renaming(locals=plain).apply_stmt(s)
+        once = isinstance(s, SetLocal) and n_set[s.name] == 1
+        if once and isinstance(s, SetLocal) and not loads(s.value) and not locals_read(s.value):
+            plain[s.name] = s.value
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def _segments(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
+    """Runs of top-level statements that share no locals with one another."""
+    shared: set[str] = set()
+    for s in body:
+        if not isinstance(s, For):
+            shared |= _mentioned(s)
+    last = {name: k for k, s in enumerate(body) for name in _mentioned(s) & shared}
+    segments: list[tuple[Stmt, ...]] = []
+    current: list[Stmt] = []
+    end = -1
+    for k, s in enumerate(body):
+        current.append(s)
+        end = max([end, k, *(last[name] for name in _mentioned(s) & shared)])
+        if end == k:
+            segments.append(tuple(current))
+            current = []
+    return segments
+
+
+def _mentioned(s: Stmt) -> set[str]:
+    """Locals that a statement or those nested in it set, update or read."""
+    names: set[str] = set()
+    for x in nested_statements((s,)):
+        if isinstance(x, SetLocal | UpdateLocal):
+            names.add(x.name)
+        for e in expressions(x):
+            names.update(locals_read(e))
+    return names
+
+
+def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[ArrayInfo, ...]:
+    """input: never written; output: wholly written before any read; inout: everything else."""
+    result = []
+    for a in arrays:
+        touching = [t for t in tasks if a.name in (*arrays_read(t), *arrays_written(t))]
+        if not any(a.name in arrays_written(t) for t in touching):
+            role = "input"
+        elif a.name not in arrays_read(touching[0]) and overwrites(touching[0], a.name, a.shape):
+            role = "output"
+        else:
+            role = "inout"
+        result.append(ArrayInfo(a.name, a.dtype, a.shape, role))
+    return tuple(result)
+
+
+def _used_temporaries(
+    temps: Mapping[str, ArrayParam], tasks: tuple[Task, ...]
+) -> tuple[ArrayInfo, ...]:
+    """Temporaries that are left, in order of first use."""
+    used = dict.fromkeys(
+        name for t in tasks for name in (*arrays_read(t), *arrays_written(t)) if name in temps
+    )
+    return tuple(ArrayInfo(n, temps[n].dtype, temps[n].shape, "temp") for n in used)

@@ -1,0 +1,269 @@
+"""Tasks from flat statements: definitions are inlined or stored, each reduction joins the one
+assignment that uses it or is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, Local, LoopIndex
+from ..ir.task import Access, Closure, Loop, Task
+from ..ir.walk import Renaming, coerced, joined, loads, locals_read, size, walk
+from .distribute import (
+    MAX_INLINED_NODES,
+    Assign,
+    Define,
+    Flat,
+    NotStructuredError,
+    Path,
+    Reduce,
+    full_path,
+    reads_of,
+)
+from .legality import Use, affine_axes, carried, check_distribution, reduction_loops, writes_between
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one nest became: its tasks in order (named after what they write) and the temporaries
+    they needed.
+    """
+
+    tasks: tuple[Task, ...]
+    temps: tuple[ArrayParam, ...]
+
+
+def split(
+    flat: tuple[Flat, ...],
+    call: str,
+    kernel: str,
+    arrays: Mapping[str, ArrayParam],
+    fast_math: bool,
+) -> Split:
+    """The tasks of a flat nest. `call` prefixes the names of temporaries. Raises
+    NotStructuredError.
+    """
+    check_distribution(flat, fast_math)
+    work = _Splitter(list(flat), call, dict(arrays))
+    work.place_definitions()
+    work.place_reductions()
+    tasks = tuple(
+        _task(s, work.merged.get(k), kernel, work.arrays, fast_math)
+        for k, s in enumerate(work.flat)
+        if isinstance(s, Assign)
+    )
+    return Split(tasks, tuple(work.temps))
+
+
+class _Splitter:
+    def __init__(self, flat: list[Flat], call: str, arrays: dict[str, ArrayParam]) -> None:
+        self.flat: list[Flat | None] = list(flat)
+        self.call = call
+        self.arrays = arrays
+        self.temps: list[ArrayParam] = []
+        self.merged: dict[
+            int, Reduce
+        ] = {}  # position of an assignment -> the reduction it finishes
+
+    def users(self, name: str) -> list[int]:
+        return [
+            k
+            for k, s in enumerate(self.flat)
+            if s is not None and any(name in locals_read(e) for e in reads_of(s))
+        ]
+
+    def substitute(self, name: str, value: Expr) -> None:
+        renaming = Renaming(locals={name: value})
+        for k in self.users(name):
+            s = self.flat[k]
+            assert s is not None
+            self.flat[k] = _applied(renaming, s)
+        for k, r in self.merged.items():
+            self.merged[k] = replace(r, value=renaming.apply(r.value), init=renaming.apply(r.init))
+
+    def is_movable(self, start: int, use: int, read: Expr) -> bool:
+        arrays = frozenset(x.array for x in loads(read))
+        present = tuple(
+            s if s is not None else Define("", (), Const(0, DType.i64)) for s in self.flat
+        )
+        return not writes_between(present, start, use, arrays)
+
+    def meets_own_write(self, user: int, read: Expr) -> bool:
+        """Whether `read`, moved into assignment `user`, would read what other iterations of that
+        assignment write: kept in a temporary, all of it is read before.
+        """
+        s = self.flat[user]
+        if not isinstance(s, Assign):
+            return False
+        own = [x for x in loads(read) if x.array == s.array]
+        if not own or reduction_loops(s):
+            return bool(own)
+        write = Use(s.array, affine_axes(s.indices), s.path, True)
+        return any(
+            carried(Use(x.array, affine_axes(x.indices), s.path, False), write, s.path) for x in own
+        )
+
+    def place_definitions(self) -> None:
+        for k, s in enumerate(self.flat):
+            if not isinstance(s, Define):
+                continue
+            users = self.users(s.name)
+            n_reads = sum(_count(s.name, self.flat[u]) for u in users)
+            fits = n_reads <= 1 or size(s.value) * n_reads <= MAX_INLINED_NODES
+            movable = all(
+                self.is_movable(k, u, s.value) and not self.meets_own_write(u, s.value)
+                for u in users
+            )
+            if fits and movable:
+                self.substitute(s.name, s.value)
+                self.flat[k] = None
+            else:
+                self.store(k, s.name, s.path, s.value)
+
+    def place_reductions(self) -> None:
+        for k in reversed(range(len(self.flat))):
+            s = self.flat[k]
+            if not isinstance(s, Reduce):
+                continue
+            users = self.users(s.name)
+            if not users and not self.is_merged_reader(s.name):
+                self.flat[k] = None
+            elif (
+                len(users) == 1 and not self.is_merged_reader(s.name) and self.joins(k, s, users[0])
+            ):
+                self.merged[users[0]] = s
+                self.flat[k] = None
+            else:
+                self.store(k, s.name, s.path, Local(s.name, s.init.dtype))
+                self.merged[k] = s
+
+    def is_merged_reader(self, name: str) -> bool:
+        return any(name in locals_read(e) for r in self.merged.values() for e in reads_of(r))
+
+    def joins(self, k: int, r: Reduce, user: int) -> bool:
+        """Whether assignment `user` can finish reduction `r` of position `k` in one task."""
+        s = self.flat[user]
+        if not isinstance(s, Assign) or user in self.merged or s.path != r.path:
+            return False
+        if reduction_loops(s) or any(r.name in locals_read(i) for i in s.indices):
+            return False
+        if self.arrays[s.array].dtype != r.init.dtype:
+            return False
+        if not self.is_movable(k, user, r.value) or not self.is_movable(k, user, r.init):
+            return False
+        path = full_path(r)
+        write = Use(s.array, affine_axes(s.indices), s.path, True)
+        own = [x for e in (r.value, r.init) for x in loads(e) if x.array == s.array]
+        reads = [Use(x.array, affine_axes(x.indices), path, False) for x in own]
+        return not any(carried(read, write, s.path) for read in reads)
+
+    def store(self, k: int, name: str, path: Path, value: Expr) -> None:
+        """Keep a local in a temporary expanded over its loops."""
+        array = self.temp_name(name)
+        shape = tuple(loop.extent for loop in path) or (1,)
+        indices: tuple[Expr, ...] = tuple(LoopIndex(loop.name) for loop in path)
+        indices = indices or (Const(0, DType.i64),)
+        self.arrays[array] = ArrayParam(array, value.dtype, shape)
+        self.temps.append(self.arrays[array])
+        old = self.flat[k]
+        assert old is not None
+        self.flat[k] = None
+        self.substitute(name, Load(array, indices, value.dtype))
+        self.flat[k] = Assign(array, indices, value, None, path, old.where)
+
+    def temp_name(self, version: str) -> str:
+        base = f"{self.call}.{version.split('#')[0]}"
+        n, name = 1, base
+        while name in self.arrays:
+            n += 1
+            name = f"{base}_{n}"
+        return name
+
+
+def _count(name: str, s: Flat | None) -> int:
+    if s is None:
+        return 0
+    return sum(isinstance(x, Local) and x.name == name for e in reads_of(s) for x in walk(e))
+
+
+def _applied(renaming: Renaming, s: Flat) -> Flat:
+    match s:
+        case Define():
+            return replace(s, value=renaming.apply(s.value))
+        case Reduce():
+            return replace(s, value=renaming.apply(s.value), init=renaming.apply(s.init))
+        case Assign():
+            indices = tuple(renaming.apply(i) for i in s.indices)
+            return replace(s, indices=indices, value=renaming.apply(s.value))
+
+
+def _task(
+    s: Assign, r: Reduce | None, kernel: str, arrays: Mapping[str, ArrayParam], fast_math: bool
+) -> Task:
+    dtype = arrays[s.array].dtype
+    target = Access(s.array, affine_axes(s.indices))
+    old = Load(s.array, s.indices, dtype)
+    over = reduction_loops(s)
+    value = coerced(s.value, dtype)
+    task = Task(s.array, kernel, s.path, target, dtype, value, fast_math=fast_math, where=s.where)
+    if over:
+        assert r is None
+        assert s.op is not None
+        loops = tuple(replace(loop, is_reduction=loop in over) for loop in s.path)
+        finish = Binary(s.op, old, Accumulator(dtype), dtype)
+        task = replace(task, loops=loops, op=s.op, finish=finish)
+    else:
+        if s.op is not None:
+            value = Binary(s.op, old, value, dtype)
+        task = replace(task, value=value)
+        if r is not None:
+            total = joined(r.op, r.init, Accumulator(dtype), dtype)
+            finish_value = Renaming(locals={r.name: total}).apply(value)
+            loops = (*s.path, *(replace(loop, is_reduction=True) for loop in r.over))
+            task = replace(
+                task, loops=loops, value=coerced(r.value, dtype), op=r.op, finish=finish_value
+            )
+    _check_affine(task)
+    return _plain_loop_names(task)
+
+
+def _check_affine(task: Task) -> None:
+    for e in (task.value, task.finish):
+        for x in loads(e) if e is not None else ():
+            affine_axes(x.indices, task.where)
+        if e is not None and locals_read(e):
+            name = next(iter(locals_read(e))).split("#")[0]
+            raise NotStructuredError(
+                Closure.CARRIED,
+                f"{name}, whose value goes from one iteration to the next",
+                task.where,
+            )
+
+
+def _plain_loop_names(task: Task) -> Task:
+    """The user's loop names again, numbered where a nest repeats one."""
+    names: dict[str, str] = {}
+    for loop in task.loops:
+        base = loop.name.split("@")[0]
+        n, name = 1, base
+        while name in names.values():
+            n += 1
+            name = f"{base}{n}"
+        names[loop.name] = name
+    return renamed(task, names)
+
+
+def renamed(task: Task, names: Mapping[str, str]) -> Task:
+    """A structured task with its loops renamed."""
+    from ..ir.affine import rename
+
+    renaming = Renaming(loops={old: LoopIndex(new) for old, new in names.items()})
+    axes = tuple(rename(a, names) if a is not None else None for a in task.target.axes)
+    return replace(
+        task,
+        loops=tuple(Loop(names[x.name], x.extent, x.is_reduction) for x in task.loops),
+        target=Access(task.target.array, axes),
+        value=renaming.apply(task.value) if task.value is not None else None,
+        finish=renaming.apply(task.finish) if task.finish is not None else None,
+    )

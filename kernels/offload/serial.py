@@ -1,0 +1,117 @@
+"""Opaque tasks: statements kept whole under their outermost loop, with what they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..ir.affine import to_affine
+from ..ir.kernel import (
+    ArrayParam,
+    Binary,
+    Const,
+    DType,
+    Expr,
+    For,
+    Load,
+    LoopIndex,
+    Stmt,
+    Store,
+    Update,
+)
+from ..ir.task import Access, Closure, Loop, OpaqueBody, Reason, Task
+from ..ir.walk import Renaming, expressions, loads, nested_statements
+from .distribute import constant_extent
+
+
+def opaque_task(
+    body: tuple[Stmt, ...],
+    kernel: str,
+    arrays: Mapping[str, ArrayParam],
+    fast_math: bool,
+    reason: Reason,
+    *,
+    serial: bool = False,
+) -> Task | None:
+    """One task for `body`: parallel over its outermost loop where it is one loop of known range,
+    else serial.
+
+    None where nothing is written. Loops of `body` are uniquely named (`i@3`).
+    """
+    body = _plain(body)
+    loops: tuple[Loop, ...] = ()
+    if not serial and len(body) == 1 and isinstance(body[0], For):
+        extent = constant_extent(body[0].extent)
+        if extent is not None:
+            loops = (Loop(body[0].loop, extent, False),)
+            body = body[0].body
+    reads: list[Access] = []
+    writes: list[Access] = []
+    for s in nested_statements(body):
+        for e in expressions(s):
+            reads.extend(_access(x.array, x.indices, loops) for x in loads(e))
+        if isinstance(s, Store | Update):
+            writes.append(_access(s.array, s.indices, loops))
+        if isinstance(s, Update):
+            reads.append(writes[-1])
+    if not writes:
+        return None
+    inside = OpaqueBody(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), reason)
+    target = inside.writes[0]
+    dtype = arrays[target.array].dtype
+    return Task(
+        target.array,
+        kernel,
+        loops,
+        target,
+        dtype,
+        None,
+        opaque=inside,
+        fast_math=fast_math,
+        where=reason.where,
+    )
+
+
+def _access(array: str, indices: tuple[Expr, ...], loops: tuple[Loop, ...]) -> Access:
+    """Axes that move with the outermost loop only; None for all others."""
+    names = {loop.name for loop in loops}
+    axes = (to_affine(i) for i in indices)
+    return Access(
+        array,
+        tuple(a if a is not None and {n for n, _ in a.terms} <= names else None for a in axes),
+    )
+
+
+def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The user's loop names again, numbered where the body repeats one."""
+    names: dict[str, Expr] = {}
+    used: set[str] = set()
+    for s in nested_statements(body):
+        if isinstance(s, For):
+            base = s.loop.split("@")[0]
+            n, name = 1, base
+            while name in used:
+                n += 1
+                name = f"{base}{n}"
+            used.add(name)
+            names[s.loop] = LoopIndex(name)
+    renaming = Renaming(loops=names)
+    return tuple(renaming.apply_stmt(s) for s in body)
+
+
+def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
+    """A structured `target op= value` as an opaque task that keeps the order of its updates."""
+    assert task.op is not None
+    assert task.value is not None
+    assert isinstance(task.finish, Binary)
+    own = task.finish.a
+    assert isinstance(own, Load)
+    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
+    for loop in reversed(task.loops):
+        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+    serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
+    text = f"the updates of {own.array} in their order (fast_math=False)"
+    reason = Reason(Closure.ORDER, text, task.where)
+    made = opaque_task(body, task.kernel, arrays, False, reason, serial=serial)
+    assert made is not None
+    return replace(made, name=task.name)

@@ -1,0 +1,195 @@
+"""A recorded sequence as JSON values, and back: a run then needs the user's program no more.
+
+Nodes are objects with their class under "is"; dtypes are names; infinities and NaN are texts.
+Reading accepts exactly the classes and fields below, and believes nothing: names are identifiers, arrays of calls fit, kernels are
+well-formed, and what they access lies inside their arrays. Whoever writes the file can write keys that match it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ..ir import kernel as ir
+from ..ir.kernel import Const, DType, KernelIR, SetLocal
+from ..ir.verify import IRError, check
+from ..ir.walk import expressions, nested_statements, walk
+from ..language.record import Call, Recording
+from .inside import first_outside
+
+_CLASSES: dict[str, type[Any]] = {
+    c.__name__: c
+    for c in (
+        *get_args(ir.Expr),
+        *get_args(ir.Stmt),
+        ir.ArrayParam,
+        ir.KernelIR,
+        ir.Location,
+        Call,
+        Recording,
+    )
+}
+
+
+_DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
+_LONGEST = 4096  # characters of a text
+_FARTHEST = 1 << 48  # iterations of a loop
+
+
+class ArchiveError(Exception):
+    """JSON values that are no recorded sequence; one sentence."""
+
+
+def to_values(recording: Recording) -> dict[str, Any]:
+    """The recording as JSON values."""
+    values: dict[str, Any] = _encode(recording)
+    return values
+
+
+def from_values(values: Any) -> Recording:
+    """The recording that `to_values` gave these values for. Raises ArchiveError."""
+    try:
+        recording = _decode(values, Recording)
+    except RecursionError:
+        raise ArchiveError("its nodes are nested too deeply") from None
+    assert isinstance(recording, Recording)
+    _check_names(recording)
+    where = ir.Location(recording.name, 0)
+    whole = KernelIR(
+        recording.name, (*recording.arrays, *recording.temps), recording.scalars, (), where
+    )
+    _check(whole, "the sequence")
+    for call in recording.calls:
+        _check_call(call, whole)
+    return recording
+
+
+def _check(kernel: KernelIR, what: str) -> None:
+    try:
+        check(kernel)
+    except IRError as e:
+        raise ArchiveError(f"{what} is not well-formed: {e}") from e
+
+
+def _check_names(recording: Recording) -> None:
+    """Names get into paths, texts of programs and what is printed: of all but the sequence they are identifiers."""
+    if not re.fullmatch(r"[\w<>.-]+", recording.name):
+        raise ArchiveError(f"{recording.name!r:.60} is no name of a sequence")
+    named = [*_names(*recording.arrays, *recording.temps, *recording.scalars)]
+    for call in recording.calls:
+        named += [call.ir.name, *_names(*call.ir.arrays, *call.ir.scalars)]
+        for s in nested_statements(call.ir.body):
+            match s:
+                case ir.For():
+                    named.append(s.loop)
+                case ir.SetLocal() | ir.UpdateLocal():
+                    named.append(s.name)
+    for name in named:
+        if not name.isidentifier():
+            raise ArchiveError(f"{name!r:.60} is no name")
+
+
+def _names(*parameters: ir.ArrayParam | ir.Param) -> list[str]:
+    return [p.name for p in parameters]
+
+
+def _check_call(call: Call, whole: KernelIR) -> None:
+    """A call with arrays and numbers of the sequence `whole`, whose kernel stays inside them."""
+    name = call.ir.name
+    known = {a.name: a for a in whole.arrays}
+    if not known.keys() >= set(call.arrays) or len(call.arrays) != len(call.ir.arrays):
+        raise ArchiveError(f"the call of {name} names arrays that do not exist")
+    if len(set(call.arrays)) != len(call.arrays):
+        raise ArchiveError(f"the call of {name} has an array twice")
+    for given, wanted in zip(call.arrays, call.ir.arrays, strict=True):
+        if (known[given].dtype, known[given].shape) != (wanted.dtype, wanted.shape):
+            raise ArchiveError(f"the array {given} is no {wanted.name} of {name}")
+    if len(call.scalars) != len(call.ir.scalars):
+        raise ArchiveError(f"the call of {name} has too many or too few scalars")
+    _check(call.ir, f"the kernel {name}")
+    for x, p in zip(call.scalars, call.ir.scalars, strict=True):
+        if x.dtype is not p.dtype:
+            raise ArchiveError(f"the call of {name} gives a {x.dtype.name} for {p.name}")
+        # As the value of a variable of a kernel that has the scalars of the sequence and no arrays; no identifier is `=`.
+        holder = replace(whole, arrays=(), body=(SetLocal("=", x, call.where),))
+        _check(holder, f"the call of {name}")
+    for s in nested_statements(call.ir.body):
+        if isinstance(s, ir.For) and isinstance(s.extent, Const) and s.extent.value > _FARTHEST:
+            raise ArchiveError(f"the loop {s.loop} of {name} has {s.extent.value} iterations")
+    constants = [
+        y for s in nested_statements(call.ir.body) for e in expressions(s) for y in walk(e)
+    ]
+    constants += [y for e in call.scalars for y in walk(e)]
+    for y in constants:
+        if isinstance(y, Const) and y.dtype.is_integer and not _fits(int(y.value), y.dtype):
+            raise ArchiveError(f"{y.value!s:.40} is no {y.dtype.name}")
+    outside = first_outside(call.ir)
+    if outside is not None:
+        raise ArchiveError(f"in the kernel {name}, {outside}")
+
+
+def _fits(value: int, dtype: DType) -> bool:
+    limit = 1 << (8 * dtype.size_bytes - 1)
+    return -limit <= value < limit
+
+
+def _encode(x: Any) -> Any:
+    if isinstance(x, DType):
+        return x.name
+    if isinstance(x, tuple):
+        return [_encode(e) for e in x]
+    if is_dataclass(x) and not isinstance(x, type):
+        return {"is": type(x).__name__} | {f.name: _encode(getattr(x, f.name)) for f in fields(x)}
+    if isinstance(x, float) and not math.isfinite(x):
+        return repr(x)
+    return x
+
+
+@cache
+def _types(name: str) -> dict[str, Any]:
+    return get_type_hints(_CLASSES[name])
+
+
+def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:
+    """`x` as a value of type `wanted`: a class, a union, a tuple, a literal or a scalar type."""
+    if depth > _DEEPEST:
+        raise ArchiveError("its nodes are nested too deeply")
+    if get_origin(wanted) is tuple:
+        if not isinstance(x, list):
+            raise ArchiveError(f"a list is needed, not {x!r:.60}")
+        return tuple(_decode(e, get_args(wanted)[0], depth) for e in x)
+    if get_origin(wanted) is Literal:
+        return _one_of(x, get_args(wanted))
+    if wanted is DType:
+        return DType[_one_of(x, tuple(DType.__members__))]
+    options = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    if isinstance(x, dict):
+        return _decode_node(x, options, depth + 1)
+    if float in options and x in ("inf", "-inf", "nan"):
+        return float(x)
+    if isinstance(x, str) and not (x.isprintable() and len(x) <= _LONGEST):
+        raise ArchiveError(f"{x!r:.60} is no text of one line")
+    if type(x) in options:
+        return x
+    names = ", ".join(getattr(o, "__name__", str(o)) for o in options)
+    raise ArchiveError(f"{x!r:.60} is not one of {names}")
+
+
+def _decode_node(x: dict[str, Any], options: tuple[Any, ...], depth: int) -> Any:
+    kind = _CLASSES.get(str(x.get("is")))
+    if kind is None or kind not in options:
+        raise ArchiveError(f"a node {x.get('is')!r:.60} is not expected here")
+    types = _types(kind.__name__)
+    if set(x) != {"is", *types}:
+        raise ArchiveError(f"a node {x['is']} has the fields {', '.join(map(str, x))}")
+    return kind(**{name: _decode(x[name], t, depth) for name, t in types.items()})
+
+
+def _one_of(x: Any, options: tuple[Any, ...]) -> Any:
+    if x not in options:
+        raise ArchiveError(f"{x!r:.60} is not one of {', '.join(map(str, options))}")
+    return x

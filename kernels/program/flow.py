@@ -1,0 +1,172 @@
+"""What of a sequence flows into what, by name and in no order of time: what steers it, what feeds itself, and how exact it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    Param,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ..ir.simplify import walk
+from ..language.record import Call, Recording
+
+Name = str
+"""Of an array or scalar of the sequence, or, with the number of the call before it, of a local."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Names of arrays and scalars of the sequence.
+
+    `steering`: what reaches a branch, an index, the length of a loop, a divisor, or a function that is not defined everywhere.
+    `placing`: what of that decides by its exact value: an index, a length, a float that becomes an integer.
+    `sensitive`: arrays that flow back into themselves other than by sums, or come from a division: an error may grow there
+    with each step, and the sizes of their summands say nothing. `coarsest`: the type in which the least exact of what an
+    array is computed from is held; arrays that have nothing of floating point are not in it.
+    """
+
+    steering: frozenset[Name]
+    placing: frozenset[Name]
+    sensitive: frozenset[Name]
+    coarsest: dict[Name, DType]
+
+
+def flow_of(recording: Recording) -> Flow:
+    """The flow of all calls together."""
+    graph = _Graph()
+    for number, call in enumerate(recording.calls):
+        _Reader(graph, call, number).block(call.ir.body, frozenset())
+    names = [p.name for p in (*recording.arrays, *recording.temps)]
+    names += [p.name for p in recording.scalars]
+    behind = {name: graph.behind(name) for name in names}
+    arrays = [p for p in (*recording.arrays, *recording.temps) if p.dtype.is_float]
+    in_cycle = {n for n in graph.sources if n in graph.behind(n)}
+    steering, placing = graph.all_behind(graph.steering), graph.all_behind(graph.placing)
+    return Flow(
+        frozenset(n for n in names if n in steering | placing),
+        frozenset(n for n in names if n in placing),
+        frozenset(p.name for p in arrays if {p.name, *behind[p.name]} & (in_cycle | graph.divided)),
+        {p.name: _coarsest(graph, {p.name, *behind[p.name]}) or p.dtype for p in arrays},
+    )
+
+
+def _coarsest(graph: _Graph, names: Iterable[Name]) -> DType | None:
+    found = {t for n in names for t in graph.types.get(n, ())}
+    return DType.f32 if DType.f32 in found else (DType.f64 if found else None)
+
+
+@dataclass
+class _Graph:
+    sources: dict[Name, set[Name]] = field(default_factory=dict)
+    types: dict[Name, set[DType]] = field(
+        default_factory=dict
+    )  # of operations whose result is held
+    steering: set[Name] = field(default_factory=set)
+    placing: set[Name] = field(default_factory=set)
+    divided: set[Name] = field(default_factory=set)  # what holds a quotient
+
+    def behind(self, name: Name) -> set[Name]:
+        """Everything that flows into it; itself only where it flows back."""
+        return self.all_behind(self.sources.get(name, ()))
+
+    def all_behind(self, names: Iterable[Name]) -> set[Name]:
+        """These, and everything that flows into them."""
+        found: set[Name] = set()
+        left = list(names)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left.extend(self.sources.get(name, ()))
+        return found
+
+
+@dataclass(frozen=True)
+class _Reader:
+    graph: _Graph
+    call: Call
+    number: int
+
+    def block(self, body: tuple[Stmt, ...], around: frozenset[Name]) -> None:
+        """`around` is what the conditions and lengths around the statements depend on."""
+        for s in body:
+            match s:
+                case For(extent=extent, body=inner):
+                    self._look_into(extent)
+                    self.graph.placing |= self._names(extent)
+                    self.block(inner, around | self._names(extent))
+                case If(condition=condition, then=then, orelse=orelse):
+                    self._look_into(condition)
+                    self.graph.steering |= self._names(condition)
+                    self.block((*then, *orelse), around | self._names(condition))
+                case SetLocal(name=name, value=value) | UpdateLocal(name=name, value=value):
+                    self._flow(f"{self.number}.{name}", (value,), around)
+                case (
+                    Store(array=array, indices=indices, value=value)
+                    | Update(array=array, indices=indices, value=value)
+                ):
+                    for i in indices:
+                        self.graph.placing |= self._names(i)
+                    self._flow(self._array(array), (value, *indices), around)
+
+    def _flow(self, target: Name, values: tuple[Expr, ...], around: frozenset[Name]) -> None:
+        names = around.union(*map(self._names, values))
+        self.graph.sources.setdefault(target, set()).update(names)
+        types = self.graph.types.setdefault(target, set())
+        for x in (x for value in values for x in walk(value)):
+            if isinstance(x, (Binary, Unary, Cast)) and x.dtype.is_float:
+                types.add(x.dtype)
+            if isinstance(x, Binary) and x.op == "div" and self._names(x.b):
+                self.graph.divided.add(target)
+        for value in values:
+            self._look_into(value)
+
+    def _look_into(self, value: Expr) -> None:
+        for x in walk(value):
+            match x:
+                case Load(indices=indices):
+                    self.graph.placing = self.graph.placing.union(*map(self._names, indices))
+                case Cast(x=y, dtype=dtype) if y.dtype.is_float and not dtype.is_float:
+                    self.graph.placing |= self._names(y)
+                case Binary(op=("div" | "floordiv" | "mod"), b=b):
+                    self.graph.steering |= self._names(b)
+                case Unary(op=("sqrt" | "log"), x=y):
+                    self.graph.steering |= self._names(y)
+
+    def _names(self, x: Expr) -> frozenset[Name]:
+        return frozenset(self._named(x))
+
+    def _named(self, x: Expr) -> Iterator[Name]:
+        for e in walk(x):
+            match e:
+                case Load(array=array):
+                    yield self._array(array)
+                case Local(name=name):
+                    yield f"{self.number}.{name}"
+                case Param(name=name):
+                    yield from self._scalar(name)
+                case _:
+                    pass
+
+    def _array(self, name: str) -> Name:
+        return self.call.arrays[[p.name for p in self.call.ir.arrays].index(name)]
+
+    def _scalar(self, name: str) -> Iterator[Name]:
+        """The scalars of the sequence in what is given for one of the kernel."""
+        x = self.call.scalars[[p.name for p in self.call.ir.scalars].index(name)]
+        yield from (e.name for e in walk(x) if isinstance(e, Param))

@@ -1,0 +1,146 @@
+"""The state-flow graph: which task reads and writes which version of which state (Hu et al.,
+AsyncTaichi, section 4).
+
+Dense arrays have value states only; mask, list and allocator states belong to sparse fields. A
+task that overwrites a state only in part also reads it: the rest flows through. Versions count the
+writers of a state, which every topological order keeps in order, so the graph is rebuilt
+identically from any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ..ir.access import arrays_read, arrays_written, overwrites
+from ..ir.task import Problem
+
+StateKind = Literal["value", "mask", "list", "allocator"]
+EdgeKind = Literal["flow", "anti", "output"]
+
+
+@dataclass(frozen=True, order=True)
+class State:
+    """One thing that tasks read and write: the values of an array, or the mask, list or allocator
+    of a sparse field.
+    """
+
+    kind: StateKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.name})"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A task with the states it reads and writes. `task` is its index in Problem.tasks."""
+
+    task: int
+    name: str
+    reads: tuple[State, ...]
+    writes: tuple[State, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """Task `sink` comes after task `source` because of `version` of `state`.
+
+    flow: the sink reads the version that the source wrote. anti: the sink replaces the version
+    that the source read. output: the sink replaces the version that the source wrote and nobody
+    read.
+    """
+
+    source: int
+    sink: int
+    state: State
+    version: int
+    kind: EdgeKind
+
+
+@dataclass(frozen=True)
+class StateFlowGraph:
+    """`nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task,
+    state, version), sorted.
+
+    Version 0 of a state is what it held before the sequence.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    read_versions: tuple[tuple[int, State, int], ...]
+    written_versions: tuple[tuple[int, State, int], ...]
+
+    def predecessors(self, task: int) -> tuple[int, ...]:
+        """Tasks with an edge to `task`, sorted."""
+        return tuple(sorted({e.source for e in self.edges if e.sink == task}))
+
+
+def build_graph(problem: Problem) -> StateFlowGraph:
+    """The state-flow graph of the tasks in program order."""
+    nodes = []
+    for k, task in enumerate(problem.tasks):
+        written = arrays_written(task)
+        partial = [a for a in written if not overwrites(task, a, problem.array(a).shape)]
+        reads = {State("value", a) for a in (*arrays_read(task), *partial)}
+        writes = {State("value", a) for a in written}
+        nodes.append(Node(k, task.name, tuple(sorted(reads)), tuple(sorted(writes))))
+    return connect(nodes)
+
+
+def connect(nodes: Iterable[Node]) -> StateFlowGraph:
+    """The graph of `nodes` executed in the order given."""
+    version: dict[State, int] = {}
+    owner: dict[State, int] = {}
+    readers: dict[State, list[int]] = {}
+    edges: set[Edge] = set()
+    read: list[tuple[int, State, int]] = []
+    written: list[tuple[int, State, int]] = []
+    placed: list[Node] = []
+    for node in nodes:
+        placed.append(node)
+        for state in node.reads:
+            now = version.get(state, 0)
+            read.append((node.task, state, now))
+            if state in owner:
+                edges.add(Edge(owner[state], node.task, state, now, "flow"))
+            readers.setdefault(state, []).append(node.task)
+        for state in node.writes:
+            now = version.get(state, 0)
+            others = [r for r in readers.get(state, []) if r != node.task]
+            edges.update(Edge(r, node.task, state, now, "anti") for r in others)
+            if state in owner and not readers.get(state):
+                edges.add(Edge(owner[state], node.task, state, now, "output"))
+            version[state], owner[state], readers[state] = now + 1, node.task, []
+            written.append((node.task, state, now + 1))
+    placed.sort(key=lambda n: n.task)
+    return StateFlowGraph(
+        tuple(placed), tuple(sorted(edges)), tuple(sorted(read)), tuple(sorted(written))
+    )
+
+
+def rebuild(graph: StateFlowGraph, order: Iterable[int]) -> StateFlowGraph:
+    """The graph built anew from its tasks in `order`: equal to `graph` for every topological order
+    of it.
+
+    Raises ValueError where `order` is not a permutation of the tasks.
+    """
+    chosen = list(order)
+    if sorted(chosen) != [n.task for n in graph.nodes]:
+        raise ValueError(f"{chosen} is not an order of the {len(graph.nodes)} tasks of the graph")
+    by_task = {n.task: n for n in graph.nodes}
+    return connect(by_task[k] for k in chosen)
+
+
+def show_graph(graph: StateFlowGraph) -> str:
+    """Stable text: a line a task with the versions it reads and writes, then the edges."""
+    lines = []
+    for node in graph.nodes:
+        reads = ", ".join(f"{s}@{v}" for t, s, v in graph.read_versions if t == node.task)
+        writes = ", ".join(f"{s}@{v}" for t, s, v in graph.written_versions if t == node.task)
+        lines.append(f"{node.name}: reads {reads or '-'}; writes {writes or '-'}")
+    names = {n.task: n.name for n in graph.nodes}
+    for e in graph.edges:
+        lines.append(f"  {names[e.source]} -> {names[e.sink]}  {e.kind} {e.state}@{e.version}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,95 @@
+"""The state-flow graph as a picture: text for Graphviz (dot) and for Mermaid.
+
+Tasks are boxes. Arrays that live outside the sequence are ellipses: before it at the tasks that read what they held, behind it at
+the task that wrote them last. A line is a flow of values. A dashed one says that a task must wait for a reader (anti), a dotted one
+for a writer (output).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .graph import State, StateFlowGraph
+
+_DOT_STYLES = {"flow": "solid", "anti": "dashed", "output": "dotted"}
+_MERMAID_ARROWS = {"flow": "-->", "anti": "-.->", "output": "-.->"}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """From node to node, by their names in the text."""
+
+    source: str
+    sink: str
+    label: str
+    kind: str
+
+
+def dot_text(graph: StateFlowGraph, name: str, temporaries: frozenset[str] = frozenset()) -> str:
+    """A digraph in the DOT language; `temporaries` are arrays that do not live outside the sequence."""
+    lines = [f"digraph {_quoted(name)} {{", "  rankdir=TB;", "  node [shape=box];"]
+    lines += [f"  t{n.task} [label={_quoted(n.name)}];" for n in graph.nodes]
+    for key, state in _ends(graph, temporaries):
+        lines.append(f"  {key} [label={_quoted(_name(state))}, shape=ellipse];")
+    for x in _lines(graph, temporaries):
+        style = "" if x.kind == "flow" else f", style={_DOT_STYLES[x.kind]}"
+        lines.append(f"  {x.source} -> {x.sink} [label={_quoted(x.label)}{style}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset()) -> str:
+    """A Mermaid flowchart, which GitHub and GitLab draw in Markdown; `temporaries` as of `dot_text`."""
+    lines = ["flowchart TB"]
+    lines += [f"  t{n.task}[{_entities(n.name)}]" for n in graph.nodes]
+    lines += [f"  {key}([{_entities(_name(state))}])" for key, state in _ends(graph, temporaries)]
+    for x in _lines(graph, temporaries):
+        label = x.label if x.kind == "flow" else f"{x.kind} {x.label}"
+        lines.append(f"  {x.source} {_MERMAID_ARROWS[x.kind]}|{_entities(label)}| {x.sink}")
+    return "\n".join(lines) + "\n"
+
+
+def _outside(graph: StateFlowGraph, temporaries: frozenset[str]) -> tuple[list[State], list[State]]:
+    """States that are read as they were before the sequence, and those that it leaves changed."""
+    read = {s for _, s, version in graph.read_versions if version == 0}
+    written = {s for _, s, _ in graph.written_versions}
+    inner, outer = (sorted(s for s in x if s.name not in temporaries) for x in (read, written))
+    return inner, outer
+
+
+def _ends(graph: StateFlowGraph, temporaries: frozenset[str]) -> Iterator[tuple[str, State]]:
+    read, written = _outside(graph, temporaries)
+    yield from ((f"in{k}", s) for k, s in enumerate(read))
+    yield from ((f"out{k}", s) for k, s in enumerate(written))
+
+
+def _lines(graph: StateFlowGraph, temporaries: frozenset[str]) -> Iterator[_Line]:
+    read, written = _outside(graph, temporaries)
+    for k, state in enumerate(read):
+        for task, s, version in graph.read_versions:
+            if s == state and version == 0:
+                yield _Line(f"in{k}", f"t{task}", _label(state, 0), "flow")
+    for e in graph.edges:
+        yield _Line(f"t{e.source}", f"t{e.sink}", _label(e.state, e.version), e.kind)
+    for k, state in enumerate(written):
+        version, task = max((v, t) for t, s, v in graph.written_versions if s == state)
+        yield _Line(f"t{task}", f"out{k}", _label(state, version), "flow")
+
+
+def _label(state: State, version: int) -> str:
+    return f"{_name(state)}@{version}"
+
+
+def _name(state: State) -> str:
+    return state.name if state.kind == "value" else str(state)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return f'"{escaped}"'
+
+
+def _entities(text: str) -> str:
+    """In quotes, with what Mermaid would take for syntax as entities."""
+    escaped = text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
+    return f'"{escaped.replace(">", "#gt;")}"'

@@ -1,0 +1,192 @@
+"""Building many sources at once, and beginning with some while others are still being made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...codegen.c.source import Source
+from ..apart import Stopped
+from ..worker.outcome import Failure
+from .artifact import Artifact, BuildReport
+
+if TYPE_CHECKING:
+    from ..device import AbstractDevice
+
+# Characters of text that take gcc about as long as its start, the headers and the linker do.
+_START = 6000
+_LOOK_S = 0.1  # how often it is asked whether anybody still waits
+
+
+class BuildQueue:
+    """Sources that will be asked for, built by up to `jobs` compilers, each of which takes as many at once as the device lets it.
+
+    While sources are `put`, up to `ahead` compilers are about the first of them: their maker has a core of its own. The groups
+    that compilers take shrink with what is left, so that all end at about the same time: guided self-scheduling (Polychronopoulos
+    and Kuck 1987). For one thread.
+    """
+
+    def __init__(
+        self,
+        device: AbstractDevice,
+        jobs: int,
+        ahead: int = 0,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._device = device
+        self._is_over = is_over
+        self._jobs = max(1, jobs)
+        self._ahead = min(ahead, self._jobs - 1)
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: dict[str, Source] = {}
+        self._begun: list[_Group] = []
+        self._built_cost, self._built_s = 0.0, 0.0  # of what was built, and the compilers' time
+        self.ahead_s = 0.0
+        """Seconds in which compilers ran and nobody waited for them."""
+
+    def put(self, source: Source, n_to_come: int) -> None:
+        """One that will be asked for, together with others, of which at most so many are still to come."""
+        if any(s.key == source.key for group in self._begun for s in group.sources):
+            return
+        self._waiting[source.key] = source
+        n_left = len(self._waiting) + n_to_come
+        n_running = sum(not group.future.done() for group in self._begun)
+        half_a_share = n_left / (2 * self._jobs)  # a compiler that waited for all of it would idle
+        if n_running < self._ahead and len(self._waiting) >= half_a_share:
+            n_taken = min(-(-n_left // self._jobs), self._device.most_together)
+            self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
+
+    def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
+        """All of them built, in their order. Whatever else was put is forgotten, and no compiler runs any more.
+
+        Raises Stopped once nobody wants them any more.
+        """
+        asked_s = time.monotonic()
+        n_ahead = len(self._begun)
+        begun = {s.key for group in self._begun for s in group.sources}
+        left = {s.key: s for s in sources if s.key not in begun}
+        for share in self._shared_out(left, asked_s):
+            self._begin(share)
+        groups = list(self._begun)
+        try:
+            while wait([group.future for group in groups], _LOOK_S).not_done:
+                if self._is_over():
+                    raise Stopped
+        finally:  # also where the user wants to wait no longer
+            self.forget()
+        self.ahead_s += _covered_s(groups[:n_ahead], asked_s)
+        found: dict[str, Artifact | Failure] = {}
+        for group in groups:
+            made = group.future.result()
+            found |= zip((s.key for s in group.sources), made.built, strict=True)
+            self._built_cost += group.cost
+            self._built_s += made.ended_s - made.began_s
+        return [found[s.key] for s in sources]
+
+    def forget(self) -> None:
+        """Build nothing of what was put. Returns when no compiler runs any more."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            if self._is_over():
+                self._device.end_builds()
+            self._pool.shutdown()
+        self._pool, self._begun, self._waiting = None, [], {}
+
+    def _begin(self, sources: list[Source]) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._jobs, thread_name_prefix="build")
+        future = self._pool.submit(_make, self._device, sources)
+        self._begun.append(_Group(sources, future, time.monotonic()))
+
+    def _shared_out(self, sources: dict[str, Source], now_s: float) -> list[list[Source]]:
+        """Groups for every compiler, of as much text as the others have, counting what they still are about: the one that is done
+        first would wait for them.
+        """
+        rate = self._built_cost / self._built_s if self._built_s else 0.0
+        most = self._device.most_together
+        n_groups = -(-len(sources) // (most * self._jobs)) * self._jobs
+        left = [
+            max(0.0, g.cost - rate * (now_s - g.began_s))
+            for g in self._begun
+            if not g.future.done()
+        ]
+        # Those of busy compilers come last: the others' begin at once.
+        shares = [_Share(0.0) for _ in range(n_groups - len(left))] + [_Share(c) for c in left]
+        for source in sorted(sources.values(), key=lambda s: -len(s.text)):
+            free = (s for s in shares if len(s.sources) < most)
+            min(free, key=lambda s: (s.cost_with(source), len(s.sources))).add(source)
+        return [share.sources for share in shares if share.sources]
+
+
+@dataclass(frozen=True)
+class _Made:
+    built: list[Artifact | Failure]
+    began_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Sources that a compiler is at, or was."""
+
+    sources: list[Source]
+    future: Future[_Made]
+    began_s: float  # when it was handed over: a compiler may have been at another group until later
+
+    @property
+    def cost(self) -> float:
+        return _START + sum(len(s.text) for s in self.sources)
+
+
+@dataclass
+class _Share:
+    """What one compiler is to take, and what that costs with what it is about before."""
+
+    cost: float
+    sources: list[Source] = field(default_factory=list)
+
+    def cost_with(self, source: Source) -> float:
+        return self.cost + len(source.text) + (0 if self.sources else _START)
+
+    def add(self, source: Source) -> None:
+        self.cost = self.cost_with(source)
+        self.sources.append(source)
+
+
+def _make(device: AbstractDevice, sources: list[Source]) -> _Made:
+    began_s = time.monotonic()
+    return _Made(device.build_together(sources), began_s, time.monotonic())
+
+
+def _covered_s(groups: Sequence[_Group], until_s: float) -> float:
+    """Seconds before `until_s` in which any of the groups was being built. They are in the order of their beginnings."""
+    covered_s, reached_s = 0.0, 0.0
+    for g in groups:
+        ended_s = min(until_s, g.future.result().ended_s)
+        covered_s += max(0.0, ended_s - max(reached_s, g.began_s))
+        reached_s = max(reached_s, ended_s)
+    return covered_s
+
+
+def build_many(
+    device: AbstractDevice, sources: Sequence[Source], jobs: int
+) -> list[Artifact | Failure]:
+    """Build sources with up to `jobs` compilers at once; results in the order of `sources`."""
+    return BuildQueue(device, jobs).take(sources)
+
+
+def report_many(
+    device: AbstractDevice, sources: Sequence[Source], jobs: int
+) -> list[BuildReport | Failure]:
+    """Build sources as `build_many` does, and say what each takes; nothing is run.
+
+    Raises DeviceError where the backend cannot say.
+    """
+    built = build_many(device, sources, jobs)
+    return [
+        b if isinstance(b, Failure) else device.report(s)
+        for s, b in zip(sources, built, strict=True)
+    ]

@@ -1,0 +1,142 @@
+"""Calibrations: machine facts that were measured, merged over time, stored in a file for each machine.
+
+The bound needs the optimistic end of every rate, and one measurement is not enough to know it: a rate keeps the largest value ever
+seen, a latency the smallest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import msgspec
+
+from ...space.targets.target import StreamCurve, Target
+from ..device import cache_folder
+from ..records.record import write_atomically
+from .timing import spread
+
+SCHEMA = 2
+_STREAM = "stream_"
+LATENCIES = (
+    "launch_ns",
+    "barrier_ns",
+    "call_ns",
+    "add_latency_ns",
+    "load_latency_ns",
+    "far_load_latency_ns",
+)
+
+
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A target with what is known about how sure its numbers are."""
+
+    schema: int
+    machine: str
+    target: Target
+    # By sample name: half the inter-quartile range over the median, the largest seen.
+    spreads: dict[str, float]
+    n_calibrations: int
+
+
+def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
+    """What one calibration found."""
+    spreads = {name: spread(s) for name, s in samples.items() if parse_stream(name) is None}
+    return Calibration(SCHEMA, machine, target, spreads, 1)
+
+
+def stream_name(kind: str, cores: int, n_bytes: int) -> str:
+    """The name of samples of a way of reading and writing arrays of `n_bytes` together again and again."""
+    return f"{_STREAM}{cores}_{n_bytes}_{kind}"
+
+
+def parse_stream(name: str) -> tuple[str, int, int] | None:
+    """Kind, cores and bytes of a name that `stream_name` gave; None of any other."""
+    if not name.startswith(_STREAM):
+        return None
+    cores, n_bytes, kind = name.removeprefix(_STREAM).split("_", 2)
+    return kind, int(cores), int(n_bytes)
+
+
+def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
+    """Merge with what is stored for the same machine, store, and return the merged calibration."""
+    stored = load_calibration(fresh.machine, folder)
+    merged = fresh if stored is None else merge(stored, fresh)
+    store_calibration(merged, folder)
+    return merged
+
+
+def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = None) -> None:
+    """Lower the latencies of the stored calibration to those of `now` that are less; nothing where none is stored."""
+    stored = load_calibration(machine, folder)
+    if stored is None:
+        return
+    before = {name: getattr(stored.target, name) for name in now}
+    lower = {name: min(ns, now[name]) for name, ns in before.items()}
+    if lower != before:
+        target = replace(stored.target, **lower)
+        store_calibration(msgspec.structs.replace(stored, target=target), folder)
+
+
+def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
+    """What is stored for the machine of that key; None when there is nothing or it cannot be read."""
+    try:
+        content = (_folder(folder) / f"{machine}.json").read_bytes()
+        found = msgspec.json.decode(content, type=Calibration)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema == SCHEMA and found.machine == machine else None
+
+
+def merge(old: Calibration, new: Calibration) -> Calibration:
+    """Both together: the larger of two rates, the smaller of two latencies, the larger spread."""
+    names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
+    rates = {n: max(getattr(old.target, n), getattr(new.target, n)) for n in names}
+    latencies = {n: min(getattr(old.target, n), getattr(new.target, n)) for n in LATENCIES}
+    seen = {level.name: level.read_bytes_per_ns for level in old.target.levels}
+    levels = tuple(
+        replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
+        for x in new.target.levels
+    )
+    streams = _merge_streams(old.target.streams, new.target.streams)
+    target = replace(new.target, levels=levels, streams=streams, **rates, **latencies)
+    spreads = {
+        n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
+        for n in old.spreads.keys() | new.spreads.keys()
+    }
+    return Calibration(SCHEMA, new.machine, target, spreads, old.n_calibrations + 1)
+
+
+def _merge_streams(
+    old: tuple[StreamCurve, ...], new: tuple[StreamCurve, ...]
+) -> tuple[StreamCurve, ...]:
+    """Every point of either, with the larger of two rates."""
+    points: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
+    for curve in (*old, *new):
+        known = points.setdefault((curve.kind, curve.cores), {})
+        sizes = zip(curve.read_bytes, curve.written_bytes, strict=True)
+        for size, rate in zip(sizes, curve.bytes_per_ns, strict=True):
+            known[size] = max(rate, known.get(size, 0.0))
+    return tuple(curve_of(kind, cores, known) for (kind, cores), known in points.items())
+
+
+def curve_of(kind: str, cores: int, rates: dict[tuple[int, int], float]) -> StreamCurve:
+    """The curve through `rates`, bytes a nanosecond by (bytes read, bytes written)."""
+    sizes = sorted(rates)
+    return StreamCurve(
+        kind=kind,
+        cores=cores,
+        read_bytes=tuple(read for read, _ in sizes),
+        written_bytes=tuple(written for _, written in sizes),
+        bytes_per_ns=tuple(rates[size] for size in sizes),
+    )
+
+
+def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
+    """Write it for its machine, in one step."""
+    content = msgspec.json.format(msgspec.json.encode(calibration), indent=2)
+    write_atomically(_folder(folder) / f"{calibration.machine}.json", content)
+
+
+def _folder(folder: Path | None) -> Path:
+    return folder or cache_folder() / "targets"

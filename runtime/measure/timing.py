@@ -1,0 +1,267 @@
+"""Adaptive timing: how many calls make a sample, how many samples make a measurement.
+
+Nothing here knows what is timed: a `Sampler` gives the clock, so that the rules can be tested
+without one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, quantiles
+
+from ..worker.outcome import Measurement, Protocol
+
+_MAX_CALLS = 1 << 20
+_LEAST_SAMPLES = 3  # the least that a median and a spread mean anything for
+_FULL = 0.7  # share of its length that makes a sample long enough
+DISTURBED = 0.01  # share of a sample that its threads may wait for a core
+_ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
+_DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """What the rules need from a candidate.
+
+    `run(n)` calls it n times and returns the nanoseconds of all n. `restore()`, where the
+    sequence updates arrays in place, brings back their first contents and makes one call, outside
+    any timed window. `drifted()` says whether repeated calls have driven values to infinity, NaN
+    or denormals (denormals slow the arithmetic itself). `waited_ns()` is the time that this
+    process's threads have spent waiting for a core so far.
+    """
+
+    run: Callable[[int], float]
+    restore: Callable[[], None] | None = None
+    drifted: Callable[[], bool] | None = None
+    waited_ns: Callable[[], int] | None = None
+
+
+class Series:
+    """The samples of one candidate, taken one at a time so that several can be interleaved.
+
+    Where it `is_alone`, the call that showed that one call is a sample is the first sample: calls that long are what a search
+    spends its time on.
+    """
+
+    def __init__(self, sampler: Sampler, protocol: Protocol, *, is_alone: bool = True) -> None:
+        self._sampler = sampler
+        self._protocol = protocol
+        self._times: list[float] = []  # nanoseconds a call
+        self._disturbed: list[tuple[float, float]] = []  # share spent waiting, nanoseconds a call
+        self._spent_ns = 0.0
+        self._stopped_early = False
+        self._last_try = (0.0, 0.0)  # nanoseconds, and how many of them its threads waited
+        self._n_calls = self._choose_calls()
+        # One call may also be all that in-place values stand; where it is short, the first says little about the others.
+        is_full = self._last_try[0] >= _FULL * protocol.sample_ns
+        if is_alone and self._n_calls == 1 and is_full:
+            self._take(*self._last_try)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the protocol asks for no more samples."""
+        p, n_times, n_disturbed = self._protocol, len(self._times), len(self._disturbed)
+        if self._stopped_early or n_times >= p.max_samples or n_disturbed >= p.max_disturbed:
+            return True
+        if n_times >= p.min_samples and spread(self._times) <= p.target_spread:
+            return True
+        # Where other work keeps disturbing, undisturbed samples are worth twice the budget more.
+        if self._spent_ns >= 3 * p.budget_ns:
+            return n_times + n_disturbed >= _LEAST_SAMPLES
+        return self._spent_ns >= p.budget_ns and n_times >= _LEAST_SAMPLES
+
+    def warm(self) -> None:
+        """One call before a sample that follows another candidate's: that one's lines are still in the caches, and those that it
+        wrote have yet to leave. Sequences that are restored make this call anyway. It counts for the budget, not for the result.
+        """
+        if self._sampler.restore is None:
+            self._spent_ns += self._sampler.run(1)
+
+    def step(self) -> float | None:
+        """Take one sample: nanoseconds a call; None where it was disturbed, and is set aside."""
+        n_times = len(self._times)
+        self._take(*self._sample(self._n_calls))
+        return self._times[-1] if len(self._times) > n_times else None
+
+    def _take(self, elapsed_ns: float, waited_ns: float) -> None:
+        self._spent_ns += elapsed_ns
+        call_ns = elapsed_ns / self._n_calls
+        # Waiting adds over threads, so what is left without it is less than an undisturbed sample.
+        if waited_ns <= DISTURBED * elapsed_ns:
+            self._times.append(call_ns)
+            self._stopped_early = self._is_hopeless(min(self._times))
+        elif self._is_hopeless((elapsed_ns - waited_ns) / self._n_calls):
+            self._times.append(call_ns)
+            self._stopped_early = True
+        else:
+            self._disturbed.append((waited_ns / elapsed_ns, call_ns))
+            self._stop_if_surely_slow()
+
+    def _stop_if_surely_slow(self) -> None:
+        """Give up a slow candidate on a busy machine, where undisturbed samples may never come."""
+        cut_ns, n_disturbed = self._protocol.cut_ns, len(self._disturbed)
+        if cut_ns is None or n_disturbed < _ENOUGH_DISTURBED:
+            return
+        least_ns = min(t for _, t in self._disturbed)
+        if least_ns > _DISTURBED_FACTOR * cut_ns:
+            self._times.append(least_ns)
+            self._stopped_early = True
+
+    def result(self) -> Measurement:
+        """The measurement so far, from the undisturbed samples if there are enough of them."""
+        n_missing = 0 if self._stopped_early else max(0, _LEAST_SAMPLES - len(self._times))
+        times = self._times + [t for _, t in sorted(self._disturbed)[:n_missing]]
+        return Measurement(
+            time_ns=median(times),
+            spread=spread(times),
+            min_ns=min(times),
+            n_samples=len(times),
+            n_calls=self._n_calls,
+            disturbed=len(self._disturbed),
+            stopped_early=self._stopped_early,
+            quantiles_ns=five_numbers(times),
+        )
+
+    def _is_hopeless(self, call_ns: float) -> bool:
+        p = self._protocol
+        if p.cut_ns is None:
+            return False
+        few = len(self._times) <= p.min_samples // 2
+        return call_ns > (p.first_factor if few else p.later_factor) * p.cut_ns
+
+    def _sample(self, n_calls: int) -> tuple[float, float]:
+        """Nanoseconds of the sample, and how many of them its threads waited for a core."""
+        s = self._sampler
+        if s.restore is not None:
+            s.restore()
+        if s.waited_ns is None:
+            return s.run(n_calls), 0.0
+        before_ns = s.waited_ns()
+        elapsed_ns = s.run(n_calls)
+        return elapsed_ns, s.waited_ns() - before_ns
+
+    def _choose_calls(self) -> int:
+        """Double the calls until a sample is long enough; halve them while in-place values do not
+        stay ordinary.
+        """
+        s, goal_ns = self._sampler, self._protocol.sample_ns
+        n_calls = 1
+        while True:
+            elapsed_ns = self._try(n_calls)
+            if s.drifted is not None and s.drifted():
+                break
+            if elapsed_ns >= _FULL * goal_ns or n_calls >= _MAX_CALLS:
+                return n_calls
+            growth = min(8.0, max(2.0, goal_ns / max(elapsed_ns, 1.0)))
+            n_calls = min(_MAX_CALLS, int(n_calls * growth))
+        while n_calls > 1 and s.drifted():
+            n_calls //= 2
+            self._try(n_calls)
+        return n_calls
+
+    def _try(self, n_calls: int) -> float:
+        """About the time of n calls; what other work added is taken off, as far as it is known."""
+        times = []
+        for _ in range(3):
+            elapsed_ns, waited_ns = self._last_try = self._sample(n_calls)
+            times.append(max(elapsed_ns - waited_ns, 0.05 * elapsed_ns))
+            is_long = elapsed_ns - waited_ns >= self._protocol.sample_ns
+            if is_long or waited_ns <= DISTURBED * elapsed_ns:
+                break
+        return min(times)
+
+
+def measure(sampler: Sampler, protocol: Protocol) -> Measurement:
+    """Time one candidate until its spread is small, it is clearly slower than the cut, or its
+    budget is spent.
+    """
+    series = Series(sampler, protocol)
+    while not series.is_finished:
+        series.step()
+    return series.result()
+
+
+def interleave(
+    samplers: Sequence[Sampler], protocol: Protocol, beside: Callable[[], None] | None = None
+) -> list[Measurement]:
+    """Time several candidates sample by sample in turn, so that a change of the machine's state
+    meets all of them.
+
+    The order rotates from round to round; all take part until every one is finished or has the
+    most samples. Before each round `beside` is called, before each sample its candidate, once. What the
+    machine does for longer than a turn is taken off by `in_pairs`.
+    """
+    is_alone = len(samplers) == 1
+    series = [Series(s, protocol, is_alone=is_alone) for s in samplers]
+    turns: list[list[float | None]] = []
+    for turn in range(protocol.max_samples + protocol.max_disturbed):
+        if all(s.is_finished for s in series):
+            break
+        if beside is not None:
+            beside()
+        taken: list[float | None] = [None] * len(series)
+        for k in range(len(series)):
+            which = (turn + k) % len(series)
+            if not is_alone:
+                series[which].warm()
+            taken[which] = series[which].step()
+        turns.append(taken)
+    measured = [s.result() for s in series]
+    if is_alone or not turns:
+        return measured
+    return [_with_paired(m, samples) for m, samples in zip(measured, in_pairs(turns), strict=True)]
+
+
+def in_pairs(turns: Sequence[Sequence[float | None]]) -> list[list[float]]:
+    """Of each candidate the samples, nanoseconds a call, as they would have been on a machine that is always as usual.
+
+    `turns` are samples taken one after another, one of each candidate or None. How slow the machine is in a turn is the median over
+    its samples, each divided by the median of its candidate. Turns with less than half of the candidates tell nothing.
+    """
+    columns = [[x for x in column if x is not None] for column in zip(*turns, strict=True)]
+    usual = [median(column) if column else 0.0 for column in columns]
+    found: list[list[float]] = [[] for _ in columns]
+    for taken in turns:
+        present = [(k, x) for k, x in enumerate(taken) if x is not None]
+        if 2 * len(present) < len(columns) or len(present) < 2:
+            continue
+        slowness = median(x / usual[k] for k, x in present)
+        for k, x in present:
+            found[k].append(x / slowness)
+    return found
+
+
+def _with_paired(measured: Measurement, samples: Sequence[float]) -> Measurement:
+    if len(samples) < _LEAST_SAMPLES:
+        return measured
+    return replace(measured, paired_ns=median(samples), paired_spread=spread(samples))
+
+
+def waited_ns() -> int:
+    """Nanoseconds that the threads of this process have been ready to run but were not running
+    (Linux; 0 elsewhere).
+    """
+    total = 0
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/schedstat", "rb", buffering=0) as f:
+                total += int(f.read(128).split()[1])
+    except (OSError, IndexError, ValueError):
+        return total
+    return total
+
+
+def five_numbers(times: Sequence[float]) -> tuple[float, ...]:
+    """The least, the quartiles and the most; of one time five times that."""
+    inner = quantiles(times, n=4, method="inclusive") if len(times) > 1 else 3 * list(times)
+    return (min(times), *inner, max(times))
+
+
+def spread(times: Sequence[float]) -> float:
+    """Half the inter-quartile range over the median; 0.0 of fewer than two times."""
+    if len(times) < 2:
+        return 0.0
+    q1, _, q3 = quantiles(times, n=4, method="inclusive")
+    return (q3 - q1) / 2 / median(times)

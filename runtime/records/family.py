@@ -1,0 +1,60 @@
+"""A file of tuned implementations of one sequence, one a shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from .record import BestFile, RecordError, check_best, read_json, write_record
+
+SCHEMA = 1
+
+
+class FamilyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What `explore tune` writes: as many best.json as there are shapes, in the order in which they were asked for."""
+
+    tuned_schema: int
+    sequence: str
+    dtype: str
+    target: str
+    entries: tuple[BestFile, ...]
+
+    def with_entry(self, entry: BestFile) -> FamilyFile:
+        """The same with an entry, in the place of the one of its sizes where there is one."""
+        kept = [e for e in self.entries if e.sizes != entry.sizes]
+        at = next((k for k, e in enumerate(self.entries) if e.sizes == entry.sizes), len(kept))
+        entries = (*kept[:at], entry, *kept[at:])
+        return msgspec.structs.replace(self, entries=entries)
+
+
+def load_family(path: Path) -> FamilyFile:
+    """Raises RecordError, one sentence."""
+    found = read_json(path)
+    schema = found.get("tuned_schema") if isinstance(found, dict) else None
+    if schema != SCHEMA:
+        raise RecordError(f"{path} is no file of `explore tune` that this version reads")
+    try:
+        family = msgspec.convert(found, FamilyFile)
+    except msgspec.ValidationError as e:
+        raise RecordError(f"{path} does not hold what it should: {e}") from e
+    for entry in family.entries:
+        check_best(path, entry)
+    return family
+
+
+def save_family(path: Path, family: FamilyFile) -> None:
+    """Write a file that is complete or not there, whatever happens."""
+    write_record(path, family)
+
+
+def distance(shapes: Sequence[tuple[int, ...]], others: Sequence[tuple[int, ...]]) -> float:
+    """The largest |log2| ratio of two extents; infinite where they are of other ranks or an extent is 0."""
+    if [len(s) for s in shapes] != [len(s) for s in others]:
+        return math.inf
+    pairs = [(m, n) for a, b in zip(shapes, others, strict=True) for m, n in zip(a, b, strict=True)]
+    if any((m == 0 or n == 0) and m != n for m, n in pairs):
+        return math.inf
+    return max((abs(math.log2(m / n)) for m, n in pairs if m != n), default=0.0)

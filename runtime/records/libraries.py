@@ -1,0 +1,85 @@
+"""The shared library beside a best.json, with which a replay on an equal CPU needs no compiler.
+
+A library is code, and a best.json may come from anybody. So one is only loaded where exactly its bytes were built by this user from
+exactly this source: their hash stands in a registry in the user's data folder, which nothing but a build writes. Or where the user
+says that it is to be trusted. All else is built again, and one sentence says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import msgspec
+
+from ..cpu.machine import cpu_key
+from ..device import cache_folder
+from .record import BestFile, LibraryRecord, write_atomically
+from .store import default_store
+
+SUFFIX = ".so"
+
+
+class _Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the registry knows of a library: the source that it was built from, and for which CPU."""
+
+    source_key: str
+    cpu: str
+
+
+def library_beside(best: Path) -> Path:
+    """Where the library of a best.json lies; the file itself names none, so that it cannot name another."""
+    return best.with_suffix(SUFFIX)
+
+
+def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
+    """Copy a library that was built here to its place beside `best`, register it, and say what best.json keeps of it."""
+    content = built.read_bytes()
+    record = LibraryRecord(hash=_hash(content), source_key=source_key, cpu=cpu_key())
+    place = registry() / f"{record.hash}.json"
+    if not place.exists():
+        write_atomically(place, msgspec.json.encode(_Built(source_key, record.cpu)))
+    write_atomically(library_beside(best), content)
+    return record
+
+
+def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[Path | None, str]:
+    """The library beside `best` as a file of the user's own cache, or None and, where there is one, the sentence that says why not.
+
+    What is given was read once: it cannot change between the look at it and its use.
+    """
+    record = file.library
+    place = library_beside(best)
+    if isinstance(record, msgspec.UnsetType) or not place.is_file():
+        return None, ""
+    content = place.read_bytes()
+    if record.source_key != file.source_key or _hash(content) != record.hash:
+        return None, f"{place} is not the library that {best.name} names: it is built again"
+    if record.cpu != cpu_key():
+        return None, f"{place} was built for a CPU with other instructions: it is built again"
+    if not trust and not _is_ours(record):
+        return None, f"{place} was not built here: it is built again, unless you trust it"
+    kept = cache_folder() / "build" / f"beside-{record.hash}{SUFFIX}"
+    if not kept.is_file() or _hash(kept.read_bytes()) != record.hash:
+        write_atomically(kept, content)
+    return kept, ""
+
+
+def registry() -> Path:
+    """The folder of what was built here, a file a hash."""
+    return default_store().parent / "libraries"
+
+
+def _is_ours(record: LibraryRecord) -> bool:
+    if not re.fullmatch(r"[0-9a-f]{64}", record.hash):
+        return False
+    try:
+        built = msgspec.json.decode((registry() / f"{record.hash}.json").read_bytes(), type=_Built)
+    except (OSError, msgspec.DecodeError):
+        return False
+    return built == _Built(record.source_key, record.cpu)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=32).hexdigest()

@@ -1,0 +1,422 @@
+"""What is kept of a run: the header, one record an event, and the file of the best implementation.
+
+Decisions are kept by name, never by number, so that a record outlives changes of the space.
+Loading is strict: a field that is missing, unknown or of the wrong type, a status that does not
+exist or a time that cannot be is a `RecordError` of one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from ..measure.conditions import Conditions
+from ..worker.outcome import Status
+from .stored import StoredSequence
+
+SCHEMA = 2  # what is written
+READ = (
+    1,
+    2,
+)  # what is read; the records of a journal one by one, so that a run may go on under another version
+
+# A pair of texts over several lines; people read these files, a decision a line. Within a text quotes
+# are escaped and lines are not broken, so nothing else matches.
+_PAIR = re.compile(rb'\[\n\s+("(?:[^"\\]|\\.)*"),\n\s+("(?:[^"\\]|\\.)*")\n\s+\]')
+
+Decisions = tuple[tuple[str, str], ...]  # choice name, value name
+PositiveNs = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RecordError(Exception):
+    """A stored file cannot be used; the message is one sentence that names the file and what is
+    wrong in it.
+    """
+
+
+class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """run.json: what is searched, where and how. Written once."""
+
+    schema: int
+    sequence: str  # name of the library sequence, or "module:function" of the user's
+    sizes: dict[str, int]
+    dtype: str
+    problem_key: str
+    space_key: str
+    target: str
+    seed: Count
+    options: dict[str, str | int | float | bool | None]
+    conditions: Conditions
+    stored: StoredSequence
+
+
+class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One kernel of a built candidate, of a GPU: what its compiler says that it takes, beside what the space counts."""
+
+    kernel: str
+    tasks: tuple[Count, ...]  # numbers of those that it computes
+    threads: Count  # of a block
+    counted: Count  # registers of a thread's sums, as the space counts them
+    registers: Count  # of a thread
+    spill_bytes: Count  # stored by a thread
+    shared_bytes: Count  # of a block
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a candidate was come by: the tag of search.events, the deepest tree node on its path (-1: none), and the source key of
+    the implementation that a neighbour was made of ("": of none).
+    """
+
+    tag: str
+    node: int = -1
+    parent: str = ""
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where and when a candidate was measured: the session of the run, from 1; the tree of the session, from 0, whose nodes
+    count from 0; the worker process of the session, from 0; the key of the device.
+    """
+
+    session: Count
+    tree: Count
+    worker: Count
+    device: str
+
+
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a measurement took, and its samples: least, quarter, median, three quarters and most, in ns a call."""
+
+    build_s: Share  # of the compiler, for each of those that it built together; 0 where it was built before
+    run_s: Share  # of the worker, verifying included
+    n_samples: Count = 0
+    n_disturbed: Count = 0  # samples set aside because other work held the cores
+    quantiles_ns: tuple[PositiveNs, ...] = ()
+
+
+class EvaluationRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="evaluation",
+):
+    """One candidate that was built and run, or was tried to."""
+
+    at_s: Share  # since the run began, over all its sessions
+    decisions: Decisions
+    source_key: str
+    status: Status
+    time_ns: PositiveNs | None  # None unless status is "ok"
+    spread: Share = 0.0
+    min_ns: PositiveNs | None = None
+    bound_ns: Share = 0.0
+    detail: str = ""
+    stopped_early: bool = False  # clearly slower than the best: hardly measured
+    slowness: PositiveNs = (
+        1.0  # how many times as long the machine took then as in the beginning of the session
+    )
+    launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
+    # None where a version of schema 1 wrote it.
+    origin: Origin | None = None
+    place: Place | None = None
+    timing: Timing | None = None
+
+
+class IncumbentRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="incumbent",
+):
+    """A new best; `source_key` names its evaluation."""
+
+    at_s: Share
+    source_key: str
+    time_ns: PositiveNs
+
+
+class BoundRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="bound",
+):
+    """The bound over the whole space moved."""
+
+    at_s: Share
+    bound_ns: Share
+    limiting: str = ""  # the resource that sets it; "" only where a version of schema 1 wrote it
+
+
+class TallyRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="tally",
+):
+    """What the search has done and pruned since its session began; a later one replaces it."""
+
+    at_s: Share
+    counts: dict[str, Count]  # the names are those of search.events.Tally
+    refused: dict[str, Count]  # values that a constraint forbade, by its sentence
+
+
+class NoteRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="note",
+):
+    """Anything else worth keeping: a session began or ended, the worker was restarted, an alarm."""
+
+    at_s: Share
+    kind: str
+    text: str = ""
+
+
+class AgainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One candidate of the final comparison."""
+
+    source_key: str
+    time_ns: PositiveNs
+    spread: Share
+    search_ns: PositiveNs  # what the search had measured
+
+
+class RemeasuredRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="remeasured",
+):
+    """The best candidates timed again in turn, fastest first; the first `n_ties` cannot be told apart."""
+
+    at_s: Share
+    entries: tuple[AgainRecord, ...]
+    n_ties: Count
+    is_disturbed: bool = False  # the machine was too restless: the times of the search stand
+
+
+class MachineRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="machine",
+):
+    """The machine at the beginning of a session (`ratio` 1), and whenever one program takes `ratio` times as long as before."""
+
+    at_s: Share
+    device: str
+    compiler: str
+    ratio: PositiveNs = 1.0
+
+
+class KeptRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    tag_field="event",
+    tag="kept",
+):
+    """What a session took to keep its records, at its end."""
+
+    at_s: Share
+    session_s: Share
+    journal_s: Share
+    tree_s: Share
+    tree_children: Count
+    tree_bytes: Count
+
+
+Record = (
+    EvaluationRecord
+    | IncumbentRecord
+    | BoundRecord
+    | TallyRecord
+    | NoteRecord
+    | RemeasuredRecord
+    | MachineRecord
+    | KeptRecord
+)
+
+
+class LibraryRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The shared library beside a best.json (runtime/records/libraries.py)."""
+
+    hash: str  # of its content
+    source_key: str  # that it was built from
+    cpu: str  # for which instructions
+
+
+class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """best.json: all that is needed to rebuild, verify and judge the best implementation of a
+    run.
+    """
+
+    schema: int
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    problem_key: str
+    space_key: str
+    target: str
+    decisions: Decisions
+    source_key: str
+    time_ns: PositiveNs
+    spread: Share
+    bound_ns: Share
+    gap: Annotated[float, msgspec.Meta(le=1)]
+    bound_now_ns: PositiveNs | None = None  # on the machine as it was while the best was timed last
+    status: str  # why the search ended
+    baseline_ns: PositiveNs | None
+    numpy_ns: PositiveNs | None
+    evaluations: Annotated[int, msgspec.Meta(ge=1)]
+    seed: Count
+    verified: str  # in words: how many input sets, which tolerance
+    conditions: Conditions
+    stored: StoredSequence
+    library: LibraryRecord | msgspec.UnsetType = msgspec.UNSET  # where one lies beside the file
+
+
+T = TypeVar("T", RunHeader, BestFile)
+
+
+def write_record(path: Path, record: msgspec.Struct) -> None:
+    """Write a file that is complete or not there, whatever happens."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2)
+    write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
+
+
+def load_best(path: Path) -> BestFile:
+    """Raises RecordError."""
+    best = _load(path, BestFile)
+    check_best(path, best)
+    return best
+
+
+def check_best(path: Path, best: BestFile) -> None:
+    """Raises RecordError where a well-formed record of `path` contradicts itself."""
+    gap = (best.time_ns - best.bound_ns) / best.time_ns
+    if not math.isclose(gap, best.gap, abs_tol=1e-6):
+        raise RecordError(
+            f"{path} was changed by hand: its gap does not follow from its time and bound"
+        )
+    _check_decisions(path, best.decisions)
+
+
+def load_header(path: Path) -> RunHeader:
+    """Raises RecordError."""
+    return _load(path, RunHeader)
+
+
+def check_record(record: Record) -> str | None:
+    """What is inconsistent in a well-formed record, or None."""
+    if not isinstance(record, EvaluationRecord):
+        return None
+    if (record.status == "ok") != (record.time_ns is not None):
+        return f"status {record.status} and time {record.time_ns} exclude each other"
+    return _repeated(record.decisions)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the file by new content in one step, on disk before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=path.name, suffix=".new", delete=False
+    ) as f:
+        try:
+            f.write(content)
+            f.flush()
+            os.fchmod(f.fileno(), 0o644)  # temporary files are private, results are not
+            os.fsync(f.fileno())
+            os.replace(f.name, path)
+        except BaseException:
+            # Ctrl-C may come when the file has its new name already.
+            Path(f.name).unlink(missing_ok=True)
+            raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new file in the folder survive a loss of power."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. Raises RecordError."""
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise RecordError(f"{path} cannot be read: {e.strerror}") from e
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise RecordError(f"{path} is torn or is no JSON: {e}") from e
+
+
+def _load(path: Path, kind: type[T]) -> T:
+    found = read_json(path)
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if schema not in READ:
+        known = " and ".join(map(str, READ))
+        raise RecordError(f"{path} has schema {schema!r}, and this version reads schemas {known}")
+    strange = _strange_text(found)
+    if strange is not None:
+        raise RecordError(f"{path} was changed by hand: {strange!r:.60} is no text of one line")
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as e:
+        raise RecordError(f"{path} does not hold what it should: {e}") from e
+
+
+def _strange_text(found: Any) -> str | None:
+    """A text anywhere in a value that would not be printed as it is: it could do things to a terminal, or end a comment's line."""
+    waiting = [found]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, dict):
+            waiting += (*x, *x.values())
+        elif isinstance(x, list):
+            waiting += x
+        elif isinstance(x, str) and not x.isprintable():
+            return x
+    return None
+
+
+def _check_decisions(path: Path, decisions: Decisions) -> None:
+    problem = _repeated(decisions)
+    if problem is not None:
+        raise RecordError(f"{path} was changed by hand: {problem}")
+
+
+def _repeated(decisions: Decisions) -> str | None:
+    names = [name for name, _ in decisions]
+    if len(set(names)) == len(names):
+        return None
+    return f"the choice {next(n for n in names if names.count(n) > 1)} is decided twice"

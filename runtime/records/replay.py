@@ -1,0 +1,266 @@
+"""Replay: from a stored best implementation back to the same source, verified and timed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...codegen.c.dialect import Dialect
+from ...codegen.c.header import header_text
+from ...codegen.c.source import Argument, Source
+from ...codegen.index_checks import index_checks
+from ...codegen.lower import lower, print_source
+from ...kernels.ir.task import Problem
+from ...kernels.language.record import Recording
+from ...kernels.offload.pipeline import normalise
+from ...kernels.program.archive import ArchiveError
+from ...space.constraints import build_space, widened
+from ...space.engine.candidate import Candidate, DeadEnd, Space
+from ...space.engine.decisions import DecisionError, restore
+from ...space.gpu_resources import REGISTER_ROOMS
+from ...space.targets.target import Target
+from ..device import AbstractCaller, AbstractDevice, AbstractModule
+from ..signature import Result, Signature
+from ..worker.inputs import ArgumentsError, make_workload
+from ..worker.outcome import FINAL, Failure, Measurement
+from ..worker.worker import AbstractWorker
+from .record import BestFile
+from .stored import Parameter, StoredSequence
+
+_UNCHANGING = (type(None), bool, int, float, str, FunctionType)
+
+
+class StaleError(Exception):
+    """What was stored no longer means what it meant; one sentence."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A stored implementation, lowered again. `notes` say what differs without harm."""
+
+    recording: Recording
+    problem: Problem
+    space: Space
+    candidate: Candidate
+    source: Source
+    notes: tuple[str, ...]
+
+
+def dialect_of(device: AbstractDevice) -> Dialect:
+    """The dialect that the device builds."""
+    return device.dialect()
+
+
+def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Problem]:
+    """The recording and its tasks. Raises StaleError when the tasks are not those of `key`."""
+    try:
+        recording = stored.recorded()
+    except ArchiveError as e:
+        raise StaleError(f"the stored sequence cannot be read: {e}") from e
+    problem = normalise(recording, stored.formula)
+    if not problem.tasks:
+        raise StaleError("the stored sequence computes nothing")
+    if problem.key != key:
+        raise StaleError(
+            f"the stored sequence now splits into other tasks ({problem.key[:8]}) than when it was"
+            f" stored ({key[:8]}): explore it again"
+        )
+    return recording, problem
+
+
+def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
+    """The implementation that the decisions name. Raises StaleError when there is none.
+
+    On a GPU it may be one of the same space with more room for registers.
+    """
+    try:
+        return _restore_here(space, decisions)
+    except StaleError:
+        for room in REGISTER_ROOMS[1:] if space.target.is_gpu else ():
+            with suppress(StaleError):
+                return _restore_here(widened(space, room), decisions)
+        raise
+
+
+def _restore_here(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
+    candidate = _restored(space, decisions)
+    if not candidate.is_complete:
+        n_open = len(candidate.open_choices())
+        raise StaleError(
+            f"of the choices of this space the stored decisions leave {n_open} open: explore it again"
+        )
+    return candidate
+
+
+def _restored(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
+    try:
+        candidate = restore(space, decisions)
+    except DecisionError as e:
+        raise StaleError(f"the stored decisions do not fit the space: {e}") from e
+    if isinstance(candidate, DeadEnd):
+        raise StaleError(
+            f"the stored decisions contradict the space: {candidate.choice}, {candidate.why}: explore"
+            " it again"
+        )
+    return candidate
+
+
+def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
+    """As `restore_complete`, of a file that may be older than some kinds of choices: what it does not name has the first value that
+    is possible (space/choices.py). Only the key of the source tells whether that is the code that was meant.
+    """
+    try:
+        return restore_complete(space, decisions)
+    except StaleError:
+        candidate, named = _restored(space, decisions), {name for name, _ in decisions}
+        for var in map(int, candidate.open_choices()):
+            if candidate.is_open(var) and space.choices[var].name not in named:
+                made = (child for _, child in candidate.expand(var))
+                candidate = next((c for c in made if isinstance(c, Candidate)), candidate)
+        if not candidate.is_complete:
+            raise
+        return candidate
+
+
+def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
+    """The source of a stored implementation. Raises StaleError unless it is the same text."""
+    recording, problem = rebuild_problem(best.stored, best.problem_key)
+    space = build_space(problem, target)
+    candidate = restore_older(space, best.decisions)
+    source = print_source(lower(candidate), dialect)
+    if source.key != best.source_key:
+        raise StaleError(
+            f"the decisions now give another source ({source.key[:8]}) than the one that was"
+            f" stored ({best.source_key[:8]}), made on {best.conditions.cpu}: explore it again"
+        )
+    notes = list(best.stored.changes())
+    if space.key != best.space_key:
+        notes.append("the space has changed since, the source has not")
+    return Rebuilt(recording, problem, space, candidate, source, tuple(notes))
+
+
+def check_again(
+    best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, worker: AbstractWorker, n_sets: int
+) -> tuple[Measurement | Failure, int]:
+    """Build, verify on fresh inputs of the stored ranges, and time; with the number of input sets
+    that were verified. Raises WorkerError.
+    """
+    artifact = device.build(rebuilt.source)
+    if isinstance(artifact, Failure):
+        return artifact, 0
+    rng = np.random.default_rng(best.seed)
+    first = best.stored.draw(rebuilt.recording, rng)
+    try:
+        workload = make_workload(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+    except ArgumentsError as e:
+        raise StaleError(f"the stored sequence cannot be verified: {e}") from e
+    worker.prepare(workload)
+    return worker.evaluate(artifact, FINAL), sum(bool(s.expected) for s in workload.sets)
+
+
+class Tuned:
+    """A tuned sequence, called like the function it was made from; computes in place on NumPy arrays.
+
+    Arguments go by position or by name. Outputs, arrays that are written before they are read, may be left out: then the call
+    returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None).
+    A call that is given everything returns None. Several threads may call at once, and so may children of `os.fork`.
+
+    Arguments of another dtype, shape or layout than it was tuned for are a TypeError, and indices in arrays that are out of range
+    an IndexError, both raised before anything is written. A GPU does not look at indices.
+    """
+
+    def __init__(
+        self, signature: Signature, problem: Problem, source: Source, loaded: Loaded
+    ) -> None:
+        self._signature, self._problem, self._source = signature, problem, source
+        self._module, self._caller = loaded.module, loaded.caller
+
+    def __repr__(self) -> str:
+        return f"<tuned {self._problem.name}({self._signature})>"
+
+    def __call__(self, *args: Any, **named: Any) -> Result:
+        if self._caller is not None and self._caller(*args, **named):
+            return None
+        given, result = self._signature.complete(args, named)
+        if result is None or not self._runs(given):
+            values = self._signature.values(given)
+            self._remember(given)
+            self._module.run(values)
+        return result
+
+    def _runs(self, given: Mapping[str, Any]) -> bool:
+        """Whether the quick way takes what is complete now, and has run it."""
+        if self._caller is None:
+            return False
+        is_whole = len(given) == len(self._signature.parameters)
+        return self._caller(*given.values()) if is_whole else self._caller(**given)
+
+    @property
+    def pointer(self) -> Any:
+        """The entry as a ctypes function, `void (void **args)`; args[k] points to `arguments[k]`, to the value itself of a scalar.
+
+        It lives as long as this object, checks nothing, and takes a workspace for each call that runs at the same time. Raises
+        TypeError for a GPU.
+        """
+        return self._module.pointer()
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the entry takes, in order: arrays, scalars, and the workspace where it needs one (aligned to 64 bytes)."""
+        return self._source.arguments
+
+    @property
+    def header(self) -> str:
+        """The C header for the text of `source`: a function with plain types around the entry. Raises ValueError for a GPU."""
+        names = [p.name for p in self._signature.parameters]
+        return header_text(self._source, self._problem, names)
+
+    def _remember(self, given: Mapping[str, Any]) -> None:
+        """Constants that were right need not be looked at again: these objects never change."""
+        for k, p in enumerate(self._signature.parameters):
+            is_constant = p.kind == "constant" and p.name in given
+            if is_constant and self._caller is not None and type(given[p.name]) in _UNCHANGING:
+                self._caller.accept(k, given[p.name])
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A module in this process, and the quicker way to run it, where there is one."""
+
+    module: AbstractModule
+    caller: AbstractCaller | None
+
+
+def make_tuned(
+    parameters: Sequence[Parameter],
+    rebuilt: Rebuilt,
+    device: AbstractDevice,
+    *,
+    check_indices: bool = True,
+) -> Tuned:
+    """Build a source and load it into this process. Raises StaleError when that fails.
+
+    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/index_checks.py.
+    """
+    artifact = device.build(rebuilt.source)
+    module = artifact if isinstance(artifact, Failure) else device.load(artifact)
+    if not isinstance(module, Failure) and check_indices:
+        checks = index_checks(rebuilt.recording, rebuilt.source.arguments)
+        module = (module.check_indices(checks) if checks is not None else None) or module
+    if isinstance(module, Failure):
+        raise StaleError(f"the stored source cannot be used: {module.advice} {module.log}".strip())
+    signature = Signature(parameters, rebuilt.problem)
+    loaded = Loaded(module, device.caller(module, signature))
+    return Tuned(signature, rebuilt.problem, rebuilt.source, loaded)
+
+
+def open_tuned(
+    best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, *, check_indices: bool = True
+) -> Tuned:
+    """A stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
+    return make_tuned(best.stored.parameters, rebuilt, device, check_indices=check_indices)

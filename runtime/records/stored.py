@@ -1,0 +1,159 @@
+"""A sequence as a run keeps it: its kernels, how it is called, and what its arguments were like.
+
+With it `best.json` stands alone: a replay needs neither the user's program nor the user's data.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from ...kernels.ir.kernel import DType
+from ...kernels.language.record import Recording
+from ...kernels.program.archive import ArchiveError, from_values, to_values
+from ..free_memory import total_bytes, within_free_memory
+from ..worker.inputs import Arguments, draw, ranges_of
+from .provenance import SourceFile, changes, source_files
+
+
+class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A parameter of the sequence's function; `text` shows the value of a constant."""
+
+    name: str
+    kind: Literal["array", "scalar", "constant"]
+    text: str = ""
+
+
+class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A recording with its call. `ranges` hold the least and largest value each array had."""
+
+    formula: str  # prose, which the header of the source shows
+    recording: str  # JSON in JSON: one line of a file that people read
+    parameters: tuple[Parameter, ...]
+    ranges: dict[str, tuple[float, float]]
+    scalars: dict[str, bool | int | float]
+    files: tuple[SourceFile, ...] = ()  # of the user's program, which may have changed since
+
+    def recorded(self) -> Recording:
+        """Raises ArchiveError, a sentence, for anything that was not stored by this class."""
+        try:
+            values = json.loads(self.recording)
+        except (ValueError, RecursionError) as e:
+            raise ArchiveError(f"its kernels are no JSON: {e}") from e
+        recording = from_values(values)
+        arrays = [p.name for p in self.parameters if p.kind == "array"]
+        scalars = [p.name for p in self.parameters if p.kind == "scalar"]
+        if sorted(arrays) != sorted(p.name for p in recording.arrays) or set(arrays) - set(
+            self.ranges
+        ):
+            raise ArchiveError("its parameters are not the arrays of its kernels")
+        if sorted(scalars) != sorted(p.name for p in recording.scalars) or set(scalars) - set(
+            self.scalars
+        ):
+            raise ArchiveError("its parameters are not the scalars of its kernels")
+        self._check_values(recording)
+        check_sizes(recording)
+        return recording
+
+    def _check_values(self, recording: Recording) -> None:
+        for p in self.parameters:
+            if not p.name.isidentifier():
+                raise ArchiveError(f"{p.name!r:.60} is no name of a parameter")
+        for array in recording.arrays:
+            low, high = self.ranges[array.name]
+            limit = _largest(array.dtype)
+            if not -limit <= low <= high <= limit:  # nor for a NaN
+                raise ArchiveError(f"the values of {array.name} lie in no range")
+        for scalar in recording.scalars:
+            value = self.scalars[scalar.name]
+            is_right = type(value) is int or (scalar.dtype.is_float and type(value) is float)
+            if scalar.dtype is DType.bool_:
+                is_right = type(value) is bool
+            if not is_right or abs(value) > _largest(scalar.dtype):
+                raise ArchiveError(f"the scalar {scalar.name} is {value!r:.40}")
+
+    def changes(self) -> tuple[str, ...]:
+        """A sentence for each file of the user's program that is not what it was when this was recorded."""
+        return changes(self.files)
+
+    def draw(self, recording: Recording, rng: np.random.Generator) -> Arguments:
+        """Arguments like the ones the run was made with. Raises MemoryError."""
+        with within_free_memory():
+            return draw(recording, self.ranges, self.scalars, rng)
+
+
+def check_sizes(recording: Recording) -> None:
+    """Raises MemoryError where the arrays of a sequence are larger than this machine's memory."""
+    n_bytes = sum(
+        math.prod(a.shape) * a.dtype.size_bytes for a in (*recording.arrays, *recording.temps)
+    )
+    if n_bytes > (most := total_bytes()):
+        raise MemoryError(
+            f"the arrays of {recording.name} take {n_bytes:.3g} bytes, and this machine has {most:.3g}"
+        )
+
+
+def _largest(dtype: DType) -> float:
+    """The largest size of a value of a type."""
+    if dtype.is_float:
+        return float(np.finfo(np.float32 if dtype is DType.f32 else np.float64).max)
+    return 1 if dtype is DType.bool_ else (1 << (8 * dtype.size_bytes - 1)) - 1
+
+
+def bind_arguments(
+    fn: Callable[..., Any], args: Sequence[Any], recording: Recording
+) -> tuple[tuple[Parameter, ...], Arguments]:
+    """The parameters of the function that was recorded, and its arguments by the names in the
+    recording.
+    """
+    bound = inspect.signature(fn).bind(*args)
+    bound.apply_defaults()
+    arrays = {p.name for p in recording.arrays}
+    scalars = {p.name for p in recording.scalars}
+    parameters: list[Parameter] = []
+    values: dict[str, Any] = {}
+    for parameter in bound.signature.parameters.values():
+        value = bound.arguments[parameter.name]
+        named = [(parameter.name, value)]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            named = [(f"{parameter.name}{k}", x) for k, x in enumerate(value)]
+        for name, x in named:
+            values[name] = x
+            if name in arrays:
+                parameters.append(Parameter(name, "array"))
+            elif name in scalars:
+                parameters.append(Parameter(name, "scalar"))
+            else:
+                parameters.append(Parameter(name, "constant", text_of(x)))
+    return tuple(parameters), Arguments(
+        {p.name: values[p.name] for p in recording.arrays},
+        {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
+    )
+
+
+def store_sequence(
+    recording: Recording,
+    formula: str,
+    parameters: tuple[Parameter, ...],
+    arguments: Arguments,
+) -> StoredSequence:
+    """The sequence as it is kept."""
+    return StoredSequence(
+        formula,
+        json.dumps(to_values(recording), separators=(",", ":")),
+        parameters,
+        ranges_of(arguments),
+        dict(arguments.scalars),
+        source_files(recording),
+    )
+
+
+def text_of(x: Any) -> str:
+    """A constant as it is stored and shown."""
+    return repr(x)[:200]

@@ -1,0 +1,234 @@
+"""The two pipes to a worker's child, and the child's life: start, ask with a deadline, kill, say
+how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ..apart import Stopped
+from .child import ChildOptions
+from .messages import (
+    Broken,
+    Fault,
+    Outcomes,
+    Rates,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+    decode_reply,
+    encode,
+    write_all,
+)
+
+_START_S = 60.0
+_LOOK_S = 0.1  # how often it is asked whether anybody still waits for an answer
+# Settings that would change what is measured: OPENBLAS_CORETYPE halves OpenBLAS where it is
+# preset wrongly.
+_REMOVED_PREFIXES = ("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_")
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a child ended in the middle of a request."""
+
+    what: str  # for people
+    log: str  # the end of what it printed
+    signal: int = 0  # that ended it and was not ours
+    timed_out: bool = False
+    deadline_s: float = 0.0
+    used_bytes: int = 0  # private memory just before it was killed
+    fault: Fault | None = None
+
+
+Answer = Ready | Outcomes | Rates | Death
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Channel:
+    """A child process of `kernelscape.runtime.worker.child`, started on the first request and again
+    after its death.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        library: Path | None,
+        scratch: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        path = None if library is None else os.fspath(library)
+        self._options = ChildOptions(device, path, available_cores())
+        self._scratch = scratch
+        self._given = dict(environment or {})
+        self.child: subprocess.Popen[bytes] | None = None
+        self.is_over: Callable[[], bool] = lambda: False
+        self._request_fd = self._reply_fd = -1
+        self._is_ready = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.child is not None
+
+    def ask(self, request: Request, deadline_s: float) -> Answer:
+        """The answer, or the child's death. Raises RuntimeError when the child reports a bug of
+        its own, and Stopped once `is_over` says that nobody waits for the answer any more.
+        """
+        try:
+            self.start()
+            self._await_start()
+            write_all(self._request_fd, encode(request))
+            return self._receive(deadline_s)
+        except BrokenPipeError:
+            return self._bury(deadline_s, None)
+        except BaseException:
+            # Whatever interrupted this, the next request must not read this one's answer.
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End the child's whole group; the next request starts another."""
+        child, self.child = self.child, None
+        if child is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        os.close(self._request_fd)
+        os.close(self._reply_fd)
+
+    def start(self) -> None:
+        """Begin to start a child, unless there is one, without waiting for it."""
+        if self.child is not None:
+            return
+        self._is_ready = False
+        child_in, self._request_fd = os.pipe()
+        self._reply_fd, child_out = os.pipe()
+        options = msgspec.json.encode(self._options).decode()
+        module = f"{__package__}.child"
+        command = [sys.executable, "-P", "-m", module, str(child_in), str(child_out), options]
+        try:
+            with open(self._scratch / "child.log", "wb") as log:
+                self.child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self._environment(),
+                    cwd=self._scratch,
+                    pass_fds=(child_in, child_out),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(child_in)
+            os.close(child_out)
+
+    def _await_start(self) -> None:
+        if self._is_ready:
+            return
+        answer = self._receive(_START_S)
+        if not isinstance(answer, Ready):
+            log_end = answer.log if isinstance(answer, Death) else ""
+            raise RuntimeError(f"the worker's child did not start: {log_end}")
+        self._is_ready = True
+
+    def _environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(_REMOVED_PREFIXES)}
+        return kept | self._given
+
+    def _receive(self, deadline_s: float) -> Answer:
+        end = time.monotonic() + deadline_s
+        head = self._read(4, end)
+        body = self._read(int.from_bytes(head, "little"), end) if isinstance(head, bytes) else head
+        if not isinstance(body, bytes):
+            return self._bury(deadline_s, None, timed_out=body)
+        try:
+            reply: Reply = decode_reply(body)
+        except msgspec.DecodeError:
+            return self._bury(deadline_s, None)
+        if isinstance(reply, Fault):
+            return self._bury(deadline_s, reply)
+        if isinstance(reply, Broken):
+            raise RuntimeError(f"bug in the worker's child:\n{reply.traceback}")
+        if isinstance(reply, Refused):
+            self.kill()
+            return Death(reply.why, "")
+        if isinstance(reply, Outcomes) and reply.is_last:
+            self.kill()
+        return reply
+
+    def _read(self, n_bytes: int, end: float) -> bytes | bool:
+        """The bytes; True when the deadline passed; False when the other end was closed."""
+        parts = b""
+        poll = select.poll()
+        poll.register(self._reply_fd, select.POLLIN)
+        while len(parts) < n_bytes:
+            left_s = max(0.0, end - time.monotonic())
+            if not poll.poll(min(left_s, _LOOK_S) * 1000):
+                if self.is_over():
+                    raise Stopped
+                if left_s <= _LOOK_S:
+                    return True
+                continue
+            part = os.read(self._reply_fd, n_bytes - len(parts))
+            if not part:
+                return False
+            parts += part
+        return parts
+
+    def _bury(self, deadline_s: float, fault: Fault | None, timed_out: bool = False) -> Death:
+        child = self.child
+        assert child is not None
+        used_bytes = _data_bytes(child.pid) if timed_out else 0
+        code = None
+        if not timed_out:
+            try:
+                code = child.wait(10.0)
+            except subprocess.TimeoutExpired:
+                timed_out = True
+        self.kill()
+        if timed_out:
+            what = f"it was killed after {deadline_s:.1f} s without an answer"
+        elif code is not None and code < 0:
+            what = f"it ended by {_signal_name(-code)}"
+        else:
+            what = f"it ended the process with status {code}"
+        died_by = -code if code is not None and code < 0 else 0
+        return Death(what, self._log_end(), died_by, timed_out, deadline_s, used_bytes, fault)
+
+    def _log_end(self) -> str:
+        try:
+            return (self._scratch / "child.log").read_bytes()[-2000:].decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _data_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[5]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,72 @@
+"""The child of a worker as a process: it answers requests over two pipes until its parent is gone.
+
+Run as `python -P -m kernelscape.runtime.worker.child REQUEST_FD REPLY_FD OPTIONS_JSON`. Everything it
+may die of is expected: its parent classifies the death and starts another.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ..device import open_device
+from .evaluator import Evaluator
+from .messages import Ready, encode, read_request, write_all
+
+SCRATCH_PREFIX = "kernelscape-worker-"
+
+
+class ChildOptions(msgspec.Struct, frozen=True):
+    """What the child is told once, on its command line."""
+
+    device: str
+    library: (
+        str | None
+    )  # what the device asks for; None: it asks for nothing, or no generated code will be run
+    n_threads: int
+
+
+def _die_with_parent(request_fd: int) -> None:
+    """End the whole group once the parent's end of the pipe is closed, also while generated code
+    runs.
+    """
+    poll = select.poll()
+    poll.register(request_fd, 0)  # hang-ups are always reported
+    while not poll.poll():
+        pass
+    here = Path.cwd()
+    if here.name.startswith(SCRATCH_PREFIX):
+        shutil.rmtree(here, ignore_errors=True)  # the parent cannot any more
+    os.killpg(0, signal.SIGKILL)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve requests until the parent closes the pipe."""
+    request_fd, reply_fd = int(arguments[0]), int(arguments[1])
+    options = msgspec.json.decode(arguments[2], type=ChildOptions)
+    watcher = threading.Thread(target=partial(_die_with_parent, request_fd), daemon=True)
+    watcher.start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    device = open_device(options.device)
+    if options.library is not None:
+        device.enter_child(Path(options.library), reply_fd, options.n_threads)
+    evaluator = Evaluator(device, options.n_threads)
+    write_all(reply_fd, encode(Ready([], 0)))
+    while True:
+        request = read_request(request_fd)
+        if request is None:
+            watcher.join()  # ends this process
+            return 0
+        write_all(reply_fd, encode(evaluator.answer(request)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,386 @@
+"""What the child of a worker does with candidates: loads, verifies on every input set, times."""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..building.artifact import Artifact
+from ..device import (
+    AbstractArray,
+    AbstractDevice,
+    AbstractModule,
+    CallArguments,
+    DeviceError,
+    RunError,
+)
+from ..measure.timing import Sampler, measure, waited_ns
+from .messages import (
+    Beside,
+    Broken,
+    Calibrate,
+    Evaluate,
+    Interleave,
+    Outcomes,
+    Prepare,
+    Probe,
+    Rates,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+    SetFiles,
+    TimeFunction,
+)
+from .outcome import Failure, Measurement, Protocol
+from .verify import Expected, find_mismatch
+
+Array = NDArray[Any]
+
+
+class _Set:
+    """One input set on the device, where `as_numpy` says. Outputs and in-place arrays are shared
+    between sets, read-only inputs are not.
+    """
+
+    def __init__(
+        self,
+        device: AbstractDevice,
+        roles: dict[str, str],
+        files: SetFiles,
+        shared: dict[tuple[str, bool], AbstractArray],
+        *,
+        as_numpy: bool = False,
+    ) -> None:
+        self.scalars = files.scalars
+        self.arrays: dict[str, AbstractArray] = {}
+        self.contents: dict[str, Array] = {n: _open(f) for n, f in files.arrays.items()}
+        self.expected: dict[str, Expected] = {}
+        for name, contents in self.contents.items():
+            if roles[name] == "input":
+                self.arrays[name] = device.allocate(
+                    contents.shape, contents.dtype, as_numpy=as_numpy
+                )
+                self.arrays[name].upload(contents)
+                self.arrays[name].freeze()
+            else:
+                key = name, as_numpy
+                if key not in shared:
+                    shared[key] = device.allocate(contents.shape, contents.dtype, as_numpy=as_numpy)
+                self.arrays[name] = shared[key]
+        for name, e in files.expected.items():
+            magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
+            self.expected[name] = Expected(_open(e.want), e.factor, magnitude)
+
+
+class Evaluator:
+    """Answers requests one at a time."""
+
+    def __init__(self, device: AbstractDevice, n_threads: int) -> None:
+        self._device = device
+        self._n_threads = n_threads
+        self._roles: dict[str, str] = {}
+        self._sets: list[_Set] = []
+        self._timed: SetFiles | None = None  # what set 0 was made of
+        self._workspace: AbstractArray | None = None
+
+    def answer(self, request: Request) -> Reply:
+        """The reply; a bug anywhere in it is reported, not raised."""
+        try:
+            match request:
+                case Prepare():
+                    return self._prepare(request)
+                case Evaluate():
+                    outcome = self._evaluate(request.artifact, request.protocol, request.verify)
+                    return _outcomes([outcome])
+                case Interleave(beside=Beside() as beside):
+                    return self._interleave_beside(request, beside)
+                case Interleave():
+                    return _outcomes(self._interleave(request.artifacts, request.protocol))
+                case TimeFunction():
+                    return _outcomes([self._time_function(request)])
+                case Probe() | Calibrate():
+                    return Rates(self._probe(request))
+        except RunError as e:
+            return _outcomes([e.failure], is_last=e.is_lost)
+        except DeviceError as e:
+            return Refused(str(e))
+        except MemoryError as e:
+            return Refused(f"not enough memory: {e}")
+        except Exception:
+            return Broken(traceback.format_exc())
+
+    def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
+        library = None if request.library is None else Path(request.library)
+        with _unlimited_memory():
+            if isinstance(request, Calibrate):
+                return self._device.take_samples(library, self._n_threads)
+            from ..cpu.probe import run_state_probe
+
+            assert library is not None
+            return run_state_probe(library, self._n_threads, request.whole)
+
+    def _prepare(self, request: Prepare) -> Ready:
+        if self._device.limits_memory:
+            _limit_memory(None)
+        self._sets, self._workspace = [], None
+        self._roles = request.roles
+        self._timed = request.sets[0] if request.sets else None
+        shared: dict[tuple[str, bool], AbstractArray] = {}
+        # What is timed lies where a user's arrays do; the others see that code is right on aligned ones too.
+        self._sets = [
+            _Set(self._device, request.roles, s, shared, as_numpy=k == 0)
+            for k, s in enumerate(request.sets)
+        ]
+        limit_bytes = _limit_memory(request.allowance_bytes) if self._device.limits_memory else 0
+        return Ready(_spans(self._sets), limit_bytes)
+
+    def _evaluate(
+        self, artifact: Artifact, protocol: Protocol, verify: bool
+    ) -> Measurement | Failure:
+        loaded = self._load(artifact)
+        if isinstance(loaded, Failure):
+            return loaded
+        module, workspace = loaded
+        try:
+            verdict = self._verify(module, workspace, self._verified if verify else [], protocol)
+            if verdict is not None:
+                return verdict
+            first = self._sets[0]
+            module.run(self._values(module, first, workspace))
+            call = (module, self._call_arguments(module, first, workspace))
+            return self._device.time([call], protocol)[0]
+        finally:
+            module.close()
+
+    def _interleave_beside(self, request: Interleave, beside: Beside) -> Outcomes:
+        """As `_interleave`, with a look at memory before each round."""
+        from ..cpu.streams import NowProbe
+
+        sizes = beside.read_bytes, beside.written_bytes
+        with _unlimited_memory():
+            probe = NowProbe(Path(beside.library), self._n_threads, *sizes)
+        try:
+            found = self._interleave(request.artifacts, request.protocol, probe.step)
+        finally:
+            probe.close()
+        return _outcomes(found, rates=probe.samples)
+
+    def _interleave(
+        self,
+        artifacts: list[Artifact],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
+    ) -> list[Measurement | Failure]:
+        """Of each artifact the slower of its times on arrays as NumPy's and on aligned ones."""
+        outcomes: dict[int, Measurement | Failure] = {}
+        calls: dict[tuple[int, int], tuple[AbstractModule, CallArguments]] = {}
+        with ExitStack() as loaded_modules:
+            placed = [self._sets[0], *self._aligned()]
+            for k, artifact in enumerate(artifacts):
+                loaded = self._load(artifact)
+                if isinstance(loaded, Failure):
+                    outcomes[k] = loaded
+                    continue
+                module, workspace = loaded
+                loaded_modules.callback(module.close)
+                verdict = self._verify(module, workspace, self._verified[:1], None)
+                if verdict is not None:
+                    outcomes[k] = verdict
+                else:
+                    for at, s in enumerate(placed):
+                        module.run(self._values(module, s, workspace))
+                        calls[k, at] = module, self._call_arguments(module, s, workspace)
+            if calls:
+                measured = self._device.time(list(calls.values()), protocol, beside)
+                for (k, _), one in zip(calls, measured, strict=True):
+                    other = outcomes.get(k)
+                    if not isinstance(other, Measurement) or one.fair_ns > other.fair_ns:
+                        outcomes[k] = one
+        return [outcomes[k] for k in range(len(artifacts))]
+
+    def _aligned(self) -> list[_Set]:
+        """Set 0 once more on arrays that begin at a line, where that may make a difference and there is memory for it."""
+        if self._timed is None or not self._device.placement_counts:
+            return []
+        with _unlimited_memory(), suppress(MemoryError):
+            return [_Set(self._device, self._roles, self._timed, {})]
+        return []
+
+    @property
+    def _verified(self) -> list[_Set]:
+        """Sets that expect something; of huge arguments the timed one does not."""
+        return [s for s in self._sets if s.expected] or self._sets
+
+    def _load(self, artifact: Artifact) -> tuple[AbstractModule, AbstractArray | None] | Failure:
+        module = self._device.load(artifact)
+        if isinstance(module, Failure):
+            return module
+        n_bytes = artifact.workspace_bytes
+        if n_bytes == 0:
+            return module, None
+        if self._workspace is None or self._workspace.shape != (n_bytes,):
+            self._workspace = None
+            try:
+                self._workspace = self._device.allocate((n_bytes,), np.dtype(np.uint8))
+            except MemoryError:
+                module.close()
+                return Failure("memory", f"its workspace of {n_bytes} bytes exceeds the limit")
+        return module, self._workspace
+
+    def _verify(
+        self,
+        module: AbstractModule,
+        workspace: AbstractArray | None,
+        sets: list[_Set],
+        protocol: Protocol | None,
+    ) -> Failure | Measurement | None:
+        """What is wrong, if anything. A candidate that is right on one set but hopelessly slow is not
+        run again: most of a search's time would go into those. Its one run is its measurement.
+        """
+        for k in reversed(range(len(sets))):  # set 0 last: it is timed next, from warm caches
+            s = sets[k]
+            for name, array in s.arrays.items():
+                if self._roles[name] != "input":
+                    array.poison()
+                if self._roles[name] == "inout":
+                    array.upload(s.contents[name])
+            if workspace is not None:
+                workspace.poison()
+            waited_before_ns, started_ns = waited_ns(), time.perf_counter_ns()
+            module.run(self._values(module, s, workspace))
+            elapsed_ns = float(time.perf_counter_ns() - started_ns)
+            run_ns = elapsed_ns - (waited_ns() - waited_before_ns)
+            wrong = self._find_wrong(s, workspace)
+            if wrong is not None:
+                return Failure("wrong", f"input set {k}: {wrong}")
+            if protocol is not None and protocol.is_hopeless(run_ns):
+                return Measurement(elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True)
+        return None
+
+    def _find_wrong(self, s: _Set, workspace: AbstractArray | None) -> str | None:
+        arrays = {**s.arrays} if workspace is None else {**s.arrays, "workspace": workspace}
+        for name, array in arrays.items():
+            place = array.trespass()
+            if place is not None:
+                return f"memory {place} was written: {name}"
+        for name, expected in s.expected.items():
+            mismatch = find_mismatch(s.arrays[name].download(), expected)
+            if mismatch is not None:
+                return f"{name}{mismatch}"
+        return None
+
+    def _values(
+        self, module: AbstractModule, s: _Set, workspace: AbstractArray | None
+    ) -> tuple[AbstractArray | int | float | bool, ...]:
+        values: list[AbstractArray | int | float | bool] = []
+        for a in module.artifact.arguments:
+            if a.kind == "array":
+                values.append(s.arrays[a.name])
+            elif a.kind == "scalar":
+                values.append(s.scalars[a.name])
+            else:
+                assert workspace is not None
+                values.append(workspace)
+        return tuple(values)
+
+    def _call_arguments(
+        self, module: AbstractModule, s: _Set, workspace: AbstractArray | None
+    ) -> CallArguments:
+        restore = tuple(
+            (array, s.contents[name])
+            for name, array in s.arrays.items()
+            if self._roles[name] == "inout"
+        )
+        return CallArguments(self._values(module, s, workspace), restore)
+
+    def _time_function(self, request: TimeFunction) -> Measurement:
+        function: Any = importlib.import_module(request.module)
+        for part in request.attribute.split("."):
+            function = getattr(function, part)
+        s = self._sets[0]
+        values = [a.download() for a in s.arrays.values()]
+        values += list(s.scalars.values())  # type: ignore[arg-type]
+
+        def run(n: int) -> float:
+            started_ns = time.perf_counter_ns()
+            for _ in range(n):
+                function(*values)
+            return float(time.perf_counter_ns() - started_ns)
+
+        def restore() -> None:
+            for name in in_place:
+                s.arrays[name].upload(s.contents[name])
+            run(1)
+
+        # Where nothing is updated in place there is nothing to restore, and half the calls to make.
+        in_place = [name for name, role in self._roles.items() if role == "inout"]
+        run(1)
+        sampler = Sampler(run, restore if in_place else None, waited_ns=waited_ns)
+        return measure(sampler, request.protocol)
+
+
+@contextmanager
+def _unlimited_memory() -> Iterator[None]:
+    """The probe's memory is no candidate's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _outcomes(
+    outcomes: list[Measurement | Failure],
+    *,
+    is_last: bool = False,
+    rates: dict[str, list[float]] | None = None,
+) -> Outcomes:
+    return Outcomes(
+        [o if isinstance(o, Measurement) else None for o in outcomes],
+        [o if isinstance(o, Failure) else None for o in outcomes],
+        is_last,
+        rates or {},
+    )
+
+
+def _open(path: str) -> Array:
+    array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _spans(sets: list[_Set]) -> list[tuple[str, int, int]]:
+    from ..cpu.memory import CpuArray
+
+    return [
+        (name, *array.span)
+        for s in sets
+        for name, array in s.arrays.items()
+        if isinstance(array, CpuArray)
+    ]
+
+
+def _limit_memory(allowance_bytes: int | None) -> int:
+    """Limit private memory to what is used now plus the allowance (None: no limit); the limit in
+    bytes.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if allowance_bytes is None:
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+        return 0
+    used_pages = int(Path("/proc/self/statm").read_text().split()[5])
+    limit_bytes = used_pages * resource.getpagesize() + allowance_bytes
+    if hard != resource.RLIM_INFINITY:
+        limit_bytes = min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
+    return limit_bytes

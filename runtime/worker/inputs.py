@@ -1,0 +1,396 @@
+"""Input sets for a recorded sequence, and what must come out of it.
+
+Set 0 holds the caller's own arguments and is the one that is timed; others that the caller gave
+follow. The next holds small integers: where the sequence is linear its results are exact in any
+order of summation, so that one lost element shows. All others hold values of mixed sign. Of huge
+arguments only the integers are verified: they show more than any tolerance on 2^26 summands does.
+
+What decides where a program goes (`Flow.steering`) is not drawn but taken from the caller: integers
+as they are, floats a little changed, so that no pivot becomes zero, no index leaves its array, and
+lists keep their order. Should a set still lead to numbers that are none, all of it is taken from
+the caller, and changed less and less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.ir.kernel import Binary, Const, DType, Unary
+from ...kernels.ir.rewrite import rewrite
+from ...kernels.ir.task import Problem
+from ...kernels.language.record import Recording
+from ...kernels.program.flow import Flow, flow_of
+from .verify import (
+    Expected,
+    integers_like,
+    near,
+    poison_value,
+    signed_like,
+    spread,
+    tolerance_factor,
+)
+from .worker import InputSet, Workload
+
+if TYPE_CHECKING:
+    from ..reference import Reference
+
+Array = NDArray[Any]
+Number = float | int | bool
+Range = tuple[float, float]
+
+_MANY_BYTES = 64 << 20  # from here on checking costs more than running: two sets are enough
+_HUGE_BYTES = 192 << 20  # from here on one: memory fresh from the system costs up to 2 s a GB
+_CHANGES = (0.25, 2**-5, 2**-9, 2**-14)  # relative, of what is not drawn
+# Of the runs in the types of the sequence that measure how far rounding carries: many where they cost nothing, since few samples of
+# one number may lie near by chance; none where they cost a search its time and the theory of sums holds.
+_SAMPLES = ((5e6, 8), (2e8, 3))  # expected nanoseconds of a run up to which there are so many
+_LEAST_SAMPLES = 2  # of what the theory does not know
+_ULPS = 2  # by which inputs differ in them
+_MARGIN = 8.0  # how much farther than any of them the result of a candidate may lie
+_CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
+
+
+class ArgumentsError(Exception):
+    """The arguments do not fit the sequence; one sentence."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """One set of arguments of a sequence, by name."""
+
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, Number]
+
+
+def ranges_of(arguments: Arguments) -> dict[str, Range]:
+    """Least and largest finite value of every array."""
+    found = {}
+    for name, array in arguments.arrays.items():
+        found[name] = _range(array)
+    return found
+
+
+def _range(array: Array) -> Range:
+    if array.size and np.isfinite(low := float(array.min())) and np.isfinite(array.max()):
+        return low, float(array.max())
+    finite = array[np.isfinite(array)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+
+
+def draw(
+    recording: Recording,
+    ranges: Mapping[str, Range],
+    scalars: Mapping[str, Number],
+    rng: np.random.Generator,
+) -> Arguments:
+    """Arguments with the shapes of the recording and values spread evenly over `ranges`."""
+    arrays = {}
+    for p in recording.arrays:
+        low, high = ranges[p.name]
+        if p.dtype.is_float:
+            drawn = rng.random(p.shape, p.dtype.numpy)  # type: ignore[arg-type]
+            arrays[p.name] = (drawn * (high - low) + low).astype(p.dtype.numpy, copy=False)
+        else:
+            arrays[p.name] = rng.integers(int(low), int(high) + 1, p.shape, p.dtype.numpy)
+    return Arguments(arrays, dict(scalars))
+
+
+def make_workload(
+    recording: Recording,
+    problem: Problem,
+    first: Arguments,
+    rng: np.random.Generator,
+    n_sets: int = 3,
+    reference: Reference | None = None,
+    is_enough: Callable[[], bool] = lambda: False,
+    more: Sequence[Arguments] = (),
+) -> Workload:
+    """Everything that candidates of the problem are verified and timed on; `first` is not
+    changed.
+
+    `more` are further arguments of the caller. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
+    arguments lead an index out of its array. Once `is_enough` there are no more sets than there are.
+    """
+    if reference is None:
+        from ..reference import Reference  # brings numba, see `Worker`
+
+        reference = Reference()
+    roles = {p.name: problem.array(p.name).role for p in recording.arrays}
+    n_bytes = sum(a.nbytes for a in first.arrays.values())
+    is_huge = n_bytes > _HUGE_BYTES and n_sets > 1
+    if n_bytes > _MANY_BYTES:
+        n_sets = min(n_sets, 2)
+    maker = _Maker(recording, problem, roles, reference)
+    try:
+        sets = [maker.unverified(first) if is_huge else maker.plain(first)]
+        sets += [maker.plain(given) for given in more if not is_huge]
+    except IndexError as e:
+        raise ArgumentsError(f"with these arguments, {e}: no kernel may leave its arrays") from e
+    variants = _Variants(recording, first, maker.flow, rng)
+    for k in range(1, n_sets):
+        if is_enough() and not is_huge:
+            break
+        for drawn in variants.tries(integers_like if k == 1 else signed_like):
+            try:
+                made = maker.exact(drawn) if k == 1 else maker.plain(drawn)
+            except IndexError as e:  # which elements are reached may depend on values
+                if is_huge:
+                    raise ArgumentsError(
+                        f"with drawn values, {e}: no kernel may leave its arrays"
+                    ) from e
+                continue
+            if is_huge or _n_lost(made) <= _n_lost(sets[0]):
+                sets.append(made)
+                break
+    return Workload(roles, tuple(sets))
+
+
+def _n_lost(made: InputSet) -> int:
+    """Wanted numbers that are none; those that nothing writes are among them, in every set alike."""
+    floats = (e.want for e in made.expected.values() if e.want.dtype.kind == "f")
+    return sum(int(a.size - np.count_nonzero(np.isfinite(a))) for a in floats)
+
+
+@dataclass(frozen=True)
+class _Variants:
+    """Other arguments of a sequence, with the shapes of the first."""
+
+    recording: Recording
+    first: Arguments
+    flow: Flow
+    rng: np.random.Generator
+
+    def tries(self, fill: Callable[[Array, np.random.Generator], Array]) -> Iterator[Arguments]:
+        """From the freest to the nearest to what the caller gave."""
+        yield self._drawn(fill, self.flow.steering, _CHANGES[0])
+        everything = frozenset((*self.first.arrays, *self.first.scalars))
+        for change in _CHANGES:
+            yield self._drawn(fill, everything, change)
+
+    def _drawn(
+        self,
+        fill: Callable[[Array, np.random.Generator], Array],
+        kept: frozenset[str],
+        change: float,
+    ) -> Arguments:
+        arrays = {}
+        for p in self.recording.arrays:
+            given = self.first.arrays[p.name]
+            if p.name in self.flow.placing:
+                arrays[p.name] = given
+            elif p.name not in kept:
+                arrays[p.name] = (
+                    fill(given, self.rng) if p.dtype.is_float else self._shuffled(given)
+                )
+            elif p.dtype.is_float:
+                arrays[p.name] = near(given, change, self.rng)
+            else:
+                arrays[p.name] = given
+        scalars = dict(self.first.scalars)
+        for q in self.recording.scalars:
+            if not q.dtype.is_float or q.name in self.flow.placing:
+                continue
+            if q.name in kept:
+                scalars[q.name] *= float(1 + change * self.rng.uniform(-1, 1))
+            else:
+                whole = fill is integers_like
+                size = int(self.rng.integers(1, 4)) if whole else float(self.rng.uniform(0.3, 1))
+                scalars[q.name] = size if self.rng.random() < 0.5 else -size
+        return Arguments(arrays, scalars)
+
+    def _shuffled(self, given: Array) -> Array:
+        """Other integers of the same range."""
+        low, high = _range(given)
+        return self.rng.integers(int(low), int(high) + 1, given.shape, given.dtype)
+
+
+class _Maker:
+    """Input sets of one sequence with what must come out, by a reference in float64."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        problem: Problem,
+        roles: Mapping[str, str],
+        reference: Reference,
+    ) -> None:
+        self._recording = recording
+        self._reference = reference
+        self._roles = roles
+        self._rng = np.random.default_rng(0)
+        self._factor = tolerance_factor(sum(t.is_reduction for t in problem.tasks))
+        self.flow = flow_of(recording)
+        self._n_samples = self._count_samples(problem)
+
+    def _count_samples(self, problem: Problem) -> int:
+        expected_ns = self._reference.expected_ns(self._recording)
+        found = next((n for ns, n in _SAMPLES if expected_ns < ns), 0)
+        written = [a for a in problem.arrays if a.role in ("output", "inout")]
+        is_known = all(
+            a.name not in self.flow.sensitive and self.flow.coarsest.get(a.name, a.dtype) is a.dtype
+            for a in written
+        )
+        return found if is_known else max(found, _LEAST_SAMPLES)
+
+    def unverified(self, given: Arguments) -> InputSet:
+        """Arguments to time on, and nothing to compare with."""
+        return InputSet(self._before(given), dict(given.scalars), {})
+
+    def plain(self, given: Arguments) -> InputSet:
+        """Right is what lies within the rounding of the partial results."""
+        arrays = self._before(given)
+        found = self._reference.run(self._recording, arrays, given.scalars)
+        return self._set(arrays, given, found)
+
+    def exact(self, given: Arguments) -> InputSet:
+        """The same, but for integer results that are exact: hardly any error is allowed there."""
+        arrays = self._before(given)
+        found = self._reference.run(self._recording, arrays, given.scalars)
+        if not self._is_exact(found):
+            return self._set(arrays, given, found)
+        wanted = {
+            name: Expected(
+                # Exact, so that the dtype of the output holds it.
+                found[name].astype(given.arrays[name].dtype),
+                factor=2.0,
+                magnitude=_largest(found[name]),
+            )
+            for name, role in self._roles.items()
+            if role != "input"
+        }
+        return InputSet(arrays, dict(given.scalars), wanted)
+
+    def _set(
+        self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
+    ) -> InputSet:
+        sizes = self._sizes(arrays, given, found)
+        samples = [self._sample(arrays, given) for _ in range(self._n_samples)]
+        wanted = {
+            name: self._expected(
+                name,
+                found[name],
+                max(sizes[name], _largest(found[name])),
+                [s[name] for s in samples],
+            )
+            for name, role in self._roles.items()
+            if role != "input"
+        }
+        return InputSet(arrays, dict(given.scalars), wanted)
+
+    def _expected(self, name: str, want: Array, size: float, samples: Sequence[Array]) -> Expected:
+        """What is allowed for the rounding of sums, and where more was measured, that."""
+        apart = spread(want, samples) if samples else np.zeros(())
+        if want.dtype.kind != "f":
+            return Expected(want, 0.0, np.where(apart > 0, np.inf, 0.0) if apart.any() else None)
+        dtype = next(p.dtype for p in self._recording.arrays if p.name == name)
+        own_eps, coarsest = _eps(dtype), _eps(self.flow.coarsest[name])
+        magnitude = size * max(1.0, coarsest / own_eps)
+        measured = apart * (_MARGIN / (self._factor * own_eps))
+        if not (measured > magnitude).any():
+            return Expected(want, self._factor, magnitude)
+        return Expected(want, self._factor, np.maximum(measured, magnitude))
+
+    def _sample(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
+        """What comes out in the types of the sequence, of inputs that differ in their last places."""
+        changed = {}
+        for name, a in arrays.items():
+            keeps = self._roles[name] == "output" or name in self.flow.placing
+            is_float = a.dtype.kind == "f"
+            change = _ULPS * float(np.finfo(a.dtype).eps) if is_float else 0.0
+            changed[name] = a if keeps or not is_float else near(a, change, self._rng)
+        with np.errstate(all="ignore"):
+            return self._reference.run(self._recording, changed, given.scalars, wide=False)
+
+    def _before(self, given: Arguments) -> dict[str, Array]:
+        """Outputs start as poison, in the reference as in every verified run."""
+        return {
+            # One element seen everywhere: it takes no memory.
+            name: np.broadcast_to(
+                np.array(poison_value(given.arrays[name].dtype), given.arrays[name].dtype),
+                given.arrays[name].shape,
+            )
+            if role == "output"
+            else given.arrays[name]
+            for name, role in self._roles.items()
+        }
+
+    def _sizes(
+        self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
+    ) -> dict[str, float]:
+        """The size of the partial results behind each array: a run on absolute values, or its own largest element.
+
+        What feeds itself, or comes from a division, may grow without limit there, which says nothing: then its own counts. A sum of
+        n numbers of mixed sign is about sqrt(n) times smaller than the sum of their sizes.
+        """
+        written = [name for name, role in self._roles.items() if role != "input"]
+        own = {name: _largest(found[name]) for name in written}
+        flow = self.flow
+        if flow.sensitive.issuperset(written) and self._reference.compiles(self._recording):
+            return own
+        absolute = {n: np.abs(a) if a.dtype.kind == "f" else a for n, a in arrays.items()}
+        scalars = {
+            p.name: abs(given.scalars[p.name]) if p.dtype.is_float else given.scalars[p.name]
+            for p in self._recording.scalars
+        }
+        with np.errstate(all="ignore"):
+            summed = self._reference.run(_absolute(self._recording), absolute, scalars)
+        most = 4.0 * max((a.size for a in arrays.values()), default=1) ** 0.5
+        sizes = {}
+        for name in written:
+            size = _largest(summed[name])
+            is_told = name not in flow.sensitive or size <= most * own[name]
+            sizes[name] = max(own[name], size) if is_told else own[name]
+        return sizes
+
+    def _is_exact(self, found: Mapping[str, Array]) -> bool:
+        """Whether all results are integers so small that partial sums of them are exact as well;
+        the inputs are.
+        """
+        for p in (*self._recording.arrays, *self._recording.temps):
+            if p.dtype.is_float and self._roles.get(p.name) != "input":
+                limit = 2.0**20 if p.dtype is DType.f32 else 2.0**48
+                flat = found[p.name].reshape(-1)
+                for start in range(0, flat.size, _CHUNK):
+                    part = flat[start : start + _CHUNK]
+                    part = part[~np.isnan(part)]
+                    if part.size and not (np.abs(part).max() < limit and (part % 1 == 0).all()):
+                        return False
+        return True
+
+
+def _eps(dtype: DType) -> float:
+    return float(np.finfo(dtype.value).eps)
+
+
+def _absolute(recording: Recording) -> Recording:
+    """The sequence without cancellation: differences made sums, constants made positive."""
+
+    def change(x: Any) -> Any:
+        match x:
+            case Binary(op="sub", dtype=dtype) if dtype.is_float:
+                return replace(x, op="add")
+            case Unary(op="neg", dtype=dtype) if dtype.is_float:
+                return x.x
+            case Const(dtype=dtype) if dtype.is_float:
+                return replace(x, value=abs(x.value))
+            case _:
+                return x
+
+    return rewrite(recording, change)
+
+
+def _largest(array: Array) -> float:
+    """The largest finite size of an element; 0 where there is none."""
+    if array.size == 0:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        top = float(np.fmax(array.max(), -array.min()))
+    if np.isfinite(top):
+        return top
+    finite = array[np.isfinite(array)]
+    return float(np.abs(finite).max()) if finite.size else 0.0

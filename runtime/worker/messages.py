@@ -1,0 +1,173 @@
+"""What a worker and its child say to each other: one JSON object a message, four bytes of length
+before it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from ..building.artifact import Artifact
+from .outcome import Failure, Measurement, Protocol
+
+_LENGTH_BYTES = 4
+
+
+class ExpectedFiles(msgspec.Struct, frozen=True):
+    """An `Expected` whose arrays are .npy files."""
+
+    want: str
+    factor: float
+    magnitude: str | float | None
+
+
+class SetFiles(msgspec.Struct, frozen=True):
+    """An `InputSet` whose arrays are .npy files."""
+
+    arrays: dict[str, str]
+    scalars: dict[str, float | int | bool]
+    expected: dict[str, ExpectedFiles]
+
+
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    roles: dict[str, str]
+    sets: list[SetFiles]
+    allowance_bytes: int  # private memory allowed beyond what the arrays take
+
+
+class Evaluate(msgspec.Struct, tag=True, frozen=True):
+    artifact: Artifact
+    protocol: Protocol
+    verify: bool
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What is looked at while candidates are timed in turn: memory, with arrays of so many distinct bytes."""
+
+    library: str
+    read_bytes: float
+    written_bytes: float
+
+
+class Interleave(msgspec.Struct, tag=True, frozen=True):
+    artifacts: list[Artifact]
+    protocol: Protocol
+    beside: Beside | None = None
+
+
+class Probe(msgspec.Struct, tag=True, frozen=True):
+    library: str
+    whole: bool = False
+
+
+class Calibrate(msgspec.Struct, tag=True, frozen=True):
+    library: str | None
+
+
+class TimeFunction(msgspec.Struct, tag=True, frozen=True):
+    module: str
+    attribute: str
+    protocol: Protocol
+
+
+Request = Prepare | Evaluate | Interleave | Probe | Calibrate | TimeFunction
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """Prepared (or started); `regions` are the address ranges of read-only inputs, to explain
+    faults.
+    """
+
+    regions: list[tuple[str, int, int]]
+    limit_bytes: int  # of private memory; 0: none
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """The request cannot be met for a reason that is no bug; one sentence."""
+
+    why: str
+
+
+class Broken(msgspec.Struct, tag=True, frozen=True):
+    """A bug in the child's own code."""
+
+    traceback: str
+
+
+class Outcomes(msgspec.Struct, tag=True, frozen=True):
+    measured: list[Measurement | None]
+    failed: list[Failure | None]  # exactly one of the two is not None, per artifact
+    is_last: bool = False  # the child can run nothing any more
+    rates: dict[
+        str, list[float]
+    ] = {}  # of memory meanwhile, by way of using it; bytes a nanosecond
+
+
+class Rates(msgspec.Struct, tag=True, frozen=True):
+    """Samples of the probe by name: rates in bytes or flops a nanosecond, latencies in
+    nanoseconds.
+    """
+
+    samples: dict[str, list[float]]
+
+
+class Fault(msgspec.Struct, tag=True, frozen=True):
+    """Written by the signal handler, in place of a reply."""
+
+    signal: int
+    address: int
+    used_bytes: int
+
+
+Reply = Ready | Refused | Broken | Outcomes | Rates | Fault
+
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+def encode(message: Request | Reply) -> bytes:
+    """The message with its length before it."""
+    body = msgspec.json.encode(message)
+    return len(body).to_bytes(_LENGTH_BYTES, "little") + body
+
+
+def decode_reply(body: bytes) -> Reply:
+    """Raises msgspec.DecodeError for anything that is no reply."""
+    return _replies.decode(body)
+
+
+def read_request(fd: int) -> Request | None:
+    """The next request, or None when the other end is closed."""
+    body = read_message(fd)
+    return None if body is None else _requests.decode(body)
+
+
+def read_message(fd: int) -> bytes | None:
+    """The bytes of the next message, or None when the other end is closed."""
+    head = _read_exactly(fd, _LENGTH_BYTES)
+    return None if head is None else _read_exactly(fd, int.from_bytes(head, "little"))
+
+
+def write_message(fd: int, body: bytes) -> None:
+    """Write a message with its length before it."""
+    write_all(fd, len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write every byte to a blocking descriptor."""
+    view: Any = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _read_exactly(fd: int, n_bytes: int) -> bytes | None:
+    parts = []
+    while n_bytes:
+        part = os.read(fd, min(n_bytes, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        n_bytes -= len(part)
+    return b"".join(parts)

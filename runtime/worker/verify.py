@@ -1,0 +1,225 @@
+"""Comparing what a candidate computed with a float64 reference.
+
+Tolerance. Element i of a floating-point output is right when
+
+    |got[i] - want[i]| <= factor * eps(dtype of got) * magnitude[i]
+
+where `magnitude` is what the rounding of every partial result is relative to, or, where none is
+given, max |want| over the array. `runtime/worker/inputs.py` makes it from two things. One is the reference
+run on absolute values: on inputs of mixed sign a running sum only grows as sqrt(n), so relative to
+the sum of sizes (which grows as n) the error stays near one eps whatever n is. A constant factor
+suffices, and it still sees a lost tile; the classical worst case, n * eps * magnitude (Higham,
+Accuracy and Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in
+float32. The other is measured (`spread`): how far the results move when the same computation runs
+in the types of the sequence on inputs that differ in their last places (Parker, Monte Carlo
+Arithmetic, 1997). Recurrences, divisions and mixed precision are judged by that.
+
+NaN is right only where NaN is wanted, infinities must be equal, integers and booleans must be
+equal, but where rounding alone decides them (`magnitude` is an array with something there).
+Different shapes are a bug of the caller and raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_NEIGHBOURS = 64
+_CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it stay in L2
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an output must hold after the run. `want` is float64 for floating-point outputs, or of
+    their own dtype where that is exact; exact for the others.
+    """
+
+    want: Array
+    factor: float = 16.0
+    magnitude: Array | float | None = None  # same shape as `want`, or one number for all elements
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first wrong element of an output, and how many elements are wrong."""
+
+    index: tuple[int, ...]
+    got: float | int
+    want: float | int
+    n_wrong: int
+    n_elements: int
+    tolerance: float = 0.0  # of this element
+
+    def __str__(self) -> str:
+        place = ", ".join(map(str, self.index))
+        count = f"{self.n_wrong} of {self.n_elements} elements are wrong"
+        within = f" within {self.tolerance:.2g}" if self.tolerance else ""
+        return f"[{place}] is {self.got!r} and should be {self.want!r}{within} ({count})"
+
+
+def tolerance_factor(stages: int) -> float:
+    """The factor of the tolerance for results of `stages` reductions in a row."""
+    return 16.0 * max(1, stages)
+
+
+def spread(want: Array, samples: Sequence[Array]) -> Array:
+    """How far each element of the samples is from `want` at most; infinite where only one of the two is finite.
+
+    A few samples of one element may lie near by chance, so floats look at 64 neighbours together; what rounding does
+    to them is alike. Of integers each element is looked at alone.
+    """
+    found = np.zeros(want.shape)
+    for sample in samples:
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(sample.astype(np.float64) - want)
+        same = (sample == want) | (np.isnan(sample) & np.isnan(want))
+        found = np.maximum(
+            found, np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))
+        )
+    if want.dtype.kind != "f" or found.size == 0:
+        return found
+    flat = found.reshape(-1)
+    starts = np.arange(0, flat.size, _NEIGHBOURS)
+    most = np.maximum.reduceat(np.where(np.isfinite(flat), flat, 0.0), starts)
+    around = np.repeat(most, np.diff(starts, append=flat.size))
+    smooth: Array = np.maximum(flat, around).reshape(want.shape)
+    return smooth
+
+
+def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
+    """The first element of `got` outside the tolerance, or None. Raises ValueError on different
+    shapes (a caller's bug).
+    """
+    want = expected.want
+    if got.shape != want.shape:
+        raise ValueError(f"got shape {got.shape}, wanted shape {want.shape}")
+    if got.dtype.kind != "f":
+        wrong = got != want
+        if isinstance(expected.magnitude, np.ndarray):
+            wrong &= expected.magnitude == 0
+        return _describe(got, want, wrong)
+    if got.size == 0:
+        return None
+    magnitude = expected.magnitude
+    if magnitude is None:
+        finite = np.abs(want[np.isfinite(want)])
+        magnitude = float(finite.max()) if finite.size else 0.0
+    scale = expected.factor * float(np.finfo(got.dtype).eps)
+    # A result may always underflow to zero, or round among denormals.
+    floor = float(np.finfo(got.dtype).smallest_normal)
+    if _all_close(got, want, magnitude, scale, floor):
+        return None
+    found = _describe(got, want, ~_close(got, want, magnitude, scale, floor))
+    assert found is not None
+    allowed = np.maximum(scale * np.asarray(magnitude), floor)
+    return replace(found, tolerance=float(np.broadcast_to(allowed, got.shape)[found.index]))
+
+
+def _all_close(
+    got: Array, want: Array, magnitude: Array | float, scale: float, floor: float
+) -> bool:
+    flat_got, flat_want = got.reshape(-1), want.reshape(-1)
+    flat_magnitude = magnitude.reshape(-1) if isinstance(magnitude, np.ndarray) else None
+    error = np.empty(_CHUNK, np.float64)
+    for start in range(0, flat_got.size, _CHUNK):
+        part = slice(start, min(start + _CHUNK, flat_got.size))
+        e = error[: part.stop - part.start]
+        with np.errstate(invalid="ignore"):
+            np.subtract(flat_got[part], flat_want[part], out=e)
+        np.abs(e, out=e)
+        if flat_magnitude is None:
+            assert not isinstance(magnitude, np.ndarray)
+            fine = float(e.max()) <= max(scale * magnitude, floor)
+        else:
+            fine = bool((e <= np.maximum(scale * flat_magnitude[part], floor)).all())
+        # The plain comparison is false for NaN and infinities: look again, slowly, before calling
+        # it wrong.
+        if not fine:
+            m = flat_magnitude[part] if flat_magnitude is not None else magnitude
+            if not _close(flat_got[part], flat_want[part], m, scale, floor).all():
+                return False
+    return True
+
+
+def _close(
+    got: Array, want: Array, magnitude: Array | float, scale: float, floor: float
+) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        # A want beyond the range of the type is an infinity in it.
+        rounded = want.astype(got.dtype)
+        near = np.abs(got.astype(np.float64) - want) <= np.maximum(
+            scale * np.asarray(magnitude), floor
+        )
+    both_nan = np.isnan(got) & np.isnan(want)
+    same_infinity = np.isinf(got) & (got == rounded)
+    is_free = np.isinf(magnitude)
+    close: NDArray[np.bool_] = (np.isfinite(got) & near) | both_nan | same_infinity | is_free
+    return close
+
+
+def _describe(got: Array, want: Array, wrong: Array) -> Mismatch | None:
+    n_wrong = int(np.count_nonzero(wrong))
+    if n_wrong == 0:
+        return None
+    index = tuple(int(k) for k in np.unravel_index(int(np.argmax(wrong)), got.shape))
+    return Mismatch(
+        index, got[index].item(), want[index].item(), n_wrong=n_wrong, n_elements=int(got.size)
+    )
+
+
+def poison_value(dtype: np.dtype[Any]) -> float | int | bool:
+    """What outputs hold before a verified run: NaN in floats, an unlikely number in integers,
+    True in booleans.
+
+    A reference run that starts from the same value leaves it where the sequence writes nothing,
+    and so agrees there.
+    """
+    if dtype.kind == "f":
+        return float("nan")
+    if dtype.kind == "b":
+        return True
+    return int(np.iinfo(dtype).min) + 0x5A5A if dtype.itemsize > 2 else int(np.iinfo(dtype).min)
+
+
+def has_extremes(array: Array) -> bool:
+    """Whether an array holds a value whose arithmetic may take another time: not finite, or
+    denormal.
+    """
+    if array.dtype.kind != "f" or array.size == 0:
+        return False
+    size = np.abs(array)
+    tiny = (size > 0) & (size < np.finfo(array.dtype).smallest_normal)
+    return bool(tiny.any() or not np.isfinite(size).all())
+
+
+def signed_like(array: Array, rng: np.random.Generator) -> Array:
+    """Random values of mixed sign with the shape and dtype of `array`: floats in [-1, 1],
+    integers in [-100, 100].
+    """
+    if array.dtype.kind == "f":
+        return rng.uniform(-1.0, 1.0, array.shape).astype(array.dtype)
+    if array.dtype.kind == "b":
+        return rng.integers(0, 2, array.shape).astype(array.dtype)
+    return rng.integers(-100, 101, array.shape).astype(array.dtype)
+
+
+def near(array: Array, change: float, rng: np.random.Generator) -> Array:
+    """The same floats, each changed by up to this share of itself, at random; zeros stay."""
+    factors = rng.uniform(-change, change, array.shape)
+    changed: Array = (array * (1.0 + factors)).astype(array.dtype)
+    return changed
+
+
+def integers_like(array: Array, rng: np.random.Generator) -> Array:
+    """Random small integers (-2..2) with the shape and dtype of `array`.
+
+    Sums and products of them are exact in any order while they stay below 2^24 (float32), so that
+    a candidate of a linear sequence can be held to a tolerance that sees a single lost element.
+    """
+    return rng.integers(-2, 3, array.shape, np.int8).astype(array.dtype)

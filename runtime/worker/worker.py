@@ -1,0 +1,441 @@
+"""The worker: one child process that runs candidates, killed and replaced when it crashes or hangs.
+
+The parent never loads generated code. Input arrays travel once, as .npy
+files in memory that a new child maps again; so a crash costs a restart (about 0.2 s) and one copy
+of the inputs. Files in memory vanish with the parent, also when it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..building.artifact import Artifact
+from ..device import AbstractDevice
+from ..scratch import Scratch
+from .channel import Answer, Channel, Death
+from .child import SCRATCH_PREFIX
+from .messages import (
+    Beside,
+    Calibrate,
+    Evaluate,
+    ExpectedFiles,
+    Fault,
+    Interleave,
+    Outcomes,
+    Prepare,
+    Probe,
+    Rates,
+    Ready,
+    Request,
+    SetFiles,
+    TimeFunction,
+)
+from .outcome import FINAL, Failure, Measurement, Protocol
+from .verify import Expected
+
+Array = NDArray[Any]
+_PROBE_S = 30.0  # for the memory that is looked at beside candidates, and the looks
+Outcome = Measurement | Failure
+
+# Half of the unreadable margin around an array: one address is as near to one array at most.
+_NEAR_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """Arguments before the call, by name (every array of the sequence but its temporaries), and
+    what must hold after it.
+
+    Contents given for arrays of role "output" are not used: they hold `verify.poison_value`
+    before each verified run.
+    """
+
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, float | int | bool]
+    expected: Mapping[str, Expected]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What candidates of one problem are run on. Set 0 is the one that is timed; all that expect
+    something are verified.
+
+    `roles` says "input" (never written), "output" (contents before the call do not matter) or
+    "inout", per array, in the order of the arguments.
+    """
+
+    roles: Mapping[str, str]
+    sets: tuple[InputSet, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all arrays of one set together."""
+        return sum(a.nbytes for a in self.sets[0].arrays.values())
+
+    @property
+    def written_bytes(self) -> int:
+        """Of those of one set that are written."""
+        arrays = self.sets[0].arrays
+        return sum(a.nbytes for name, a in arrays.items() if self.roles[name] != "input")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Limits on what runs in the child."""
+
+    run_timeout_s: float | None = None  # None: from the cut, see `Worker.deadline_s`
+    memory_bytes: int | None = None  # beyond the arrays; None: 512 MiB + twice the arrays
+    runs_candidates: bool = True  # off only to time other people's libraries
+    environment: tuple[tuple[str, str], ...] = ()  # variables of the child, over all others
+
+
+class WorkerError(Exception):
+    """The child cannot do what it is for (no memory for the arrays, no interpreter): one
+    sentence.
+    """
+
+
+class AbstractWorker(ABC):
+    """Evaluates artifacts on a prepared workload. `n_restarts` counts the children that took the place of one that died."""
+
+    n_restarts: int = 0
+
+    def start(self) -> None:  # noqa: B027  # there may be nothing to start
+        """Begin to start what evaluates, without waiting: the caller has other work meanwhile."""
+
+    @abstractmethod
+    def prepare(self, workload: Workload) -> None:
+        """Take over the arrays. Raises WorkerError when they do not fit."""
+
+    @abstractmethod
+    def prepare_as(self, other: AbstractWorker) -> None:
+        """Take over what another worker of the same class was prepared with; that one is closed later. Raises WorkerError."""
+
+    @abstractmethod
+    def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
+        """Verify on every input set, then time."""
+
+    @abstractmethod
+    def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
+        """Verify again and time in turn, in one process; outcomes in the order of the artifacts."""
+
+    def interleave_beside(
+        self,
+        artifacts: Sequence[Artifact],
+        protocol: Protocol,
+        read_bytes: float,
+        written_bytes: float,
+    ) -> tuple[list[Outcome], dict[str, list[float]]]:
+        """As `interleave`; and, from the same rounds, how many bytes a nanosecond each way of using memory moved with arrays of so
+        many distinct bytes, by its name in `Target.streams`. {} where no probe is known.
+        """
+        return self.interleave(artifacts, protocol), {}
+
+    @abstractmethod
+    def probe(self) -> float:
+        """Bytes that memory delivers to all cores a nanosecond, right now."""
+
+    @abstractmethod
+    def probe_state(self) -> dict[str, list[float]]:
+        """Samples of what changes while a machine runs, right now: the bytes a nanosecond of each way of reading and writing
+        memory, and the nanoseconds of a launch and of a barrier; {} where that is not known.
+        """
+
+    @abstractmethod
+    def end_when(self, is_over: Callable[[], bool]) -> None:
+        """From now on whoever waits for an answer once `is_over` gets Stopped instead."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the child and remove the scratch folder. Safe to call twice."""
+
+    def __enter__(self) -> AbstractWorker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, t: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Worker(AbstractWorker):
+    """The worker of every backend that runs code.
+
+    Its child starts in 0.4 s because nothing that it imports brings numba, which alone takes longer.
+    """
+
+    def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
+        self._device = device
+        self._options = options or WorkerOptions()
+        self._workload: Workload | None = None
+        self._prepare: Prepare | None = None
+        self._ready = Ready([], 0)
+        self._files = MemoryFiles()
+        self.n_restarts = 0
+        library = device.child_library() if self._options.runs_candidates else None
+        self._scratch = Scratch(SCRATCH_PREFIX)
+        self._channel = Channel(
+            device.name,
+            library,
+            self._scratch.path,
+            environment=dict(self._options.environment),
+        )
+
+    def start(self) -> None:
+        self._channel.start()
+
+    def prepare(self, workload: Workload) -> None:
+        if self._prepare is not None:
+            self._channel.kill()  # it maps the files of the workload before
+        self._files.close()
+        self._files = MemoryFiles()
+        sets = [_write_set(self._files, s, workload.roles) for s in workload.sets]
+        allowance_bytes = self._options.memory_bytes
+        if allowance_bytes is None:
+            allowance_bytes = (512 << 20) + 2 * workload.size_bytes
+        self._workload = workload
+        self._prepare = Prepare(dict(workload.roles), sets, allowance_bytes)
+        self._send_prepare()
+
+    def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
+        """As promised, or with the first `n_sets` input sets only."""
+        assert isinstance(other, Worker)
+        assert other._prepare is not None, "the other is prepared first"
+        if self._prepare is not None:
+            self._channel.kill()
+        assert other._workload is not None
+        prepared = other._prepare
+        self._workload = replace(other._workload, sets=other._workload.sets[:n_sets])
+        self._prepare = Prepare(prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes)
+        self._send_prepare()
+
+    def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
+        n_runs = len(self._prepared.sets) if verify else 0
+        deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
+        return self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
+
+    def interleave(
+        self, artifacts: Sequence[Artifact], protocol: Protocol = FINAL
+    ) -> list[Outcome]:
+        if not artifacts:
+            return []
+        deadline_s = self._interleave_deadline_s(artifacts, protocol)
+        outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
+        return self._all_of(artifacts, outcomes, protocol)
+
+    def interleave_beside(
+        self,
+        artifacts: Sequence[Artifact],
+        protocol: Protocol,
+        read_bytes: float,
+        written_bytes: float,
+    ) -> tuple[list[Outcome], dict[str, list[float]]]:
+        library = self._device.probe_library()
+        if library is None or not artifacts:
+            return self.interleave(artifacts, protocol), {}
+        beside = Beside(str(library), read_bytes, written_bytes)
+        answer = self._ask(
+            Interleave(list(artifacts), protocol, beside),
+            _PROBE_S + self._interleave_deadline_s(artifacts, protocol),
+        )
+        rates = answer.rates if isinstance(answer, Outcomes) else {}
+        return self._all_of(artifacts, self._read(answer), protocol), rates
+
+    def _all_of(
+        self, artifacts: Sequence[Artifact], outcomes: list[Outcome], protocol: Protocol
+    ) -> list[Outcome]:
+        if len(outcomes) == len(artifacts):
+            return outcomes
+        # The child died and which candidate did it is unknown: each alone, then.
+        return [self.evaluate(a, protocol) for a in artifacts]
+
+    def _interleave_deadline_s(self, artifacts: Sequence[Artifact], protocol: Protocol) -> float:
+        workspace_bytes = max(a.workspace_bytes for a in artifacts)
+        n_timed = 2 * len(artifacts)  # each on two placements of the arrays
+        return self.deadline_s(protocol, 1, workspace_bytes) * n_timed
+
+    def probe(self) -> float:
+        library = self._device.probe_library()
+        if library is None:
+            return self._device.facts().memory_read_bytes_per_ns
+        return max(self._rates(Probe(str(library)), 30.0)["memory_read"])
+
+    def probe_state(self) -> dict[str, list[float]]:
+        """As promised, by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
+        library = self._device.probe_library()
+        return {} if library is None else self._rates(Probe(str(library), True), 30.0)
+
+    def calibrate(self) -> dict[str, list[float]]:
+        """All samples of the facts by name (the probe.py of a backend gives them meaning); about 5 s."""
+        library = self._device.probe_library()
+        return self._rates(Calibrate(None if library is None else str(library)), 120.0)
+
+    def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:
+        """Time an importable Python function `attribute` (dots allowed) of `module` on set 0:
+        arrays, then scalars.
+
+        For baselines such as NumPy. Use a worker with `runs_candidates=False`: libraries bring their
+        own threads, which would inherit the binding of the thread that starts them.
+        """
+        request = TimeFunction(module, attribute, protocol)
+        copied_s = 4e-9 * self._prepared.size_bytes
+        return self._outcomes(request, copied_s + self.deadline_s(protocol, 3))[0]
+
+    def end_when(self, is_over: Callable[[], bool]) -> None:
+        self._channel.is_over = is_over
+
+    def close(self) -> None:
+        self._channel.kill()
+        self._files.close()
+        self._scratch.close()
+
+    def deadline_s(self, protocol: Protocol, n_verified: int, workspace_bytes: int = 0) -> float:
+        """Seconds after which an evaluation has failed.
+
+        The runs themselves may take ten times the cut each (at least a second together), or the
+        run timeout that was set; restoring and comparing what is written is allowed 4 ns a byte, far
+        above what it takes.
+        """
+        n_bytes = self._prepared.written_bytes + workspace_bytes
+        arrays_s = 4e-9 * n_bytes * (n_verified + protocol.max_samples // 4)
+        run_s = self._options.run_timeout_s
+        if run_s is None:
+            cut_ns = protocol.cut_ns
+            n_runs = n_verified + 5
+            run_s = 30.0 if cut_ns is None else max(1.0, 10 * n_runs * cut_ns * 1e-9)
+        return 2.0 + run_s + arrays_s + 4 * protocol.budget_ns * 1e-9
+
+    @property
+    def _prepared(self) -> Workload:
+        assert self._workload is not None, "prepare() comes first"
+        return self._workload
+
+    def _send_prepare(self) -> None:
+        assert self._prepare is not None
+        assert self._workload is not None
+        deadline_s = 30.0 + 2e-8 * self._workload.size_bytes * len(self._workload.sets)
+        answer = self._channel.ask(self._prepare, deadline_s)
+        if isinstance(answer, Death):
+            raise WorkerError(f"the worker's child could not take the arrays: {answer.what}")
+        assert isinstance(answer, Ready)
+        self._ready = answer
+
+    def _ask(self, request: Request, deadline_s: float) -> Answer:
+        if not self._channel.is_alive:
+            self.n_restarts += 1
+            if self._prepare is not None:
+                self._send_prepare()
+        return self._channel.ask(request, deadline_s)
+
+    def _rates(self, request: Probe | Calibrate, deadline_s: float) -> dict[str, list[float]]:
+        answer = self._ask(request, deadline_s)
+        if isinstance(answer, Death):
+            raise WorkerError(f"the machine probe failed: {answer.what}")
+        if isinstance(answer, Outcomes):
+            why = "; ".join(f.advice for f in answer.failed if f is not None)
+            raise WorkerError(f"the machine probe failed: {why}")
+        assert isinstance(answer, Rates)
+        return answer.samples
+
+    def _outcomes(self, request: Request, deadline_s: float) -> list[Outcome]:
+        return self._read(self._ask(request, deadline_s))
+
+    def _read(self, answer: Answer) -> list[Outcome]:
+        if isinstance(answer, Death):
+            return [self._explain(answer)]
+        assert isinstance(answer, Outcomes)
+        both = zip(answer.measured, answer.failed, strict=True)
+        return [o for pair in both for o in pair if o is not None]
+
+    def _explain(self, death: Death) -> Failure:
+        """What kind of failure the end of the child was."""
+        limit_bytes, fault = self._ready.limit_bytes, death.fault
+        used_bytes = fault.used_bytes if fault is not None else death.used_bytes
+        # A failed allocation leaves use just under the limit, by less than one block of the
+        # allocator's growth.
+        is_full = limit_bytes > 0 and used_bytes > limit_bytes - (64 << 20)
+        if death.signal == signal.SIGKILL:
+            return Failure("memory", "the system killed it, most likely for its memory", death.log)
+        if is_full:
+            return Failure(
+                "memory", f"it used up the {limit_bytes >> 20} MiB it may have", death.log
+            )
+        if death.timed_out:
+            return Failure("timeout", f"no answer within {death.deadline_s:.1f} s", death.log)
+        where = self._locate(fault) if fault is not None else ""
+        return Failure("crash", death.what + where, death.log)
+
+    def _locate(self, fault: Fault) -> str:
+        for name, first, end in self._ready.regions:
+            if first <= fault.address < end:
+                return f" writing inside the read-only input {name}"
+        for name, first, end in self._ready.regions:
+            if first - _NEAR_BYTES <= fault.address < end + _NEAR_BYTES:
+                return f" {_offset(fault.address, first, end)} of {name}"
+        return f" at address {fault.address:#x}" if fault.signal in (11, 7) else ""
+
+
+def _offset(address: int, first: int, end: int) -> str:
+    if address < first:
+        return f"{first - address} bytes before the start"
+    return f"{address - end} bytes past the end"
+
+
+class MemoryFiles:
+    """.npy files that have no name on any disk; others open them through /proc/PID/fd."""
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    def write(self, name: str, array: Array) -> str:
+        """A path that a child of this process can open while this is not closed."""
+        fd = os.memfd_create(name)
+        self._fds.append(fd)
+        with open(fd, "wb", closefd=False) as f:
+            np.save(f, array, allow_pickle=False)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+
+    def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+        """The same for an array of zeros, which takes no memory."""
+        fd = os.memfd_create(name)
+        self._fds.append(fd)
+        with open(fd, "wb", closefd=False) as f:
+            form = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(f, form)
+            f.truncate(f.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+
+    def close(self) -> None:
+        """Free them, once no child maps them any more."""
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+
+
+def _write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
+    expected = {}
+    for name, e in s.expected.items():
+        size = e.magnitude
+        kept = files.write(f"{name}.size", size) if isinstance(size, np.ndarray) else size
+        expected[name] = ExpectedFiles(files.write(f"{name}.want", e.want), e.factor, kept)
+    arrays = {
+        name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
+        if roles[name] == "output"
+        else files.write(name, _in_order(a))
+        for name, a in s.arrays.items()
+    }
+    return SetFiles(arrays, dict(s.scalars), expected)
+
+
+def _in_order(array: Array) -> Array:
+    """The same in C order; a scalar stays one, which NumPy's own function makes an array of."""
+    return np.ascontiguousarray(array).reshape(array.shape)

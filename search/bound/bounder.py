@@ -1,0 +1,166 @@
+"""A lower bound on the time of every completion of a candidate, in ns (DESIGN section 5).
+
+The bound is admissible: it counts only what is sure, at rates that were never exceeded. It is what
+the sequence takes when it is called again and again, so caches may hold what the last call left. It
+is monotone once the parent's value is handed in, and it names the resource that limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...space.engine.candidate import Candidate, Space
+from . import common as bt
+from . import gpu as gt
+from . import gpu_facts as gf
+from .columns import Floats
+from .gpu_tables import build_gpu_tables
+from .operations import named_flops
+from .tables import build_tables
+
+__all__ = ["Bound", "Bounder", "Phase", "Roofline"]
+
+Mask = npt.NDArray[np.uint32]
+
+# In the order of bound_terms.py, where the levels of cache follow, and of gpu_terms.py.
+_NAMES = (
+    *("memory read", "memory write", "memory", "streams"),
+    *("operations", "chain", "loads", "launches"),
+)
+_GPU_NAMES = (
+    *("memory read", "memory write", "memory", "L2", "L1", "shared memory"),
+    *("operations", "issue", "latency", "launches"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Tasks that may overlap in time, and the bytes of each array that they surely move."""
+
+    tasks: tuple[str, ...]
+    read_bytes: tuple[tuple[str, float], ...]
+    written_bytes: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`ns` is the bound; `terms` are the ns of each resource alone, `limiting` the largest of them.
+
+    `ns` can exceed every term: phases that follow one another add up, whatever limits each.
+    """
+
+    ns: float
+    terms: tuple[tuple[str, float], ...]
+    limiting: str
+    phases: tuple[Phase, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Bytes that a wholly fused implementation moves with empty caches, and its operations."""
+
+    read_bytes: float
+    written_bytes: float
+    flops: float
+
+    @property
+    def total_bytes(self) -> float:
+        return self.read_bytes + self.written_bytes
+
+
+class Bounder:
+    """Bounds the candidates of one space; not for several threads at once.
+
+    `compiler_vectorises`: on a CPU, whether the compiler may make vectors of loops that are not decided to be
+    vectors. It may not (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the
+    rate of scalar code.
+    """
+
+    def __init__(self, space: Space, *, compiler_vectorises: bool = False) -> None:
+        self.space = space
+        self.tables = build_tables(space, compiler_vectorises)
+        self.gpu = build_gpu_tables(space) if space.target.is_gpu else None
+        levels = tuple(level.name for level in space.target.levels)
+        self.names = (*_NAMES, *levels) if self.gpu is None else _GPU_NAMES
+        self._phase = np.zeros(len(space.problem.tasks), np.int64)
+        self._terms = np.zeros(len(self.names))
+        self._none_known = np.zeros(len(space.problem.tasks))
+        self._no_line = np.zeros(2)
+
+    def ns(
+        self,
+        candidate: Candidate | Mask,
+        parent_ns: float = 0.0,
+        registers: Sequence[float] | None = None,
+    ) -> float:
+        """Lower bound in ns, at least that of the parent.
+
+        `registers` ([n_tasks], on a GPU) are those of each thread of a task where its kernel is compiled, 0 where it is not.
+        """
+        domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        if self.gpu is None:
+            found = (self._phase, self._terms)
+            return max(parent_ns, float(bt.lower_bound(self.tables, domains, *found)))
+        known = self._none_known if registers is None else np.array(registers, np.float64)
+        return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
+
+    def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
+        """What the bound would be, on a GPU, if each thread that sums up had `base + slope * counted` registers."""
+        domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        return self._gpu_ns(domains, self._none_known, np.array([base, slope]))
+
+    def registers(self, candidate: Candidate | Mask) -> tuple[int, ...]:
+        """[n_tasks] registers that the sums of a thread are counted with on a GPU, the least that is open; 0 without sums."""
+        assert self.gpu is not None
+        domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        return tuple(int(n) for n in gf.registers_counted(self.gpu, domains))
+
+    def _gpu_ns(self, domains: Mask, registers: Floats, line: Floats) -> float:
+        assert self.gpu is not None
+        found = (self._phase, self._terms, registers, line)
+        return float(gt.lower_bound(self.tables, self.gpu, domains, *found))
+
+    def bound(
+        self,
+        candidate: Candidate | Mask,
+        parent_ns: float = 0.0,
+        registers: Sequence[float] | None = None,
+    ) -> Bound:
+        """The bound with its terms, largest first, and the phases that it counted; `registers` as in `ns`."""
+        domains = candidate.domains if isinstance(candidate, Candidate) else candidate
+        ns = self.ns(domains, parent_ns, registers)
+        terms = sorted(
+            ((name, float(t)) for name, t in zip(self.names, self._terms, strict=True) if t > 0),
+            key=lambda term: -term[1],
+        )
+        limiting = terms[0][0] if terms else "launches"
+        return Bound(ns, tuple(terms), limiting, self._named_phases(domains))
+
+    def roofline(self) -> Roofline:
+        """What the best fused implementation moves and computes, as people count."""
+        read = written = 0.0
+        for a in self.space.problem.arrays:
+            if a.role == "temp":
+                continue
+            read += a.size_bytes if a.role in ("input", "inout") else 0
+            written += a.size_bytes if a.role in ("output", "inout") else 0
+        return Roofline(read, written, sum(named_flops(t) for t in self.space.problem.tasks))
+
+    def _named_phases(self, domains: Mask) -> tuple[Phase, ...]:
+        tasks, arrays = self.space.problem.tasks, self.space.problem.arrays
+        phases, nobody = [], np.zeros((len(tasks), len(tasks)), np.bool_)
+        for p in sorted(set(self._phase.tolist())):
+            reads, writes = [], []
+            for a, array in enumerate(arrays):
+                read, written = bt.array_traffic(self.tables, domains, self._phase, nobody, a)
+                if read[p]:
+                    reads.append((array.name, float(read[p])))
+                if written[p]:
+                    writes.append((array.name, float(written[p])))
+            members = tuple(t.name for k, t in enumerate(tasks) if self._phase[k] == p)
+            phases.append(Phase(members, tuple(reads), tuple(writes)))
+        return tuple(phases)

@@ -1,0 +1,93 @@
+"""Loads of one element each: what a vector takes whose lanes lie in lines of their own.
+
+Where a loop is surely in vectors, a read that is far apart along it takes a load for each lane: no wider load covers two of
+them, and a core starts only so many in a cycle. A value is loaded once for all copies of a register tile that share it, and
+outside of the innermost loops that do not change it. So each loop is taken for the innermost one: the reads that depend on it
+are made anew in each of its iterations, and the loop that needs the fewest loads gives the bound.
+
+What a compiler may find in another read's registers does not count: arrays that a task reads in two places, or writes, and those
+that a task reads whose loops may become the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...kernels.ir.access import access_of, arrays_read, arrays_written, flat_strides, task_reads
+from ...kernels.ir.task import Access
+from ...space.backbone import INNER, MID
+from ...space.engine.candidate import Space
+from .columns import Universes, int_rows
+from .traffic import sure_loads
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A read of a task that takes a load for each lane."""
+
+    access: Access
+    staged: int  # variable of where it is read; -1: from where it lies
+    loops: frozenset[str]  # that it depends on
+
+
+def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
+    """The tables of `BoundTables` on such loads; empty ones where nothing is known of the rate."""
+    groups: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
+    spared: list[tuple[int, ...]] = []
+    ns: list[float] = []
+    v, rate = space.variables, space.target.loads_per_ns
+    for t, task in enumerate(space.problem.tasks) if rate else ():
+        points = prod(loop.extent for loop in task.loops)
+        for vector in task.loops:
+            kind = v.kind[space.backbone.dim(t, vector.name, INNER)]
+            reads = list(_far_apart(space, t, vector.name))
+            for innermost in task.loops:
+                first = len(rows)
+                for read in (r for r in reads if innermost.name in r.loops):
+                    begin = len(spared)
+                    for loop in (x for x in task.loops if x.name not in read.loops):
+                        parts = [space.backbone.dim(t, loop.name, k) for k in (MID, INNER)]
+                        sizes = [x for d in parts for x in (v.size[d], universe.at(d))]
+                        spared.append((*sizes, loop.extent))
+                    rows.append((read.staged, begin, len(spared)))
+                    ns.append(points / rate)
+                groups.append((t, kind, first, len(rows)))
+    return {
+        "load_group": int_rows(groups, 4),
+        "load": int_rows(rows, 3),
+        "load_ns": np.array(ns, np.float64),
+        "load_spared": int_rows(spared, 5),
+    }
+
+
+def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
+    """Reads of a task whose neighbours along a loop no load covers together, each once."""
+    task, v, tasks = space.problem.tasks[t], space.variables, space.problem.tasks
+    if task.opaque is not None:
+        return
+    # A value that another task hands over may lie in a buffer of another layout.
+    doubtful = {f.array for f in v.mem_space if f.consumer == t} | set(arrays_written(task))
+    for m in space.backbone.merges:
+        if t in (m.a, m.b):
+            doubtful |= set(arrays_read(tasks[m.a])) & set(arrays_read(tasks[m.b]))
+    places = [a.array for a in dict.fromkeys(a for a, _ in task_reads(task))]
+    for access in dict.fromkeys(access_of(x) for x in sure_loads(task.value)):
+        array = space.problem.array(access.array)
+        apart = abs(flat_strides(access, array).get(vector, 0)) * array.dtype.size_bytes
+        if apart < space.target.vector_bytes or access.array in doubtful:
+            continue
+        if places.count(access.array) > 1 or any(a and len(a.terms) > 1 for a in access.axes):
+            continue
+        loops = frozenset(name for axis in access.axes if axis for name, _ in axis.terms)
+        yield _Read(access, _staged(space, t, access), loops)
+
+
+def _staged(space: Space, t: int, access: Access) -> int:
+    found = [var for o, var in space.variables.staged.items() if (o.task, o.access) == (t, access)]
+    return found[0] if found else -1

@@ -1,0 +1,174 @@
+"""A bound in words: for every resource, how long it is busy and with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...space.engine.candidate import Space
+from .bounder import Bound, Bounder, Phase
+from .common import CLOCK_SLACK
+from .operations import SureOperations
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a resource is surely used for: `amount` of `unit` ("B", "flop", "instructions", "additions in a row"; ""
+    where nothing is counted), and the `ns` that this takes alone.
+    """
+
+    resource: str
+    ns: float
+    amount: float
+    unit: str
+
+
+def explain(bound: Bound, space: Space) -> list[str]:
+    """One sentence a resource, the limiting one first, then one a phase."""
+    rates = rate_texts(space)
+    lines = [f"at least {time_text(bound.ns)}, limited by {bound.limiting}"]
+    lines += [f"{name}: {time_text(ns)}, {rates[name]}" for name, ns in bound.terms]
+    return lines + explain_phases(bound, space)
+
+
+def explain_phases(bound: Bound, space: Space) -> list[str]:
+    """What the caches may hold, and one sentence a phase on the bytes of each array."""
+    if not bound.phases:
+        return []
+    levels = space.target.levels
+    if space.target.is_gpu:
+        # What is nearer than L2 is empty when a launch begins.
+        held = size_text(float(levels[-1].capacity_bytes))
+        return [f"L2 may hold {held} of each launch from before", *map(_phase, bound.phases)]
+    held = size_text(float(sum(level.capacity_bytes for level in levels)))
+    kept = f"the caches may hold {held} of each phase from before"
+    if space.target.streams:
+        kept += ", of what is gone through once a call no more than was measured"
+    return [kept, *(_phase(phase) for phase in bound.phases)]
+
+
+def rate_texts(space: Space) -> dict[str, str]:
+    """For every resource, at which rate its work is counted."""
+    target = space.target
+    rates = {
+        "memory read": f"at {target.memory_read_bytes_per_ns:.1f} GB/s",
+        "memory write": f"at {target.memory_write_bytes_per_ns:.1f} GB/s",
+        "memory": f"reads and writes at {target.memory_mixed_bytes_per_ns:.1f} GB/s",
+        "streams": "what is gone through once a call, at the best mix of measured ways for its size",
+        "operations": _arithmetic_rates(space),
+        "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
+        "loads": f"of one element each, {target.loads_per_ns:.0f} a ns",
+        "launches": "the call, starting teams of threads, and barriers",
+    }
+    for level in target.levels:
+        rates[level.name] = f"out of {level.name} at {level.read_bytes_per_ns:.0f} GB/s"
+    if target.is_gpu:
+        rates["L1"] = f"sectors of warps' requests at {target.levels[0].read_bytes_per_ns:.0f} GB/s"
+        rates["shared memory"] = f"requests of warps at {target.shared_bytes_per_ns:.0f} GB/s"
+        rates["issue"] = f"{target.instructions_per_ns:.0f} instructions of warps a ns"
+        rates["latency"] = "dependent additions, barriers and loads, wave by wave of blocks"
+        rates["launches"] = "one after the other"
+    return rates
+
+
+def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
+    """The terms of a bound that `bounder` gave with what they count, largest first.
+
+    Bytes are the distinct ones of each phase that nothing closer can have held before.
+    """
+    return tuple(Use(name, ns, *_amount(bounder, bound, name, ns)) for name, ns in bound.terms)
+
+
+def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float, str]:
+    tables, space = bounder.tables, bounder.space
+    if name == "operations":
+        counted = map(SureOperations().count, space.problem.tasks)
+        return float(sum(f32 + f64 for f32, f64 in counted)), "flop"
+    if name == "chain":
+        return ns / space.target.add_latency_ns, "additions in a row"
+    if name in ("launches", "latency", "loads"):
+        return 0.0, ""
+    if bounder.gpu is not None:
+        return _moved_on_gpu(bounder, name, ns)
+    if name == "streams":
+        phases = bound.phases
+        return sum(n for p in phases for _, n in (*p.read_bytes, *p.written_bytes)), "B"
+    cached = float(tables.capacity[-1])
+    if name == "memory write":
+        held, rate = cached, tables.write_rate
+    elif name == "memory":
+        held, rate = cached + min(cached, tables.reused_bytes), tables.mixed_rate
+    elif name == "memory read":
+        held, rate = cached, float(tables.rate[-1])
+    else:
+        level = [x.name for x in space.target.levels].index(name)
+        held, rate = float(tables.capacity[level]), float(tables.rate[level])
+        if level < len(space.target.levels) - 1 or level == 0:
+            # The term of what one core alone reads counts at a share of the rate of all.
+            rate /= max(1.0, tables.cores / CLOCK_SLACK)
+    # The term is the larger of the sum over phases and of all as one phase, which only it knows.
+    return max(_crossing(bound, name, held), ns * rate), "B"
+
+
+def _moved_on_gpu(bounder: Bounder, name: str, ns: float) -> tuple[float, str]:
+    """What keeps a resource busy for so long at its full rate, idle multiprocessors and parts of sectors included."""
+    target, tables = bounder.space.target, bounder.tables
+    if name == "issue":
+        return ns * target.instructions_per_ns, "instructions"
+    rates = {
+        "memory read": float(tables.rate[-1]),
+        "memory write": tables.write_rate,
+        "memory": tables.mixed_rate,
+        "L2": target.levels[-1].read_bytes_per_ns,
+        "L1": target.levels[0].read_bytes_per_ns,
+        "shared memory": target.shared_bytes_per_ns,
+    }
+    return ns * rates[name], "B"
+
+
+def _crossing(bound: Bound, name: str, held_bytes: float) -> float:
+    """Bytes of all phases beyond what may have been held when each began."""
+    total = 0.0
+    for phase in bound.phases:
+        read = sum(n for _, n in phase.read_bytes) if name != "memory write" else 0.0
+        written = sum(n for _, n in phase.written_bytes) if name.startswith("memory") else 0.0
+        written = 0.0 if name == "memory read" else written
+        total += max(0.0, read + written - held_bytes)
+    return total
+
+
+def _arithmetic_rates(space: Space) -> str:
+    sizes = {task.dtype.size_bytes for task in space.problem.tasks}
+    rates = {4: space.target.f32_flops_per_ns, 8: space.target.f64_flops_per_ns}
+    named = [f"{rates[n]:.0f} GFLOP/s (f{8 * n})" for n in sorted(sizes & set(rates))]
+    return "at " + " and ".join(named) if named else "of no floating-point type"
+
+
+def _phase(phase: Phase) -> str:
+    tasks = ", ".join(phase.tasks)
+    parts = [f"{verb} {_arrays(amounts)}" for verb, amounts in _sides(phase) if amounts]
+    return f"{tasks}: " + (" and ".join(parts) if parts else "surely touches no memory")
+
+
+def _sides(phase: Phase) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...]:
+    return ("reads", phase.read_bytes), ("writes", phase.written_bytes)
+
+
+def _arrays(amounts: tuple[tuple[str, float], ...]) -> str:
+    largest = sorted(amounts, key=lambda amount: -amount[1])
+    return ", ".join(f"{name} {size_text(n)}" for name, n in largest)
+
+
+def size_text(n: float) -> str:
+    """Bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if n >= scale:
+            return f"{n / scale:.1f} {unit}"
+    return f"{n:.0f} B"
+
+
+def time_text(ns: float) -> str:
+    """Nanoseconds for people."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.3g} ns"

@@ -1,0 +1,319 @@
+"""The bound of a GPU, compiled: from domains and tables to ns.
+
+A phase is what certainly runs before or after the others: launches follow one another, and inside a launch of one block so do tasks
+between which a value passes. Inside a phase resources overlap, so the busiest of them counts (Telamon, section 4.4); phases add up.
+What a launch finds in registers and L1 is of no use to it: only L2 holds what the launches before left there.
+
+Whatever is open is taken at its best: how threads follow one another in a warp, sizes, kinds, staging. The mistakes of Telamon's
+model (its sections 4 and 8) are avoided so: memory and L2 have terms of their own, f64 and f32 are different pipes, blocks that
+differ in size are not taken for equal ones, and what a thread may still have in a register is not loaded again.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+
+from ...space import choices as ch
+from ...space.engine.jit import jit, jit_internal
+from .columns import Floats, Ints
+from .common import Mask, join, merged_tasks, phase_traffic
+from .gpu_facts import (
+    BLOCKS_MOST,
+    CHAIN,
+    CORE_FACTOR,
+    INNER_MOST,
+    IS_BLOCK,
+    IS_THREAD,
+    IS_VECTOR,
+    ISSUE_FACTOR,
+    LOADS,
+    MID_LEAST,
+    MID_MOST,
+    N_FACTS,
+    N_TASK_FACTS,
+    SPLITS,
+    WARP,
+    WAVES,
+    Int,
+    is_copied,
+    meetings,
+    task_facts,
+    tilings,
+)
+from .gpu_tables import TOGETHER, GpuTables
+from .tables import BoundTables
+
+READ, WRITE, MIXED, L2, L1, SHARED, OPERATIONS, ISSUE, LATENCY, LAUNCHES = range(10)
+N_TERMS = 10
+
+SECTOR_BYTES = 32
+REQUEST_BYTES = (
+    128  # that shared memory moves at most for one request of a warp, and in the time of any
+)
+MOST_LANES = 4  # of a vector
+
+_SAME_LAUNCH = 1 << ch.SAME_LAUNCH
+_PARTIALS = 1 << ch.PARTIALS
+_KEEP, _DIRECT = 1 << ch.KEEP, 1 << ch.DIRECT
+_REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
+
+
+@jit_internal
+def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
+    """How many threads, one beside the other or in different blocks, load each element."""
+    n = 1.0
+    for at in range(gpu.access[row, 6], gpu.access[row, 7]):
+        if gpu.along[at, 2]:
+            continue
+        k = gpu.along[at, 0]
+        extent = gpu.loop[k, 1]
+        is_thread = facts[k, IS_THREAD] == 2
+        # Each thread of a loop of vectors begins with a vector of its own.
+        lanes = min(facts[k, INNER_MOST], MOST_LANES) if facts[k, IS_VECTOR] else 1.0
+        beside = min(facts[k, MID_LEAST], np.ceil(extent / lanes)) if is_thread else 1.0
+        if facts[k, IS_BLOCK] == 2:
+            tile = facts[k, INNER_MOST] * (1.0 if is_thread else facts[k, MID_MOST])
+            beside = max(beside, extent / tile)
+        n *= beside
+    return n
+
+
+@jit_internal
+def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, float]:
+    """Elements that one request of a warp takes from one sector at most, lanes that may want one element, and the widest vector.
+
+    Loops that walk from element to element lie in one sector as far as they reach; loops with strides beyond all that smaller
+    strides reach are in others. Which of them vary inside a warp is open: the best order counts (Telamon, section 4.3).
+    """
+    size = np.int64(gpu.amount[row, 1])
+    same, near, reach, widest, step = 1.0, 1.0, 0, 1.0, 0
+    for at in range(gpu.access[row, 6], gpu.access[row, 7]):
+        k, stride, how = gpu.along[at, 0], gpu.along[at, 1], gpu.along[at, 2]
+        threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
+        lanes = 1.0
+        if facts[k, IS_VECTOR] and stride == size:
+            lanes = float(gpu.access[row, 9])
+            widest = lanes
+        n = threads * lanes
+        if how == TOGETHER or (stride == 0 and not gpu.access[row, 2]):
+            same *= n  # but of threads with one result only one stores it
+        elif n > 1 and 0 < stride < reach + SECTOR_BYTES:
+            near *= n
+            reach += stride * (np.int64(n) - 1)
+            step = gcd(step, stride)
+    if step > 0:
+        near = min(near, np.ceil(SECTOR_BYTES / step))
+    return min(same * near, WARP * widest), min(same, WARP), widest
+
+
+@jit_internal
+def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
+    """Whether an access surely goes to memory, surely to shared memory, surely to either."""
+    choice = gpu.access[row, 3]
+    if gpu.access[row, 2]:
+        is_kept = choice < 0 or domains[choice] == _KEEP
+        return is_kept, False, is_kept
+    staging = _DIRECT if choice < 0 else np.int64(domains[choice])
+    first, end = gpu.access[row, 4], gpu.access[row, 5]
+    in_memory, in_shared, in_register = first == end, first < end, False
+    for f in range(first, end):
+        space = domains[gpu.flow[f]]
+        in_memory = in_memory or space == _GLOBAL
+        in_shared = in_shared and space == _SHARED
+        in_register = in_register or space & _REGISTER != 0
+    is_direct = staging == _DIRECT and in_memory
+    return is_direct, is_copied(staging) or in_shared, not in_register
+
+
+@jit_internal
+def _requests(
+    gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, phase: Ints, costs: Floats
+) -> None:
+    """ns of L1, of shared memory and of issue that loads and stores take, by phase; `costs` is [n_tasks, N_TERMS].
+
+    Notes in `tasks` which of them surely wait for a load.
+
+    Of the accesses of one phase to one array only the dearest counts: what one task has loaded the other may still have.
+    """
+    n = phase.size
+    dearest = np.zeros((n, 3))
+    stores = np.zeros((n, 3))
+    is_written = np.zeros(n, np.bool_)
+    for row in range(gpu.access.shape[0]):
+        if row == 0 or gpu.access[row, 0] != gpu.access[row - 1, 0]:
+            _add_requests(costs, dearest, stores)
+            dearest[:] = 0.0
+            stores[:] = 0.0
+            is_written[:] = False
+        t, is_store = gpu.access[row, 1], gpu.access[row, 2]
+        p = phase[t]
+        in_memory, in_shared, is_there = _where(gpu, domains, row)
+        if gpu.access[row, 8] and (is_store or not is_written[p]):
+            into = stores if is_store else dearest
+            n_elements = gpu.amount[row, 0]
+            core, issue = tasks[t, CORE_FACTOR], tasks[t, ISSUE_FACTOR]
+            per_sector, same, widest = _sharing(gpu, row, facts)
+            if not is_store:
+                n_elements *= _copies_of_loads(gpu, row, facts)
+            elif tasks[t, SPLITS]:
+                # Another launch may store what the blocks leave, with threads of its own.
+                core, issue, widest = 1.0, 1.0, float(gpu.access[row, 9])
+                per_sector = SECTOR_BYTES / gpu.amount[row, 1]
+            if not is_store and (in_memory or in_shared):
+                tasks[t, LOADS] = max(tasks[t, LOADS], 2.0 if in_memory else 1.0)
+            if in_memory:
+                ns = n_elements * SECTOR_BYTES / per_sector / gpu.l1_rate
+                into[p, 0] = max(into[p, 0], ns * core)
+            if in_shared and gpu.shared_rate > 0:
+                each = max(REQUEST_BYTES / (WARP * gpu.access[row, 9]), gpu.amount[row, 1] / same)
+                into[p, 1] = max(into[p, 1], n_elements * each / gpu.shared_rate * core)
+            if is_there and gpu.issue_rate > 0:
+                lanes = widest if in_memory else float(gpu.access[row, 9])
+                ns = n_elements / (WARP * lanes) / gpu.issue_rate
+                into[p, 2] = max(into[p, 2], ns * issue)
+        if is_store:
+            is_written[p] = True
+    _add_requests(costs, dearest, stores)
+
+
+@jit_internal
+def _add_requests(costs: Floats, dearest: Floats, stores: Floats) -> None:
+    for p in range(costs.shape[0]):
+        costs[p, L1] += dearest[p, 0] + stores[p, 0]
+        costs[p, SHARED] += dearest[p, 1] + stores[p, 1]
+        costs[p, ISSUE] += dearest[p, 2] + stores[p, 2]
+
+
+@jit_internal
+def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> None:
+    """Group the tasks (phase[t] is the least task of its group); whether a phase surely begins with a launch."""
+    merged_tasks(tables, domains, phase)
+    for k in range(tables.pair.shape[0]):
+        a, b = tables.pair[k, 0], tables.pair[k, 1]
+        # One block runs both, or else they are merged; its warps drift apart unless a value passes.
+        if domains[tables.pair[k, 2]] & _SAME_LAUNCH and not tables.pair[k, 3]:
+            join(phase, a, b)
+    is_first[:] = 1
+    for k in range(tables.pair.shape[0]):
+        a, b = tables.pair[k, 0], tables.pair[k, 1]
+        if domains[tables.pair[k, 2]] & _SAME_LAUNCH and phase[a] != phase[b]:
+            is_first[phase[a]] = 0
+            is_first[phase[b]] = 0
+
+
+@jit_internal
+def _memory(
+    tables: BoundTables, gpu: GpuTables, read: float, write: float, held: float, ports: float
+) -> tuple[float, float, float, float]:
+    """ns of reads, of writes, of both, and of what crosses into the multiprocessors. `held` bytes may be inside them already."""
+    last = tables.rate.size - 1
+    cached = gpu.l2_bytes + held
+    reads = max(0.0, read - cached) / tables.rate[last]
+    writes = max(0.0, write - cached) / tables.write_rate
+    # Dirty lines that stay save the trip out, and where they are read again the trip in.
+    kept = cached + min(cached, tables.reused_bytes)
+    mixed = max(0.0, read + write - kept) / tables.mixed_rate
+    crossing = max(0.0, read - held) / gpu.l2_rate
+    if gpu.port_rate > 0:
+        crossing = max(crossing, max(0.0, read - held) / (gpu.port_rate * min(gpu.cores, ports)))
+    return reads, writes, mixed, crossing
+
+
+@jit_internal
+def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> int:
+    """Launches that are surely there: of tasks that surely share none, and one for what blocks leave to be combined."""
+    chosen = np.ones(n, np.bool_)
+    count = 0
+    for t in range(n):
+        for k in range(tables.pair.shape[0]):
+            if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
+                chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
+        count += chosen[t]
+    for k in range(gpu.loop.shape[0]):
+        if gpu.loop[k, 9] >= 0 and domains[gpu.loop[k, 9]] == _PARTIALS:
+            return count + 1
+    return count
+
+
+@jit_internal
+def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: Floats) -> None:
+    """ns of arithmetic, of its issue and of latencies, by phase; after `_requests`."""
+    for t in range(phase.size):
+        p = phase[t]
+        factor = tasks[t, ISSUE_FACTOR]
+        finishing = 1.0 if tasks[t, SPLITS] else factor  # another launch may finish what is split
+        costs[p, OPERATIONS] += gpu.work_ns[t] * factor + gpu.finish_ns[t] * finishing
+        if gpu.issue_rate > 0:
+            costs[p, ISSUE] += gpu.instructions[t] / WARP / gpu.issue_rate * min(factor, finishing)
+        # The blocks that a multiprocessor has no room for at first begin when others have ended.
+        chain = tasks[t, CHAIN] + (gpu.load_ns if tasks[t, LOADS] else 0.0)
+        ns = chain * tasks[t, WAVES]
+        if tasks[t, LOADS] == 2 and is_first[p]:
+            ns += max(0.0, gpu.far_load_ns - gpu.load_ns)
+        costs[p, LATENCY] = max(costs[p, LATENCY], ns)
+
+
+@jit
+def lower_bound(
+    tables: BoundTables,
+    gpu: GpuTables,
+    domains: Mask,
+    phase: Ints,
+    terms: Floats,
+    registers: Floats,
+    line: Floats,
+) -> float:
+    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each).
+
+    For `registers` and `line` see `task_facts`; with a line it is no bound but a guess.
+    """
+    n = phase.size
+    terms[:] = 0.0
+    facts = np.zeros((gpu.loop.shape[0], N_FACTS))
+    tasks = np.zeros((n, N_TASK_FACTS))
+    costs = np.zeros((n, N_TERMS))
+    read, write = np.zeros(n), np.zeros(n)
+    is_first = np.ones(n, np.int64)
+    ends = np.zeros((n, n), np.bool_)
+    tilings(gpu, domains, facts)
+    task_facts(gpu, domains, facts, tasks, registers, line)
+    meetings(gpu, domains, facts, tasks)
+    # Everything as one phase, because what L2 keeps is then subtracted once only.
+    phase[:] = 0
+    phase_traffic(tables, domains, phase, ends, read, write)
+    ports = 1.0
+    for t in range(n):
+        ports = max(ports, tasks[t, BLOCKS_MOST])
+    whole = _memory(tables, gpu, read[0], write[0], 0.0, ports)
+    _phases(tables, domains, phase, is_first)
+    phase_traffic(tables, domains, phase, ends, read, write)
+    _requests(gpu, domains, facts, tasks, phase, costs)
+    _compute(gpu, tasks, phase, is_first, costs)
+    total = 0.0
+    for p in range(n):
+        if phase[p] != p:
+            continue
+        ports = 1.0
+        for t in range(n):
+            if phase[t] == p:
+                ports = max(ports, tasks[t, BLOCKS_MOST])
+        held = 0.0 if is_first[p] else gpu.inside_bytes
+        moved = _memory(tables, gpu, read[p], write[p], held, ports)
+        for k in range(len(moved)):
+            costs[p, k] = moved[k]
+        longest = 0.0
+        for k in range(N_TERMS):
+            terms[k] += costs[p, k]
+            # What is left in L2 dirty may be on its way while the next phase reads: of both, only the sum over all is sure.
+            if k != MIXED:
+                longest = max(longest, costs[p, k])
+        total += longest
+    for k in range(len(whole)):
+        terms[k] = max(terms[k], whole[k])
+        total = max(total, float(terms[k]))
+    # The next launches are on their way while one runs, so they add up among themselves only.
+    n_launches = _launches(tables, gpu, domains, n)
+    terms[LAUNCHES] = tables.call_ns + n_launches * gpu.launch_ns
+    return max(total, float(terms[LAUNCHES]))

@@ -1,0 +1,204 @@
+"""What is sure of each loop and each task of a GPU's candidate: sizes, blocks, threads, chains, shares of multiprocessors.
+
+Every loop has a row of facts and every task another; what is open is taken at its best for time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...space import choices as ch
+from ...space.engine.jit import jit, jit_internal
+from ...space.gpu_resources import MAX_REGISTERS
+from .columns import Floats, Ints
+from .common import Mask
+from .gpu_tables import GpuTables
+
+Int = int | np.int64
+
+WARP = 32
+SCHEDULERS = (
+    4  # of a multiprocessor, each with a quarter of its arithmetic; since compute capability 5.0
+)
+KEPT_STEPS = 256  # no compiler unrolls so many: the sums of a loop of so many steps are in registers all the time
+
+# Of a loop: sizes as they may still be; 0, 1 or 2 where something cannot, may or surely is.
+MID_LEAST, MID_MOST, INNER_LEAST, INNER_MOST, IS_BLOCK, IS_THREAD, IS_VECTOR, IS_LOOP = range(8)
+N_FACTS = 8
+# Of a task. Factors say by how much longer it takes than with all multiprocessors, or all of their lanes, at work.
+BLOCKS_MOST, FULL_BLOCKS, THREADS_LEAST, THREADS_MOST, CHAIN, WAVES = range(6)
+CORE_FACTOR, ISSUE_FACTOR, SPLITS, LOADS = range(6, 10)
+N_TASK_FACTS = 10
+
+_BLOCK = 1 << ch.BLOCK
+_LOOP = 1 << ch.LOOP
+_THREAD = 1 << ch.THREAD
+_VECTOR = 1 << ch.VECTOR
+_DIRECT = 1 << ch.DIRECT
+_LANES = 1 << ch.LANES
+
+
+@jit_internal
+def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
+    least, most = 0, 1
+    k = 0
+    while domain >> k:
+        if domain >> k & 1:
+            size = universe[at + k]
+            least = size if least == 0 else min(least, size)
+            most = max(most, size)
+        k += 1
+    return max(1, least), most
+
+
+@jit_internal
+def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
+    """The facts of every loop."""
+    for k in range(gpu.loop.shape[0]):
+        outer = np.int64(domains[gpu.loop[k, 2]])
+        mid = np.int64(domains[gpu.loop[k, 3]])
+        inner = np.int64(domains[gpu.loop[k, 6]])
+        sizes = _extremes(gpu.universe, gpu.loop[k, 5], np.int64(domains[gpu.loop[k, 4]]))
+        facts[k, MID_LEAST], facts[k, MID_MOST] = sizes
+        sizes = _extremes(gpu.universe, gpu.loop[k, 8], np.int64(domains[gpu.loop[k, 7]]))
+        facts[k, INNER_LEAST], facts[k, INNER_MOST] = sizes
+        facts[k, IS_BLOCK] = 0 if not outer & _BLOCK else 2 if outer == _BLOCK else 1
+        facts[k, IS_THREAD] = 0 if not mid & _THREAD else 2 if mid == _THREAD else 1
+        facts[k, IS_VECTOR] = 1 if inner & _VECTOR else 0
+        facts[k, IS_LOOP] = 2 if outer == _LOOP else 0
+
+
+@jit_internal
+def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
+    """Iterations of one thread along a loop, one after the other, at least."""
+    extent = gpu.loop[k, 1]
+    if facts[k, IS_LOOP] == 2:
+        threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
+        return max(1.0, float(np.ceil(extent / (threads * facts[k, INNER_MOST]))))
+    if facts[k, IS_THREAD]:
+        return 1.0
+    # As a tile of one block: at least its mid dim, where the extent is no less.
+    whole = np.ceil(extent / facts[k, INNER_MOST])
+    return max(1.0, float(min(facts[k, MID_LEAST], whole)))
+
+
+@jit_internal
+def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> float:
+    """Registers that the sums of a thread of a task take, as the space counts them: the least that is still open."""
+    n = float(gpu.words[t])
+    for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
+        lanes = gpu.loop[k, 10]
+        if not gpu.loop[k, 0] or (lanes >= 0 and domains[lanes] == _LANES):
+            n *= facts[k, INNER_LEAST]
+    return n
+
+
+@jit
+def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
+    """[n_tasks] `count_registers` of every task."""
+    facts = np.zeros((gpu.loop.shape[0], N_FACTS))
+    tilings(gpu, domains, facts)
+    counted = np.zeros(gpu.words.size)
+    for t in range(counted.size):
+        counted[t] = count_registers(gpu, domains, facts, t)
+    return counted
+
+
+@jit_internal
+def task_facts(
+    gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, registers: Floats, line: Floats
+) -> None:
+    """Blocks, threads, chains and shares of multiprocessors, task by task.
+
+    `registers` ([n_tasks]) are those that each thread of a task is known to have, 0 where nothing is known. `line` ([2], zeros for
+    none) is what a thread is taken to have for the registers that its sums are counted with.
+    """
+    for t in range(tasks.shape[0]):
+        most, full, share, is_open, splits = 1.0, 1.0, 1.0, False, 0.0
+        threads_least, threads_most, steps, sums = 1.0, 1.0, 1.0, 1.0
+        for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
+            extent = gpu.loop[k, 1]
+            if facts[k, IS_BLOCK]:
+                least = facts[k, MID_LEAST] * facts[k, INNER_LEAST]
+                tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
+                most *= np.ceil(extent / least)
+                is_open = is_open or least < tile or facts[k, IS_BLOCK] == 1
+                splits = max(splits, gpu.loop[k, 0])
+                if facts[k, IS_BLOCK] == 2 and tile <= extent:
+                    full *= np.floor(extent / tile)
+                    share *= tile / extent
+            if facts[k, IS_THREAD]:
+                threads_most *= facts[k, MID_MOST]
+            if facts[k, IS_THREAD] == 2:
+                threads_least *= facts[k, MID_LEAST]
+            if gpu.loop[k, 0]:
+                steps *= _steps(gpu, k, facts)
+            else:
+                sums *= facts[k, INNER_LEAST]
+        tasks[t, BLOCKS_MOST], tasks[t, FULL_BLOCKS] = most, full
+        tasks[t, THREADS_LEAST], tasks[t, THREADS_MOST] = threads_least, threads_most
+        tasks[t, CHAIN] = (steps - 1) * gpu.add_ns if gpu.reduces[t] else 0.0
+        tasks[t, SPLITS] = splits
+        # Some multiprocessor has as many full blocks as any, and does their work at its own rate.
+        alone = gpu.cores / gpu.boost
+        factor = max(1.0, alone / most)
+        if not is_open:
+            factor = max(factor, alone * np.ceil(full / gpu.cores) * share)
+        tasks[t, CORE_FACTOR] = factor
+        warps = np.ceil(threads_most / WARP)
+        scheduled = max(factor, SCHEDULERS * alone / (most * warps))
+        tasks[t, ISSUE_FACTOR] = scheduled * WARP / min(WARP, threads_most)
+        kept = sums * gpu.words[t] if gpu.reduces[t] and steps >= KEPT_STEPS else 0.0
+        kept = max(kept, registers[t])
+        if gpu.words[t] and (line[0] > 0 or line[1] > 0):
+            kept = max(kept, line[0] + line[1] * count_registers(gpu, domains, facts, t))
+        resident = _resident(gpu, domains, facts, t, threads_least, kept)
+        tasks[t, WAVES] = max(1.0, np.ceil(full / (gpu.cores * resident)))
+
+
+@jit_internal
+def is_copied(staging: Int) -> bool:
+    """Whether an operand surely has a block in shared memory, or several in turn."""
+    return not staging & _DIRECT
+
+
+@jit_internal
+def _resident(
+    gpu: GpuTables, domains: Mask, facts: Floats, t: int, threads: float, kept: float
+) -> float:
+    """Blocks that a multiprocessor holds at once, at most. `kept` are registers that every thread needs."""
+    if gpu.threads_per_core == 0:
+        return 1e18
+    threads = max(threads, WARP)
+    most = min(gpu.blocks_per_core, np.floor(gpu.threads_per_core / threads))
+    # With more sums than there are registers for, the compiler keeps some in memory, and the block still fits.
+    registers = min(kept, MAX_REGISTERS, np.floor(gpu.registers_per_core / threads))
+    if registers > 0:
+        most = min(most, np.floor(gpu.registers_per_core / (registers * threads)))
+    shared = 0.0
+    for row in range(gpu.copy.shape[0]):
+        if gpu.copy[row, 0] == t and is_copied(np.int64(domains[gpu.copy[row, 1]])):
+            n_bytes = float(gpu.copy[row, 2])
+            for at in range(gpu.copy[row, 3], gpu.copy[row, 4]):
+                k = gpu.copy_loop[at]
+                n_bytes *= facts[k, MID_LEAST] * facts[k, INNER_LEAST]
+            shared += n_bytes
+    if shared > 0:
+        most = min(most, np.floor(gpu.shared_per_core / shared))
+    return max(1.0, float(most))
+
+
+@jit_internal
+def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
+    """A copied block is waited for in every iteration of the loops around it."""
+    for row in range(gpu.copy.shape[0]):
+        if is_copied(np.int64(domains[gpu.copy[row, 1]])):
+            n = 1.0
+            for at in range(gpu.copy[row, 3], gpu.copy[row, 4]):
+                k = gpu.copy_loop[at]
+                if facts[k, IS_LOOP] == 2:
+                    tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
+                    n *= np.ceil(gpu.loop[k, 1] / tile)
+            t = gpu.copy[row, 0]
+            if tasks[t, THREADS_LEAST] > WARP:  # one warp alone may meet for nothing
+                tasks[t, CHAIN] = max(tasks[t, CHAIN], n * gpu.barrier_ns)

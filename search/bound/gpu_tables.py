@@ -1,0 +1,212 @@
+"""What the bound of a GPU reads beside `BoundTables`: the machine, tilings, and what each task loads and stores."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...kernels.ir.access import access_of, arrays_written, extents, flat_strides
+from ...kernels.ir.task import Access, ArrayInfo, Task
+from ...space.backbone import INNER, MID, OUTER, index_loops
+from ...space.engine.candidate import Space
+from ...space.gpu_resources import register_words
+from .columns import Floats, Ints, Universes, int_rows
+from .operations import SureOperations, expression_weight
+from .traffic import distinct_elements, sure_loads
+
+ALONE, TOGETHER = 1, 2  # how a loop takes part in an access: alone on its axis, or with others
+
+
+class GpuTables(NamedTuple):
+    """Positions of variables, bytes and ns. A variable of -1 stands for "there is none"; a rate of 0 is not known."""
+
+    # the machine; rates are those of all multiprocessors together
+    cores: float
+    boost: float  # by how much a multiprocessor alone may be faster than its share of all
+    l2_rate: float
+    port_rate: float  # of one multiprocessor, from outside its L1
+    l1_rate: float
+    shared_rate: float
+    issue_rate: float  # instructions of warps a ns
+    inside_bytes: float  # registers and L1, which a launch finds empty
+    l2_bytes: float
+    threads_per_core: int
+    blocks_per_core: int
+    shared_per_core: int
+    registers_per_core: int
+    add_ns: float
+    load_ns: float
+    far_load_ns: float
+    barrier_ns: float
+    launch_ns: float
+    # tasks
+    universe: Ints  # all universes of sizes, one after the other
+    loop_start: Ints  # [n_tasks + 1] first row of `loop`
+    # [n, 11] 1 where it reduces, extent, outer kind; of mid and of inner: kind, size, where its universe begins; reduction of
+    # the outer dim, and of the inner dim
+    loop: Ints
+    reduces: Ints  # [n_tasks] 1 where floating-point values are summed up, or the like
+    words: Ints  # [n_tasks] registers of one accumulator, 0 where nothing is reduced
+    instructions: Floats  # [n_tasks] of threads, arithmetic only, multiply-adds fused
+    work_ns: Floats  # [n_tasks] on all cores, of values
+    finish_ns: Floats  # [n_tasks] of what finishes reductions
+    # loads and stores, array by array, each in program order
+    # [n, 10] array, task, 1 of a store, its store or else staging, first and end of its flows, first and end of its loops,
+    # 1 where it is known, widest vector in elements
+    access: Ints
+    amount: Floats  # [n, 2] distinct elements, bytes of one
+    flow: Ints  # mem_space of the flows
+    along: Ints  # [n, 3] row of `loop`, bytes from one iteration to the next, how it takes part; nearest neighbours first
+    # copies in shared memory
+    copy: Ints  # [n, 5] task, staging, bytes of an element, first and end of its loops
+    copy_loop: Ints  # rows of `loop`
+
+
+def build_gpu_tables(space: Space) -> GpuTables:
+    """The tables of a GPU's space."""
+    t = space.target
+    universe = Universes(space)
+    near, far = t.levels[0], t.levels[-1]
+    start, loops, row_of = _loops(space, universe)
+    return GpuTables(
+        cores=float(t.cores),
+        boost=t.core_boost,
+        l2_rate=far.read_bytes_per_ns,
+        port_rate=t.core_read_bytes_per_ns,
+        l1_rate=near.read_bytes_per_ns,
+        shared_rate=t.shared_bytes_per_ns,
+        issue_rate=t.instructions_per_ns,
+        inside_bytes=float(near.capacity_bytes + 4 * t.registers_per_core * t.cores),
+        l2_bytes=float(far.capacity_bytes),
+        threads_per_core=t.max_threads_per_core,
+        blocks_per_core=t.max_blocks_per_core,
+        shared_per_core=t.shared_bytes_per_core,
+        registers_per_core=t.registers_per_core,
+        add_ns=t.add_latency_ns,
+        load_ns=t.load_latency_ns,
+        far_load_ns=t.far_load_latency_ns,
+        barrier_ns=t.barrier_ns,
+        launch_ns=t.launch_ns,
+        universe=universe.array(),
+        loop_start=start,
+        loop=loops,
+        reduces=np.array([int(_sums(task)) for task in space.problem.tasks], np.int64),
+        words=np.array([register_words(task) for task in space.problem.tasks], np.int64),
+        **_arithmetic(space),
+        **_accesses(space, row_of),
+        **_copies(space, row_of),
+    )
+
+
+def _sums(task: Task) -> bool:
+    return task.opaque is None and task.is_reduction and task.dtype.is_float
+
+
+def _loops(space: Space, universe: Universes) -> tuple[Ints, Ints, dict[tuple[int, str], int]]:
+    v, b = space.variables, space.backbone
+    rows: list[tuple[int, ...]] = []
+    start, row_of = [0], dict[tuple[int, str], int]()
+    for t, task in enumerate(space.problem.tasks):
+        for loop in task.loops:
+            row_of[t, loop.name] = len(rows)
+            row = [int(loop.is_reduction), loop.extent, v.kind[b.dim(t, loop.name, OUTER)]]
+            for level in (MID, INNER):
+                d = b.dim(t, loop.name, level)
+                row += [v.kind[d], v.size[d], universe.at(d)]
+            row += [v.reduction.get(b.dim(t, loop.name, level), -1) for level in (OUTER, INNER)]
+            rows.append(tuple(row))
+        start.append(len(rows))
+    return np.array(start, np.int64), int_rows(rows, 11), row_of
+
+
+def _arithmetic(space: Space) -> dict[str, Any]:
+    t, counter = space.target, SureOperations()
+    counts = [counter.count(task) for task in space.problem.tasks]
+    f32, f64 = (sum(numbers) for numbers in zip(*counts, strict=True))
+    # It computes in f32 and in f64 side by side: the pipe that is busy longer counts.
+    is_single = f32 / t.f32_flops_per_ns >= f64 / t.f64_flops_per_ns
+    work, finish = [], []
+    for task, pair in zip(space.problem.tasks, counts, strict=True):
+        n = pair[0] if is_single else pair[1]
+        rate = t.f32_flops_per_ns if is_single else t.f64_flops_per_ns
+        outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+        finishing = min(n, outputs * expression_weight(task.finish))
+        work.append((n - finishing) / rate)
+        finish.append(finishing / rate)
+    return {
+        "instructions": np.array([sum(pair) / 2 for pair in counts]),
+        "work_ns": np.array(work),
+        "finish_ns": np.array(finish),
+    }
+
+
+def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any]:
+    v, problem = space.variables, space.problem
+    rows: list[tuple[int, ...]] = []
+    amounts: list[tuple[float, int]] = []
+    flows: list[int] = []
+    along: list[tuple[int, int, int]] = []
+    staged = {(o.task, o.access.array): var for o, var in v.staged.items()}
+
+    def add(k: int, t: int, access: Access | None, store: int, first_flow: int) -> None:
+        """A row; of no access: something is written somewhere, so that reads that follow need no load."""
+        array, first = problem.arrays[k], len(along)
+        is_known = access is not None and all(a is not None for a in access.axes)
+        elements = 0
+        if access is not None and is_known:
+            elements = distinct_elements(access, extents(problem.tasks[t]))
+            along.extend(_along(problem.tasks[t], t, access, array, row_of))
+        widest = max(1, space.target.vector_bytes // array.dtype.size_bytes)
+        is_store = int(first_flow < 0)
+        spaces = (0, 0) if is_store else (first_flow, len(flows))
+        rows.append((k, t, is_store, store, *spaces, first, len(along), int(is_known), widest))
+        amounts.append((float(elements), array.dtype.size_bytes))
+
+    for k, array in enumerate(problem.arrays):
+        for t, task in enumerate(problem.tasks):
+            loads = () if task.opaque is not None else sure_loads(task.value)
+            for access in dict.fromkeys(access_of(x) for x in loads if x.array == array.name):
+                begin = len(flows)
+                for f, var in v.mem_space.items():
+                    if (f.consumer, f.array) == (t, array.name):
+                        flows.append(var)
+                add(k, t, access, staged.get((t, array.name), -1), begin)
+            if array.name in arrays_written(task):
+                # A temporary that may be left away has a choice that says so; that it has none says nothing.
+                is_sure = task.opaque is None and (array.role != "temp" or t in v.store)
+                store = v.store.get(t, -1) if array.role == "temp" else -1
+                add(k, t, task.target if is_sure else None, store, -1)
+    return {
+        "access": int_rows(rows, 10),
+        "amount": np.array(amounts, np.float64).reshape(-1, 2),
+        "flow": np.array(flows, np.int64),
+        "along": int_rows(along, 3),
+    }
+
+
+def _along(
+    task: Task, t: int, access: Access, array: ArrayInfo, row_of: dict[tuple[int, str], int]
+) -> list[tuple[int, int, int]]:
+    strides = flat_strides(access, array)
+    axes = [{loop for loop, _ in a.terms} for a in access.axes if a is not None]
+    shared = {loop for loops in axes if len(loops) > 1 for loop in loops}
+    indexed = index_loops(access)
+    found = []
+    for loop in task.loops:
+        how = 0 if loop.name not in indexed else TOGETHER if loop.name in shared else ALONE
+        stride = abs(strides.get(loop.name, 0)) * array.dtype.size_bytes
+        found.append((row_of[t, loop.name], stride, how))
+    return sorted(found, key=lambda row: row[1])
+
+
+def _copies(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any]:
+    rows: list[tuple[int, ...]] = []
+    loops: list[int] = []
+    for o, var in space.variables.staged.items():
+        first = len(loops)
+        loops += [row_of[o.task, name] for name in o.loops]
+        size_bytes = space.problem.array(o.access.array).dtype.size_bytes
+        rows.append((o.task, var, size_bytes, first, len(loops)))
+    return {"copy": int_rows(rows, 5), "copy_loop": np.array(loops, np.int64)}

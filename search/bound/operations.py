@@ -1,0 +1,159 @@
+"""Floating-point operations of tasks: how many are surely executed, and how many people count.
+
+The sure count survives what a compiler may do without changing the result much: an operation runs
+once for each iteration of the loops that its operands depend on, chains of one operator may be
+regrouped so that invariant operands meet first, and what two tasks have in common is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from ...kernels.ir.kernel import Binary, Cast, Compare, Const, Expr, Load, LoopIndex, Select, Unary
+from ...kernels.ir.task import Task
+
+TRANSCENDENTAL = 4.0  # exp, log, sin, cos: a polynomial of at least this many operations
+_CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
+_COMMUTATIVE = ("add", "mul", "min", "max")
+_FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
+
+
+def operands(e: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions of a node; the indices of a load are no arithmetic on values."""
+    match e:
+        case Unary() | Cast():
+            return (e.x,)
+        case Binary() | Compare():
+            return (e.a, e.b)
+        case Select():
+            return (e.condition, e.a, e.b)
+        case _:
+            return ()
+
+
+def weight(e: Expr) -> float:
+    """Operations of one node, its operands not included."""
+    match e:
+        case Binary() if e.dtype.is_float:
+            constant = e.b.value if isinstance(e.b, Const) else None
+            return 0.0 if (e.op, constant) in _FREE else 1.0
+        case Unary() if e.dtype.is_float and e.op in ("exp", "log", "sin", "cos"):
+            return TRANSCENDENTAL
+        case Unary() if e.dtype.is_float and e.op in ("sqrt", "floor"):
+            return 1.0
+        case Compare() if e.a.dtype.is_float:
+            return 1.0
+        case _:
+            return 0.0
+
+
+def named_flops(task: Task) -> float:
+    """Operations as people count: every node once an iteration, a step of a reduction as one."""
+    if task.opaque is not None:
+        return 0.0
+    points = prod(loop.extent for loop in task.loops)
+    outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+    step = 1.0 if task.is_reduction and task.dtype.is_float else 0.0
+    return points * (expression_weight(task.value) + step) + outputs * expression_weight(
+        task.finish
+    )
+
+
+def expression_weight(e: Expr | None) -> float:
+    """Operations of a whole expression, every node once."""
+    return 0.0 if e is None else weight(e) + sum(expression_weight(x) for x in operands(e))
+
+
+class SureOperations:
+    """Counts task by task; what an earlier task computes is not counted again."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def count(self, task: Task) -> tuple[float, float]:
+        """Surely executed operations of `task` on f32 and on f64 values."""
+        if task.opaque is not None:
+            return 0.0, 0.0
+        sums = {4: 0.0, 8: 0.0}
+        counter = _TaskOperations(task, self._seen)
+        for e in (task.value, task.finish):
+            for size_bytes, n in counter.of(e) if e is not None else ():
+                sums[size_bytes] += n
+        if task.is_reduction and task.dtype.is_float and task.value is not None:
+            loops = "".join(f"{x.extent}{'r' if x.is_reduction else ''} " for x in task.loops)
+            if counter.is_new(f"{task.op} {loops} {counter.text(task.value)}"):
+                sums[task.dtype.size_bytes] += counter.reduction_steps()
+        return sums[4], sums[8]
+
+
+class _TaskOperations:
+    def __init__(self, task: Task, seen: set[str]) -> None:
+        self.task, self.seen = task, seen
+        self.extents = {loop.name: loop.extent for loop in task.loops}
+
+    def reduction_steps(self) -> float:
+        outputs = prod(loop.extent for loop in self.task.loops if not loop.is_reduction)
+        return float(prod(self.extents.values()) - outputs)
+
+    def is_new(self, text: str) -> bool:
+        if text in self.seen:
+            return False
+        self.seen.add(text)
+        return True
+
+    def of(self, e: Expr) -> Iterator[tuple[int, float]]:
+        """(element size, operations) of every node that is new."""
+        nodes, leaves = self.chain(e)
+        loops = self.loops(e)
+        new = [x for x in nodes if self.is_new(self.text(x))]
+        if new:
+            n = sum(weight(x) for x in new if self.loops(x) == loops)
+            if len(nodes) > 1:
+                varying = sum(self.loops(x) == loops for x in leaves)
+                n = min(n, max(1.0, varying - (varying == len(leaves))))
+            size_bytes = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
+            if n:
+                yield size_bytes, n * prod(self.extents[loop] for loop in loops)
+        for leaf in leaves:
+            if leaf is not e:
+                yield from self.of(leaf)
+
+    def chain(self, e: Expr) -> tuple[list[Expr], list[Expr]]:
+        """The nodes of the chain of one operator that ends in `e`, and what the chain combines."""
+        if not isinstance(e, Binary) or e.op not in _CHAINS or not e.dtype.is_float:
+            return [e], list(operands(e))
+        nodes: list[Expr] = [e]
+        leaves: list[Expr] = []
+        for x in (e.a, e.b):
+            if isinstance(x, Binary) and _CHAINS.get(x.op) == _CHAINS[e.op]:
+                inner, below = self.chain(x)
+                nodes, leaves = nodes + inner, leaves + below
+            else:
+                leaves.append(x)
+        return nodes, leaves
+
+    def loops(self, e: Expr) -> frozenset[str]:
+        """Loops whose index the value depends on."""
+        match e:
+            case LoopIndex():
+                return frozenset([e.loop])
+            case Load():
+                return frozenset[str]().union(*(self.loops(x) for x in e.indices))
+            case _:
+                return frozenset[str]().union(*(self.loops(x) for x in operands(e)))
+
+    def text(self, e: Expr) -> str:
+        """Equal for expressions that a compiler could compute once for both."""
+        match e:
+            case LoopIndex():
+                return f"<{self.extents[e.loop]}>"
+            case Load():
+                return f"{e.array}[{','.join(self.text(x) for x in e.indices)}]"
+            case Binary() if e.op in _COMMUTATIVE:
+                return f"({e.op} {' '.join(sorted((self.text(e.a), self.text(e.b))))})"
+            case Unary() | Binary() | Compare() | Select() | Cast():
+                name = getattr(e, "op", type(e).__name__)
+                return f"({name} {e.dtype.name} {' '.join(self.text(x) for x in operands(e))})"
+            case _:
+                return repr(e)

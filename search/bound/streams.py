@@ -1,0 +1,221 @@
+"""Data that a sequence goes through once a call, the same way every time: how long that takes at least.
+
+Loops only ever count upwards, and threads take the same tiles in every call. So between two uses of an element of such an array all
+others pass through the caches, and what is left of them is what a machine showed that read arrays of that size again and again
+(`Target.streams`). Of several ways of reading and writing none is faster than the best mix of those that were measured
+(a roofline with several slopes): rates of a way are those with the largest arrays that are no larger than ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...kernels.ir.access import extents, task_reads, task_writes
+from ...kernels.ir.task import Problem, Task
+from ...space.engine.jit import jit, jit_internal
+from ...space.targets.target import StreamCurve, Target
+from .columns import Floats, Ints, int_rows
+from .traffic import distinct_elements
+
+Int = int | np.int64
+
+# How a sequence goes through an array: some elements are used more than once by a task; one task uses each element at one moment
+# of the call; several tasks do so.
+ANYHOW, ONCE, BY_EACH = 0, 1, 2
+# Columns of what a phase goes through, in bytes: read by one task, by several; the same of what is written; and of it what is
+# written to lines that nothing has read.
+READ_ONCE, READ_BY_EACH, WRITTEN_ONCE, WRITTEN_BY_EACH, FRESH_ONCE, FRESH_BY_EACH = range(6)
+N_COLUMNS = 6
+
+_UNKNOWN = 1e30  # bytes a ns where nothing as small was measured
+
+
+def passes(problem: Problem) -> Ints:
+    """[n_arrays] how each array is gone through."""
+    found = []
+    for array in problem.arrays:
+        touching = [t for t in problem.tasks if _touches(t, array.name)]
+        is_once = all(_goes_through(t, array.name) for t in touching)
+        found.append((ONCE if len(touching) == 1 else BY_EACH) if touching and is_once else ANYHOW)
+    return np.array(found, np.int64)
+
+
+def is_fresh(problem: Problem, t: int, array: str) -> bool:
+    """Whether task t writes the array before any task of a call reads it, itself included."""
+    readers = (access.array for task in problem.tasks[: t + 1] for access, _ in task_reads(task))
+    return array not in readers
+
+
+def _touches(task: Task, array: str) -> bool:
+    accesses = (*(access for access, _ in task_reads(task)), *task_writes(task))
+    return any(access.array == array for access in accesses)
+
+
+def _goes_through(task: Task, array: str) -> bool:
+    """Whether every iteration of the task touches an element of its own."""
+    reads = {(access, is_late) for access, is_late in task_reads(task) if access.array == array}
+    accesses = {access for access, _ in reads} | {w for w in task_writes(task) if w.array == array}
+    # What a reduction adds to, and what it is finished with, may be touched in any iteration.
+    is_late = any(late for _, late in reads) or task.target.array == array
+    if task.opaque is not None or len(accesses) != 1 or (is_late and task.is_reduction):
+        return False
+    loops = extents(task)
+    n_iterations = int(np.prod(list(loops.values()), dtype=np.int64))
+    return distinct_elements(next(iter(accesses)), loops) == n_iterations
+
+
+def stream_tables(target: Target) -> dict[str, Any]:
+    """The tables of `BoundTables` on curves."""
+    kinds: list[tuple[int, ...]] = []
+    points: list[tuple[float, float, float, float]] = []
+    for curve, rates in at_best(target):
+        first = len(points)
+        for read, written, rate in zip(curve.read_bytes, curve.written_bytes, rates, strict=True):
+            share = read / (read + written)
+            points.append((read, written, float(rate) * share, float(rate) * (1 - share)))
+        # In place a line that is written has been read: of arrays that are not, nothing can be written that way.
+        kinds.append((curve.cores, int(curve.kind == "scale"), first, len(points)))
+    return {
+        "stream": int_rows(kinds, 4),
+        "stream_point": np.array(points, np.float64).reshape(-1, 4),
+    }
+
+
+def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
+    """Each curve of a target with bytes a ns as bounds count them, point by point.
+
+    A curve is measured in a state of the machine that may be a slow one. What of its time is spent on memory counts as if memory
+    delivered the most that it was ever seen to; and what holds for an array holds for a smaller one.
+    """
+    boost = _boost(target)
+    for curve in target.streams:
+        rates = _boosted(curve, boost, target.last_cache_bytes)
+        yield curve, np.maximum.accumulate(rates[::-1])[::-1]
+
+
+def _boost(target: Target) -> float:
+    """How many times as fast as at the far end of the curves memory was seen to be."""
+    far = {c.kind: c.bytes_per_ns[-1] for c in target.streams if c.cores == target.cores}
+    writes = [rate for kind, rate in far.items() if kind in ("write", "write_nt")]
+    seen = (
+        (target.memory_read_bytes_per_ns, far.get("read", 0.0)),
+        (target.memory_write_bytes_per_ns, max(writes, default=0.0)),
+        (target.memory_mixed_bytes_per_ns, max(far.values(), default=0.0)),
+    )
+    return max([1.0, *(most / rate for most, rate in seen if rate > 0)])
+
+
+def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
+    """Bytes a ns of the curve where memory is `boost` times as fast."""
+    rates = np.array(curve.bytes_per_ns, np.float64)
+    if curve.kind.endswith("_nt"):  # stores around the caches go to memory, whatever the size
+        return rates * boost
+    touched = np.maximum(curve.read_bytes, curve.written_bytes)
+    if curve.kind != "scale":
+        touched = np.add(curve.read_bytes, curve.written_bytes)
+    is_inside = touched <= last_cache_bytes / 2
+    if not is_inside.any():
+        return rates * boost
+    inside_ns = 1 / rates[is_inside].max()
+    missing_ns = np.maximum(1 / rates - inside_ns, 0.0)
+    faster = 1 / (np.minimum(1 / rates, inside_ns) + missing_ns / boost)
+    return np.asarray(np.where(is_inside, rates, faster), np.float64)
+
+
+@jit
+def least_time(x: Floats, y: Floats, read: float, written: float) -> float:
+    """ns until a mix of ways, of which way k reads x[k] and writes y[k] bytes a ns, has read and written so much, at least."""
+    least = np.inf
+    for k in range(x.size):
+        if (x[k] > 0 or read <= 0) and (y[k] > 0 or written <= 0):
+            by_read = read / x[k] if read > 0 else 0.0
+            by_written = written / y[k] if written > 0 else 0.0
+            least = min(least, max(by_read, by_written))
+        for i in range(k):
+            area = x[i] * y[k] - x[k] * y[i]
+            if area != 0.0:
+                first = (read * y[k] - x[k] * written) / area
+                second = (x[i] * written - read * y[i]) / area
+                if first >= 0.0 and second >= 0.0:
+                    least = min(least, first + second)
+    return least
+
+
+@jit_internal
+def _rates(
+    kinds: Ints, points: Floats, cores: Int, passing: tuple[float, float], x: Floats, y: Floats
+) -> int:
+    """Fill bytes a ns of each kind, and of reading and of writing alone behind them; the number of kinds, 0 without any."""
+    read, written = passing
+    most_x, most_y = 0.0, 0.0
+    n = 0
+    for k in range(kinds.shape[0]):
+        if kinds[k, 0] != cores:
+            continue
+        by_read, by_written = -1, -1
+        for i in range(kinds[k, 2], kinds[k, 3]):
+            if points[i, 0] <= read:
+                by_read = i
+            if points[i, 1] <= written:
+                by_written = i
+        first = kinds[k, 2]
+        if points[first, 2] > 0:
+            most_x = max(most_x, points[by_read, 2] if by_read >= 0 else _UNKNOWN)
+        if points[first, 3] > 0:
+            most_y = max(most_y, points[by_written, 3] if by_written >= 0 else _UNKNOWN)
+        both = min(by_read, by_written)
+        x[n] = points[both, 2] if both >= 0 else _UNKNOWN
+        y[n] = points[both, 3] if both >= 0 else _UNKNOWN
+        if points[first, 2] == 0:
+            x[n] = 0.0
+        if points[first, 3] == 0:
+            y[n] = 0.0
+        n += 1
+    for k in range(n):
+        x[k], y[k] = min(x[k], most_x), min(y[k], most_y)
+    x[n], y[n], x[n + 1], y[n + 1] = most_x, 0.0, 0.0, most_y
+    return n
+
+
+@jit_internal
+def streaming_ns(
+    kinds: Ints, points: Floats, cores: Int, through: Floats, room: tuple[float, float]
+) -> float:
+    """ns that the bytes in the columns of `through` take at least on so many cores.
+
+    `room` are the bytes that caches and registers hold, and those of what is written that may leave them later.
+    """
+    held, leaving = room
+    # What several tasks go through is used by all of them while it is near, or by each in a pass of its own; then
+    # each pass misses all but `held` bytes. Near means that at most half of what the caches hold lies between.
+    each = through[READ_BY_EACH]
+    read = through[READ_ONCE] + min(each, 2 * max(0.0, each - held))
+    each = through[WRITTEN_BY_EACH]
+    # A pass of its own that reads what was written costs about as much as what it saves, once that is large beside the caches.
+    missed = each if each >= 4 * held else max(0.0, each - held)
+    written = through[WRITTEN_ONCE] + missed
+    fresh = max(0.0, through[FRESH_ONCE] + min(missed, through[FRESH_BY_EACH]) - leaving)
+    written = max(0.0, written - leaving)
+    passing = (
+        through[READ_ONCE] + max(0.0, through[READ_BY_EACH] - held / 2),
+        through[WRITTEN_ONCE] + max(0.0, through[WRITTEN_BY_EACH] - held),
+    )
+    x, y = np.zeros(kinds.shape[0] + 2), np.zeros(kinds.shape[0] + 2)
+    n = _rates(kinds, points, cores, passing, x, y)
+    if n == 0 or read + written == 0:
+        return 0.0
+    ns = 0.0
+    if fresh < written or written == 0:
+        ns = least_time(x[: n + 2], y[: n + 2], read, written)
+    if fresh > 0:
+        at = 0
+        for k in range(kinds.shape[0]):
+            if kinds[k, 0] == cores:
+                if kinds[k, 1]:
+                    y[at] = 0.0
+                at += 1
+        ns = max(ns, least_time(x[: n + 2], y[: n + 2], read, fresh))
+    return ns

@@ -1,0 +1,89 @@
+"""How much of an array an access surely touches: the static half of the memory bound.
+
+Everything here errs to the low side. A load under a condition is not counted, nor is anything that
+an opaque task touches, since its control flow may depend on what the arrays hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import gcd, prod
+
+from ...kernels.ir.access import access_of, extents, flat_strides
+from ...kernels.ir.kernel import Binary, Cast, Compare, Expr, Load, Select, Unary
+from ...kernels.ir.task import Access, Affine, ArrayInfo, Task
+from ...space.targets.target import LINE_BYTES
+
+
+def sure_loads(e: Expr | None) -> Iterator[Load]:
+    """Loads that happen whatever the conditions in `e` turn out to be."""
+    match e:
+        case Load():
+            yield e
+        case Unary() | Cast():
+            yield from sure_loads(e.x)
+        case Binary(op="and" | "or"):
+            yield from sure_loads(e.a)
+        case Binary() | Compare():
+            yield from sure_loads(e.a)
+            yield from sure_loads(e.b)
+        case Select():
+            yield from sure_loads(e.condition)
+
+
+def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
+    """Bytes of whole cache lines of `array` that the task surely reads; `line` bytes each."""
+    if task.opaque is not None:
+        return 0
+    loads = (*sure_loads(task.value), *sure_loads(task.finish))
+    accesses = {access_of(x) for x in loads if x.array == array.name}
+    # Two accesses may touch the same lines: the largest alone is certain.
+    return max((line_bytes(a, extents(task), array, line) for a in accesses), default=0)
+
+
+def written_bytes(task: Task, array: ArrayInfo) -> int:
+    """Bytes of `array` that the task surely writes (elements: a line may be written in part)."""
+    if task.opaque is not None or task.target.array != array.name:
+        return 0
+    return distinct_elements(task.target, extents(task)) * array.dtype.size_bytes
+
+
+def line_bytes(
+    access: Access, loops: Mapping[str, int], array: ArrayInfo, line: int = LINE_BYTES
+) -> int:
+    """Bytes of the distinct cache lines that an access touches, at least; any alignment."""
+    size = array.dtype.size_bytes
+    elements = distinct_elements(access, loops)
+    strides = flat_strides(access, array)
+    step = gcd(*(stride for loop, stride in strides.items() if loops[loop] > 1))
+    per_line = -(-(line // size) // max(step, 1))
+    return max(elements * size, -(-elements // per_line) * line)
+
+
+def distinct_elements(access: Access, loops: Mapping[str, int]) -> int:
+    """Number of different elements that an access touches, at least."""
+    groups: list[tuple[set[str], int]] = []  # of axes that share loops: these loops, elements
+    for axis in access.axes:
+        if axis is None:
+            continue
+        names = {loop for loop, _ in axis.terms if loops[loop] > 1}
+        count = _distinct_values(axis, loops)
+        apart = [g for g in groups if not g[0] & names]
+        for known, n in (g for g in groups if g[0] & names):
+            # Axes that move together, such as a diagonal, make no box: one axis of them is certain.
+            names, count = names | known, max(count, n)
+        groups = [*apart, (names, count)]
+    return prod(count for _, count in groups)
+
+
+def _distinct_values(axis: Affine, loops: Mapping[str, int]) -> int:
+    count, span, is_dense = 1, 0, True
+    for step, n in sorted((abs(c), loops[loop]) for loop, c in axis.terms):
+        if is_dense and step <= span + 1:
+            count += step * (n - 1)
+        elif step > span:
+            count, is_dense = count * n, False
+        else:
+            count, is_dense = count + n - 1, False  # the least size of a sum of two sets
+        span += step * (n - 1)
+    return count

@@ -1,0 +1,187 @@
+"""A surrogate: what a candidate may take, guessed from what measured ones took. It chooses what is built next and prunes nothing.
+
+A bound says which resources are surely busy, not how well code uses them: most candidates below the cut are several times slower
+than the best, and compiling them is what a search of small kernels spends its time on. What decisions cost alone and in pairs,
+learned from a few hundred measurements, tells many of them apart: how many, experiments/surrogate.py measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
+
+from ...space.engine.candidate import Candidate, Space
+from ...space.engine.jit import jit_flat
+from ...space.engine.propagate import count_values
+
+Floats = npt.NDArray[np.float64]
+Masks = npt.NDArray[np.uint32]
+
+LEAST = 16  # measurements without which nothing is guessed
+KEPT = 384  # the fastest half and the latest half: a fit takes the cube of it
+_WORST = 50.0  # times the best: slower ones, and what failed, are alike
+_RIDGE = 0.3  # the noise of the best, in units of sharing the only choice of a kind; one of x times the best has x times as much
+
+
+class Surrogate:
+    """Kernel ridge regression (Saunders, Gammerman and Vovk 1998) of the logarithm of times on decisions and pairs of them.
+
+    Two implementations are as alike as the decisions that they share: g, weighted by kind of choice, since there are many
+    orders and few tile sizes. The kernel g + g^2 / G (G: all are shared) is that of a sum over single decisions and pairs.
+    A candidate with open choices shares a decision as probably as one of its values does.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._choices = [int(v) for v in space.searchable if len(space.choices[v].values) > 1]
+        self._place = {space.choices[v].name: k for k, v in enumerate(self._choices)}
+        self._bits = [
+            {str(value): np.uint32(1 << k) for k, value in enumerate(space.choices[v].values)}
+            for v in self._choices
+        ]
+        kinds = [space.choices[v].kind for v in self._choices]
+        self._weights = np.array([kinds.count(kind) ** -0.5 for kind in kinds])
+        self._decided: Masks = np.zeros((len(self._choices), 0), np.uint32)  # [n_choices, n]
+        self._times: Floats = np.zeros(0)  # [n] ns, inf where it failed
+        self._alike: Floats = np.zeros((0, 0))  # [n, n] g
+        self._new: list[tuple[Masks, float]] = []
+        # [n] of each measurement on those alike; None while too little is known
+        self._pull: Floats | None = None
+        self._mean = 0.0
+        self._last: Masks = np.zeros(len(self._choices), np.uint32)  # a candidate, 0: nothing
+        self._last_shared: Floats = np.zeros(0)  # [n] what it shares
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough is known for anything to be expected."""
+        if self._new:
+            self._fit()
+        return self._pull is not None
+
+    def learn(self, candidate: Candidate, time_ns: float | None) -> None:
+        """Take in the time of a complete candidate, None where it failed."""
+        self._take(candidate.domains[self._choices], time_ns)
+
+    def recall(
+        self, root: Candidate, decisions: Sequence[tuple[str, str]], time_ns: float | None
+    ) -> None:
+        """Take in what an earlier session measured, by names; what this space does not know is passed over."""
+        decided = root.domains[self._choices]
+        for name, value in decisions:
+            place = self._place.get(name)
+            if place is None or value not in self._bits[place]:
+                return
+            decided[place] = self._bits[place][value]
+        if not (decided & (decided - np.uint32(1))).any():
+            self._take(decided, time_ns)
+
+    def _take(self, decided: Masks, time_ns: float | None) -> None:
+        self._new.append((decided, np.inf if time_ns is None else time_ns))
+        if len(self._new) > 2 * KEPT:  # nobody asks
+            kept = _kept(np.array([t for _, t in self._new]))
+            self._new = [self._new[k] for k in kept]
+
+    def expected(self, candidates: Sequence[Candidate]) -> Floats | None:
+        """[n] logarithms of the times that candidates are expected to take, up to a constant; None while too little is known."""
+        if not self.is_ready:
+            return None
+        assert self._pull is not None
+        found: Floats = self._mean + self._kernel(self._shared(candidates)) @ self._pull
+        return found
+
+    def _fit(self) -> None:
+        n_old = len(self._times)
+        times = np.append(self._times, [t for _, t in self._new])
+        kept = _kept(times)
+        old, new = kept[kept < n_old], kept[kept >= n_old]
+        latest = [self._new[k - n_old][0] for k in new]
+        self._decided = np.ascontiguousarray(  # along measurements, as it is read
+            np.concatenate([self._decided[:, old], *(d[:, None] for d in latest)], axis=1)
+        )
+        self._times, self._new = times[kept], []
+        n = len(kept)
+        self._last, self._last_shared = np.zeros_like(self._last), np.zeros(n)
+        alike = np.empty((n, n))
+        alike[: len(old), : len(old)] = self._alike[np.ix_(old, old)]
+        for k in range(len(old), n):
+            alike[k, :] = alike[:, k] = self._weights @ (self._decided == self._decided[:, k, None])
+        self._alike = alike
+        if n < LEAST or not np.isfinite(self._times).any():
+            return
+        ratios = np.minimum(self._times / self._times.min(), _WORST)
+        logs = np.log(ratios)
+        self._mean = float(np.average(logs, weights=1 / ratios))
+        system = self._kernel(self._alike) + np.diag(_RIDGE * ratios)
+        with _one_thread():
+            self._pull = np.linalg.solve(system, logs - self._mean)
+
+    def _shared(self, candidates: Sequence[Candidate]) -> Floats:
+        """[n candidates, n] weight of the decisions that each shares with each measured one.
+
+        Candidates that are asked about one after another are siblings, or parents and children: mostly the same.
+        """
+        domains = np.stack([c.domains[self._choices] for c in candidates])
+        shared = np.empty((len(domains), len(self._times)))
+        _share(domains, self._decided, self._weights, self._last, self._last_shared, shared)
+        return shared
+
+    def _kernel(self, g: Floats) -> Floats:
+        found: Floats = g + g * g / self._weights.sum()
+        return found
+
+
+@jit_flat
+def _share(
+    domains: Masks,
+    decided: Masks,
+    weights: Floats,
+    last: Masks,
+    last_shared: Floats,
+    shared: Floats,
+) -> None:
+    """Fill shared[k, j] with the weight of the decisions that candidate k shares with measured one j: each choice's, shared out
+    among the values that are left. What the candidate before shares, `last_shared`, is kept up to date.
+    """
+    n_choices, n_measured = decided.shape
+    for k in range(domains.shape[0]):
+        for c in range(n_choices):
+            now, before = domains[k, c], last[c]
+            if now == before:
+                continue
+            last[c] = now
+            won = weights[c] / count_values(np.int64(now))
+            lost = weights[c] / count_values(np.int64(before)) if before else 0.0
+            for j in range(n_measured):
+                if decided[c, j] & now:
+                    last_shared[j] += won
+                if decided[c, j] & before:
+                    last_shared[j] -= lost
+        for j in range(n_measured):
+            shared[k, j] = last_shared[j]
+
+
+def _kept(times: Floats) -> npt.NDArray[np.int64]:
+    """Places of those that are kept, increasing: the fastest half and of the others the latest."""
+    fastest = np.argsort(times, kind="stable")[: KEPT // 2]
+    latest = np.setdiff1d(np.arange(len(times)), fastest)[-(KEPT // 2) :]
+    return np.union1d(fastest, latest)
+
+
+_turn = Lock()  # of what is the whole process's
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """NumPy's BLAS has one thread: others go on spinning after their work, on cores where compilers are about to begin."""
+    with _turn, _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -1,0 +1,389 @@
+"""First incumbents: the default implementation of each task by itself, and those of styles of fused ones.
+
+A candidate is made by guided completion, so whatever it cannot have is left to propagation: a
+`Style` says what is wanted, a `preference` names the wanted values of every choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...kernels.ir.access import task_reads
+from ...space import choices as ch
+from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand, index_loops
+from ...space.engine.candidate import Candidate, Space
+from ..tree.ordering import open_in_order
+from .roles import Roles, find_roles, sweeps
+from .sketches import Style, default_style, greedy_style, has_gaps, styles
+
+__all__ = [
+    "NO_VALUE",
+    "Style",
+    "complete_cpsat",
+    "complete_style",
+    "default_preference",
+    "default_style",
+    "first_candidates",
+    "greedy_preference",
+    "preference",
+    "solved_candidates",
+    "styled_candidates",
+    "styles",
+]
+
+Preference = npt.NDArray[np.uint8]
+
+NO_VALUE = 255  # fills a preference: matches no value
+MAX_BACKTRACKS = 400
+MAX_CPSAT_OBJECTS = 30  # a model with more order objects takes longer to build than it is worth
+CPSAT_SECONDS = 2.0
+
+
+def default_preference(space: Space) -> Preference:
+    """The values of the baseline."""
+    return preference(space, default_style(space))
+
+
+def greedy_preference(space: Space) -> Preference:
+    """As much in one loop as is legal."""
+    return preference(space, greedy_style(space))
+
+
+def first_candidates(
+    space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
+) -> list[tuple[str, Candidate]]:
+    """Complete candidates with their tags, ("default", ...) first; [] for an empty space."""
+    found = styled_candidates(space, limit=limit)
+    return [*found, *solved_candidates(space, found, limit=limit, seconds=cpsat_seconds)]
+
+
+def styled_candidates(space: Space, *, limit: int = 24) -> list[tuple[str, Candidate]]:
+    """Those of the styles: milliseconds each, so that compilers may begin."""
+    root = space.root()
+    if not isinstance(root, Candidate):
+        return []
+    found: list[tuple[str, Candidate]] = []
+    keys: set[bytes] = set()
+    tags: dict[Style, str] = {}  # of several names of a style the first
+    for tag, style in (("default", default_style(space)), *styles(space)):
+        tags.setdefault(style, tag)
+    for style, tag in tags.items():
+        if len(found) < limit:
+            _keep(found, keys, tag, complete_style(root, style))
+    return found
+
+
+def solved_candidates(
+    space: Space,
+    found: Sequence[tuple[str, Candidate]],
+    *,
+    limit: int = 24,
+    seconds: float = CPSAT_SECONDS,
+) -> Iterator[tuple[str, Candidate]]:
+    """What CP-SAT completes where styles gave few, in a small space. Only here OR-tools are loaded, which takes a second."""
+    root = space.root()
+    is_small = len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS
+    if not isinstance(root, Candidate) or len(found) >= limit or not is_small:
+        return
+    made = complete_cpsat(root, greedy_style(space), seconds)
+    if made is not None and made.key not in {c.key for _, c in found}:
+        yield "cpsat", made
+
+
+def _keep(
+    found: list[tuple[str, Candidate]], keys: set[bytes], tag: str, made: Candidate | None
+) -> None:
+    if made is not None and made.key not in keys:
+        keys.add(made.key)
+        found.append((tag, made))
+
+
+def complete_style(root: Candidate, style: Style) -> Candidate | None:
+    """The completion of `root` that comes closest to a style, or None where the search gives up."""
+    space = root.space
+    wanted = _Wanted(space, style)
+    made = root.complete(wanted.table, wanted.first_choices(), MAX_BACKTRACKS)
+    return made if isinstance(made, Candidate) else None
+
+
+def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
+    """The completion with the most wanted values that CP-SAT finds in the time given."""
+    space = root.space
+    wanted = preference(space, style)
+    weights = {}
+    for var in map(int, root.open_choices()):
+        for value in root.values(var):
+            ranks = np.flatnonzero(wanted[var] == value)
+            weights[var, value] = float(ranks[0] if len(ranks) else wanted.shape[1])
+    from ...space.engine.cpsat import complete  # OR-tools are slow to load: only who asks for them
+
+    domains = complete(space, root.domains, weights, seconds)
+    made = space.candidate(domains) if domains is not None else None
+    return made if isinstance(made, Candidate) and made.is_complete else None
+
+
+# --- from a style to values --------------------------------------------------------------------
+
+
+def preference(space: Space, style: Style) -> Preference:
+    """[n_choices, 8] values in the order in which they are wanted, filled up with NO_VALUE."""
+    return _Wanted(space, style).table
+
+
+class _Wanted:
+    def __init__(self, space: Space, style: Style) -> None:
+        self.space, self.style, self.v = space, style, space.variables
+        self.roles: Roles = find_roles(
+            space, merge=style.merge and not style.sweep, columns=style.columns
+        )
+        self.sweeps = sweeps(space, self.roles)
+        self.apart = [
+            m for m in space.backbone.merges if m.before_finish and not self.are_together(m)
+        ]
+        self.table: Preference = np.full((space.n_choices, 8), NO_VALUE, np.uint8)
+        self.orders()
+        self.launches()
+        self.kinds_and_sizes()
+        self.thread_levels()
+        self.values()
+
+    def want(self, var: int, *values: int) -> None:
+        self.table[var, : len(values)] = values
+
+    def first_choices(self) -> npt.NDArray[np.int32]:
+        """Launches, then what may merge, outermost loops first: any other order could forbid it."""
+        b, model = self.space.backbone, self.space.model
+        outer = []
+        for m in b.merges:
+            if not self.may_merge(m.a, m.b) or m in self.apart:
+                continue
+            place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
+            x, y = b.dim(m.a, m.loop_a, OUTER).order_id, b.dim(m.b, m.loop_b, OUTER).order_id
+            outer.append((place, m.b - m.a, model.order(x, y)))
+        merges = [var for _, _, var in sorted(outer)]
+        first = np.array([*self.v.fused.values(), *merges], np.int32)
+        return np.concatenate([first, open_in_order(self.space)])
+
+    def launches(self) -> None:
+        first, second = ch.SEPARATE, ch.SAME_LAUNCH
+        if self.style.fuse:
+            first, second = second, first
+        for var in self.v.fused.values():
+            self.want(var, first, second)
+
+    def orders(self) -> None:
+        """Loops of a task by their rank, outer dims around mid dims; tasks in program order."""
+        b, model = self.space.backbone, self.space.model
+        apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
+        together = (ch.MERGED, *apart)
+        in_turn = {
+            (b.dim(m.a, m.loop_a, k), b.dim(m.b, m.loop_b, k))
+            for m in self.apart
+            for k in (OUTER, MID)
+        }
+        objects: list[tuple[int, Dim | None]] = [(d.task, d) for d in b.dims if d.level != INNER]
+        objects += [(t, None) for t in range(len(b.body_ids))]
+        for x, (t, d) in enumerate(objects):
+            for y, (u, e) in enumerate(objects):
+                if x == y:
+                    continue
+                if t != u:
+                    may_merge = self.may_merge(t, u) and not in_turn & {(d, e), (e, d)}
+                    wanted = together if may_merge else apart
+                    self.want(model.order(x, y), *(wanted if t < u else _inverse(wanted)))
+                elif d is not None and e is not None:
+                    inside = self.rank(d) > self.rank(e)
+                    around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
+                    self.want(model.order(x, y), *around)
+
+    def are_together(self, m: Merge) -> bool:
+        """Whether sums of which one waits for another share a loop: all loops of results are around it then, which blocks of an
+        operand and panels are not for, and no threads share it.
+        """
+        style, tasks = self.style, self.space.problem.tasks
+        is_in_rows = not (style.columns or style.tile or style.block > 1)
+        has_rows = all(not all(x.is_reduction for x in tasks[t].loops) for t in (m.a, m.b))
+        return style.sums_together and is_in_rows and has_rows
+
+    def may_merge(self, t: int, u: int) -> bool:
+        """Whether two tasks are to have loops in common."""
+        in_one_pass = not self.style.sweep or self.sweeps[t] == self.sweeps[u]
+        return self.style.merge and in_one_pass
+
+    def rank(self, d: Dim) -> tuple[int, int]:
+        """Position in the nest: smaller is further out."""
+        loop = self.roles.rank[d.task, d.loop.name]
+        if self.space.target.is_gpu:  # results are around what is summed
+            return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
+        # A panel keeps its outer dim outside and walks its mid dim innermost.
+        is_panel = self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
+        if d.level == OUTER and is_panel:
+            loop = -1 if self.roles.parallel.get(d.task) != d.loop.name else loop
+        if d.level == MID and self.style.tile and self.roles.vector.get(d.task) == d.loop.name:
+            loop = -1  # the rows of a tile pass by each panel
+        if d.level == OUTER and self.style.copy_all:
+            is_vector = self.roles.vector.get(d.task) == d.loop.name
+            if self.style.depth_first:
+                loop = -2 if d.loop.is_reduction else -1 if is_vector else loop
+            elif is_vector:
+                loop = len(self.roles.rank)
+        return d.level, loop
+
+    def kinds_and_sizes(self) -> None:
+        for d, var in self.v.kind.items():
+            if d.level == OUTER:
+                self.outer(d, var)
+            elif d.level == MID:
+                self.mid(d, var)
+            else:
+                self.inner(d, var)
+
+    def outer(self, d: Dim, var: int) -> None:
+        if self.space.target.is_gpu:
+            task = self.space.problem.tasks[d.task]
+            is_whole = all(loop.is_reduction or loop.extent == 1 for loop in task.loops)
+            is_block = not d.loop.is_reduction or is_whole or self.style.split
+            self.want(var, *((ch.BLOCK, ch.LOOP) if is_block else (ch.LOOP, ch.BLOCK)))
+            return
+        is_parallel = self.style.parallel and self.roles.parallel.get(d.task) == d.loop.name
+        self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
+
+    def mid(self, d: Dim, var: int) -> None:
+        if self.space.target.is_gpu:
+            self.threads(d, var)
+            return
+        n = self.tile_size(d) if self.style.tile else self.style.block
+        is_rows = self.roles.rows.get(d.task) == d.loop.name
+        if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
+            n = self.style.panel
+        # The rows of a tile are chosen for a thread's part of them, which may be a little more than half.
+        if not (self.style.tile and (self.style.depth_first or is_rows)):
+            n = min(n, max(1, d.loop.extent // 2))
+        self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
+        self.size(d, n // self.inner_size(d))
+
+    def tile_size(self, d: Dim) -> int:
+        """Iterations of a loop in a mid tile."""
+        rows, columns, depth = self.style.tile
+        if self.roles.vector.get(d.task) == d.loop.name:
+            return columns
+        if self.roles.rows.get(d.task) == d.loop.name:
+            return rows
+        return depth if d.loop.is_reduction else 1
+
+    def threads(self, d: Dim, var: int) -> None:
+        """Of a GPU: threads along two loops of each task; what a product sums up is staged by blocks."""
+        n, kind = 1, ch.THREAD
+        if self.roles.vector.get(d.task) == d.loop.name:
+            n = self.style.threads
+        elif self.roles.rows.get(d.task) == d.loop.name:
+            n = self.style.row_threads
+        elif d.loop.is_reduction:
+            n, kind = self.style.block, ch.LOOP
+        n = min(n, d.loop.extent)
+        others = tuple(k for k in (ch.THREAD, ch.LOOP) if k != kind)
+        self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
+        self.size(d, n)
+
+    def thread_levels(self) -> None:
+        """Neighbouring threads are along the contiguous loop, else along the last one."""
+        for (d, _), var in self.v.thread_level.items():
+            order = (ch.FASTER, ch.SLOWER)
+            if self.roles.vector.get(d.task) != d.loop.name:
+                order = (ch.SLOWER, ch.FASTER)
+            self.want(var, *order, ch.NOT_THREADS)
+
+    def inner(self, d: Dim, var: int) -> None:
+        n = self.inner_size(d)
+        if self.roles.vector.get(d.task) == d.loop.name and n > 1:
+            self.want(var, ch.VECTOR, ch.UNROLL, ch.ABSENT)
+        elif n > 1:
+            self.want(var, ch.UNROLL, ch.ABSENT, ch.VECTOR)
+        else:
+            self.want(var, ch.ABSENT, ch.UNROLL, ch.VECTOR)
+        self.size(d, n)
+
+    def inner_size(self, d: Dim) -> int:
+        task = self.space.problem.tasks[d.task]
+        if self.roles.vector.get(d.task) == d.loop.name:
+            lanes = int(self.space.target.lanes(task.dtype.size_bytes))
+            return max(1, min(self.style.vectors, d.loop.extent // lanes)) * lanes
+        if self.roles.rows.get(d.task) == d.loop.name:
+            return int(max(1, min(self.style.rows, d.loop.extent)))
+        return 1
+
+    def size(self, d: Dim, n: int) -> None:
+        """Prefer the largest size up to `n`, then smaller ones."""
+        part = self.space.backbone.dim(d.task, d.loop.name, d.level)
+        universe = self.v.universe[part]
+        fitting = [k for k, size in enumerate(universe) if size <= max(n, 1)]
+        self.want(self.v.size[part], *reversed(fitting[-8:]))
+
+    def values(self) -> None:
+        """Where values are, and how they are stored."""
+        style = self.style
+        on_chip = (ch.REGISTER, ch.SHARED, ch.GLOBAL)
+        for f, var in self.v.mem_space.items():
+            near = style.keep if f.is_read else style.fuse
+            self.want(var, *(on_chip if near else on_chip[::-1]))
+        for var in self.v.store.values():
+            self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
+        for var in self.v.cache.values():
+            self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
+        for (t, array), var in self.v.load_cache.items():
+            once = style.stream and self.is_read_once(t, array)
+            self.want(var, *((ch.STREAM_LOAD, ch.CA) if once else (ch.CA,)))
+        for var in self.v.shift.values():
+            self.want(var, *((ch.LATE, ch.IN_STEP) if style.late else (ch.IN_STEP, ch.LATE)))
+        for var in self.v.schedule.values():
+            self.want(var, *((ch.CYCLIC, ch.BLOCKED) if style.cyclic else (ch.BLOCKED, ch.CYCLIC)))
+        for var in self.v.prefetch.values():
+            self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
+        for var in self.v.sums.values():
+            asked = ch.SUMS_AHEAD if style.sums_ahead else ch.NO_SUMS_AHEAD
+            self.want(var, asked, 1 - asked)
+        for o, var in self.v.staged.items():
+            is_copied = style.copy and self.pays(o)
+            by_team = (ch.TEAM_COPY,) if style.by_team and not self.space.target.is_gpu else ()
+            copies = (*by_team, self.stages(o), ch.COPY, ch.DIRECT)
+            self.want(var, *(dict.fromkeys(copies) if is_copied else (ch.DIRECT, ch.COPY)))
+        for var in self.v.layout.values():
+            self.want(var, ch.PADDED, ch.PLAIN)
+        for d, var in self.v.reduction.items():
+            shared = ch.PARTIALS if d.level == OUTER else ch.LANES
+            first = (ch.ATOMIC, shared) if style.atomic else (shared,)
+            self.want(var, *first, ch.SEQUENTIAL)
+
+    def is_read_once(self, t: int, array: str) -> bool:
+        """Whether a task reads each element of an array once: every loop takes part in the access."""
+        task = self.space.problem.tasks[t]
+        reads = [a for a, _ in task_reads(task) if a.array == array]
+        return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
+
+    def pays(self, o: Operand) -> bool:
+        """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either.
+
+        A vector is in the cache of a multiprocessor as it is: whether a copy is better is for the search to find out.
+        """
+        if self.space.target.is_gpu:
+            return len(o.loops) > 1
+        return self.style.copy_all or self.roles.vector.get(o.task) in o.loops
+
+    def stages(self, o: Operand) -> int:
+        """Blocks of a copy."""
+        is_ahead = self.space.target.is_gpu or has_gaps(self.space, o)
+        return self.style.stages if is_ahead else ch.COPY
+
+
+def _inverse(values: Iterable[int]) -> tuple[int, ...]:
+    back: Mapping[int, int] = {
+        ch.BEFORE: ch.AFTER,
+        ch.AFTER: ch.BEFORE,
+        ch.INSIDE: ch.OUTSIDE,
+        ch.OUTSIDE: ch.INSIDE,
+        ch.MERGED: ch.MERGED,
+    }
+    return tuple(back[v] for v in values)

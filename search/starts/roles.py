@@ -1,0 +1,153 @@
+"""What each loop is good for: threads, vectors, rows of a register tile, and its place in the nest.
+
+Loops that may become one loop are judged together, so that the tasks of one loop agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from ...kernels.ir.access import flat_strides, task_reads, task_writes
+from ...space import choices as ch
+from ...space.backbone import INNER, OUTER
+from ...space.engine.candidate import Space
+
+TaskLoop = tuple[int, str]
+_Score = Callable[[TaskLoop], tuple[float, ...] | None]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Loop names by task; a task may lack each. `rank` is the place in the nest from outside."""
+
+    parallel: dict[int, str]
+    vector: dict[int, str]
+    rows: dict[int, str]
+    rank: dict[TaskLoop, int]
+
+
+def find_roles(space: Space, *, merge: bool, columns: bool = False) -> Roles:
+    """Roles of all loops; with `merge`, loops that may merge count as one.
+
+    `columns`: whether the loop of vectors is preferred for threads, too.
+    """
+    return _RoleFinder(space, merge, columns).roles()
+
+
+def sweeps(space: Space, roles: Roles) -> tuple[int, ...]:
+    """Which pass each task belongs to: one that uses what another sums up over its outermost loop comes after the end of it."""
+    found: list[int] = []
+    for t in range(len(space.problem.tasks)):
+        sources = {f.producer for f in space.backbone.flows if f.consumer == t and not f.is_read}
+        found.append(max((found[p] + _sums_outermost(space, roles, p) for p in sources), default=0))
+    return tuple(found)
+
+
+def _sums_outermost(space: Space, roles: Roles, t: int) -> bool:
+    loops = space.problem.tasks[t].loops
+    return bool(loops) and min(loops, key=lambda x: roles.rank[t, x.name]).is_reduction
+
+
+class _RoleFinder:
+    def __init__(self, space: Space, merge: bool, columns: bool) -> None:
+        self.space, self.merge, self.columns = space, merge, columns
+        self.tasks = space.problem.tasks
+        self.loops = [(t, loop) for t, task in enumerate(self.tasks) for loop in task.loops]
+        self.group: dict[TaskLoop, TaskLoop] = {(t, x.name): (t, x.name) for t, x in self.loops}
+        for m in space.backbone.merges if merge else ():
+            self._join((m.a, m.loop_a), (m.b, m.loop_b))
+
+    def _join(self, a: TaskLoop, b: TaskLoop) -> None:
+        low, high = sorted((self.group[a], self.group[b]))
+        for key, leader in self.group.items():
+            if leader == high:
+                self.group[key] = low
+
+    def members(self, key: TaskLoop) -> list[TaskLoop]:
+        return [k for k, leader in self.group.items() if leader == self.group[key]]
+
+    def roles(self) -> Roles:
+        vector = self._best(self._vector_score)
+        parallel = self._best(lambda key: self._parallel_score(key, vector))
+        rows = self._best(lambda key: self._rows_score(key, vector, parallel))
+        rank = {}
+        for t in range(len(self.tasks)):
+            names = [loop.name for loop in self.tasks[t].loops]
+            placed = sorted(names, key=lambda n: self._place(t, n, vector, parallel))
+            rank.update({(t, name): k for k, name in enumerate(placed)})
+        return Roles(parallel, vector, rows, rank)
+
+    def _best(self, score: _Score) -> dict[int, str]:
+        """Of each task, the loop of the highest score; the earlier one of equals."""
+        best = {}
+        for t, task in enumerate(self.tasks):
+            scored = [(score((t, loop.name)), loop.name) for loop in task.loops]
+            able = [(s, name) for s, name in scored if s is not None]
+            if able:
+                best[t] = max(able, key=lambda pair: pair[0])[1]
+        return best
+
+    def _may(self, key: TaskLoop, level: int, kind: int) -> bool:
+        d = self.space.backbone.dim(*key, level)
+        return bool(int(self.space.model.initial[self.space.variables.kind[d]]) >> kind & 1)
+
+    def _loop(self, key: TaskLoop) -> tuple[bool, int, int]:
+        """Whether it is a reduction, its extent, its position in the source."""
+        names = [loop.name for loop in self.tasks[key[0]].loops]
+        loop = self.tasks[key[0]].loops[names.index(key[1])]
+        return loop.is_reduction, loop.extent, names.index(key[1])
+
+    def _vector_score(self, key: TaskLoop) -> tuple[float, ...] | None:
+        """Elements walked contiguously less those walked in strides, in all tasks of the loop."""
+        lanes = self.space.target.lanes(self.tasks[key[0]].dtype.size_bytes)
+        if not self._may(key, INNER, ch.VECTOR) or self._loop(key)[1] < lanes:
+            return None
+        return (sum(self._contiguity(k) for k in self.members(key)), self._loop(key)[2])
+
+    def _contiguity(self, key: TaskLoop) -> float:
+        task = self.tasks[key[0]]
+        accesses = [a for a, _ in task_reads(task)] + list(task_writes(task))
+        score = 0.0
+        for access in accesses:
+            array = self.space.problem.array(access.array)
+            stride = flat_strides(access, array).get(key[1], 0)
+            score += prod(array.shape) * (0 if stride == 0 else 1 if stride == 1 else -1)
+        return score
+
+    def _parallel_score(self, key: TaskLoop, vector: dict[int, str]) -> tuple[float, ...] | None:
+        members = self.members(key)
+        if not all(self._may(k, OUTER, ch.PARALLEL) for k in members):
+            return None
+        _, _, place = self._loop(key)
+        independent = sum(not self._loop(k)[0] for k in members)
+        is_vector = vector.get(key[0]) == key[1]
+        if self.columns:
+            return (is_vector, -place)
+        if not self.merge:
+            # A reduction shared out row by row beats walking down the columns of a matrix.
+            return (-is_vector, independent, -place)
+        return (len({t for t, _ in members}), independent, -is_vector, -place)
+
+    def _rows_score(
+        self, key: TaskLoop, vector: dict[int, str], parallel: dict[int, str]
+    ) -> tuple[float, ...] | None:
+        is_reduction, extent, place = self._loop(key)
+        if vector.get(key[0]) == key[1] or extent == 1 or not self._may(key, INNER, ch.UNROLL):
+            return None
+        return (parallel.get(key[0]) == key[1], not is_reduction, -place)
+
+    def _place(
+        self, t: int, name: str, vector: dict[int, str], parallel: dict[int, str]
+    ) -> tuple[int, ...]:
+        is_reduction, _, place = self._loop((t, name))
+        if parallel.get(t) == name:
+            return (0, 0)
+        # Of a product of three loops or more, the tile of results stays in registers.
+        if self.merge and is_reduction and len(self.tasks[t].loops) >= 3:
+            return (3, place)
+        return (2 if vector.get(t) == name else 1, self._earliest((t, name), place))
+
+    def _earliest(self, key: TaskLoop, place: int) -> int:
+        return min([place, *(self._loop(k)[2] for k in self.members(key))])

@@ -1,0 +1,143 @@
+"""Tiles of products on a CPU, from the sizes of its caches: which block of which operand stays where (Goto and van de Geijn 2008).
+
+A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows of a block pass by it. What
+stays in the cache that a core has to itself depends on which blocks are outermost (see `ProductTile`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+from math import ceil, prod
+from typing import NamedTuple
+
+from ...space import choices as ch
+from ...space.engine.candidate import Space
+from ...space.targets.target import Target
+from .roles import find_roles
+
+_FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
+_OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
+_TILES_AHEAD = 8  # register tiles at least, while a block is packed: the lines of what is packed with the first were not asked for
+_ROWS = (12, 8, 6, 4)  # of a register tile
+_VECTORS = (4, 2)
+
+
+class RegisterTile(NamedTuple):
+    """Rows by vector registers of sums."""
+
+    rows: int
+    vectors: int
+
+    @property
+    def loads(self) -> float:
+        """Loads for each multiplication: each step reads a number for each row, and the vectors of a row of the other operand."""
+        return (self.rows + self.vectors) / (self.rows * self.vectors)
+
+
+class Blocks(NamedTuple):
+    """Iterations of the loops of rows, of vectors and of what is summed in a block."""
+
+    rows: int
+    columns: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class ProductTile:
+    """The register tile of a product, and iterations of the mid tile around it.
+
+    The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. With
+    `deep` they are as well, but each register tile reads its panel out of that cache, and sums are taken up and put down half as
+    often. The tile `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels
+    in the last, where `by_team` all threads have them in common. With `by_depth_deep` all sums pass by a quarter as often, for
+    which panels are read out of a core's own cache. The first block of those that are packed ahead is not, so that in
+    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs: in the latter one register tile of rows, or as
+    many as it takes for a number of register tiles to pass while a block is packed.
+    """
+
+    registers: RegisterTile
+    by_rows: Blocks
+    deep: Blocks
+    by_depth: Blocks
+    by_team: Blocks
+    by_depth_deep: Blocks
+    by_rows_ahead: Blocks
+    by_depth_ahead: Blocks
+
+
+def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
+    """The tile for the largest product of three loops or more, all of different roles.
+
+    None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
+    into a core's first cache as it is.
+    """
+    roles = find_roles(space, merge=True)
+    tasks = space.problem.tasks
+    able = [t for t in roles.vector if t in roles.rows and len(tasks[t].loops) >= 3]
+    if not able:
+        return None
+    target = space.target
+    if not target.own_cache_bytes:
+        return None
+    t = max(able, key=lambda t: prod(loop.extent for loop in tasks[t].loops))
+    extents = {loop.name: loop.extent for loop in tasks[t].loops}
+    size_bytes = tasks[t].dtype.size_bytes
+    rows, width = registers.rows, registers.vectors * target.lanes(size_bytes)
+    first_cache = target.levels[0].capacity_bytes // target.cores
+    if prod(n for name, n in extents.items() if name != roles.rows[t]) * size_bytes <= first_cache:
+        return None
+    # What a core's cache holds, in elements: rows of packed panels and of sums, two panels wide at least.
+    held = _OWN_CACHE_SHARE * target.own_cache_bytes / size_bytes
+    depth = _FIRST_CACHE_SHARE * first_cache / (width * size_bytes)
+    depth = _mid_size(min(depth, held / (4 * width)))
+    own_rows = ceil(ceil(extents[roles.rows[t]] / rows) / target.cores) * rows
+    row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
+    panels = max(1, held / (width * (row_block + depth)))
+    by_rows = Blocks(row_block, width * _mid_size(panels), depth)
+    twice, columns = _mid_size(2 * depth), by_rows.columns
+    most_rows = (held - columns * twice) / (columns + twice)  # packed rows are there as well
+    deep = Blocks(_row_block(own_rows, rows, most_rows), columns, twice)
+    n_panels = ceil(extents[roles.vector[t]] / width)
+
+    def blocks_by_depth(depth: int, sharers: int) -> Blocks:
+        """Rows that a core's own cache holds, and panels that the last one does: each thread has its own, or some share them."""
+        in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
+        panels = min(n_panels, in_last_cache * sharers / target.cores)
+        return Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
+
+    by_depth_deep = blocks_by_depth(_mid_size(min(4 * depth, held / (4 * width))), 1)
+    rows_ahead = rows * _mid_size(_TILES_AHEAD / n_panels)
+    return ProductTile(
+        registers,
+        by_rows,
+        deep,
+        by_depth=blocks_by_depth(depth, 1),
+        by_team=blocks_by_depth(depth, target.cores),
+        by_depth_deep=by_depth_deep,
+        by_rows_ahead=by_rows._replace(depth=_mid_size(by_rows.depth / 4)),
+        by_depth_ahead=by_depth_deep._replace(rows=rows_ahead),
+    )
+
+
+def register_tiles(target: Target) -> list[RegisterTile]:
+    """Register tiles of products, those with the fewest loads first.
+
+    Besides the sums, registers hold the vectors of one operand and a splat of the other.
+    """
+    most = target.vector_registers - 1
+    rows = {n: [r for r in _ROWS if r * n + n <= most] for n in _VECTORS}
+    tiles = [RegisterTile(fitting[0], n) for n, fitting in rows.items() if fitting]
+    return sorted(tiles, key=lambda t: t.loads)
+
+
+def _row_block(own_rows: int, rows: int, most_rows: float) -> int:
+    """Rows of a block, so that a thread packs panels least often for those of its own."""
+    blocks = [n * rows for n in ch.MID_SIZES]
+    fitting = takewhile(lambda block: block == rows or block <= most_rows, blocks)
+    return min(fitting, key=lambda block: ceil(own_rows / block))
+
+
+def _mid_size(most: float) -> int:
+    """The largest size of a mid dim up to `most`."""
+    return max(n for n in ch.MID_SIZES if n <= max(1.0, most))

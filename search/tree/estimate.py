@@ -1,0 +1,152 @@
+"""How large a space is: Knuth's estimator and Chen's heuristic sampling, from random descents
+(Telamon, section 5.3).
+
+Both count the leaves of the tree that `next_choice` spans, without bias: the number of complete
+candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...space.engine.candidate import DeadEnd
+from .tree import SearchCandidate
+
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with its 95 % interval (normal approximation, not below zero)."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceEstimate:
+    """`n_leaves` implementations; `dead_end_share` of uniform random descents end dead;
+    `mean_depth` decisions a descent.
+    """
+
+    method: str
+    n_descents: int
+    n_leaves: Interval
+    dead_end_share: Interval
+    mean_depth: float
+
+
+def estimate_knuth(
+    root: SearchCandidate,
+    *,
+    next_choice: Callable[[SearchCandidate], int],
+    rng: np.random.Generator,
+    n_descents: int = 1000,
+    keep: Callable[[SearchCandidate], bool] | None = None,
+) -> SpaceEstimate:
+    """Product of the branching factors along a random descent; zero where it ends dead (Knuth
+    1975).
+
+    `keep` leaves out candidates, for instance those whose bound exceeds a cut.
+    """
+    products = np.empty(n_descents)
+    n_dead = 0
+    depth = 0
+    for descent in range(n_descents):
+        at, product = root, 1.0
+        while not at.is_complete:
+            live = _live(at, next_choice(at), keep)
+            product *= len(live)
+            if not live:
+                n_dead += 1
+                break
+            depth += 1
+            at = live[int(rng.random() * len(live))]
+        products[descent] = product
+    return SpaceEstimate(
+        "knuth", n_descents, interval(products), _share(n_dead, n_descents), depth / n_descents
+    )
+
+
+def estimate_chen(
+    root: SearchCandidate,
+    *,
+    next_choice: Callable[[SearchCandidate], int],
+    rng: np.random.Generator,
+    n_descents: int = 100,
+    keep: Callable[[SearchCandidate], bool] | None = None,
+) -> SpaceEstimate:
+    """Heuristic sampling: one representative a stratum, weighted by how many subtrees it stands for
+    (Chen 1992).
+
+    The stratum is (depth, number of open choices), as in Telamon; the pass over all strata is one
+    descent. The dead-end share comes from uniform descents of their own, one a pass.
+    """
+    totals = np.empty(n_descents)
+    for descent in range(n_descents):
+        totals[descent] = _chen_pass(root, next_choice, rng, keep)
+    walks = estimate_knuth(root, next_choice=next_choice, rng=rng, n_descents=n_descents, keep=keep)
+    return SpaceEstimate(
+        "chen", n_descents, interval(totals), walks.dead_end_share, walks.mean_depth
+    )
+
+
+def _chen_pass(
+    root: SearchCandidate,
+    next_choice: Callable[[SearchCandidate], int],
+    rng: np.random.Generator,
+    keep: Callable[[SearchCandidate], bool] | None,
+) -> float:
+    level = {len(root.open_choices()): (1.0, root)}
+    n_leaves = 0.0
+    # All strata of one depth are met before any of the next, which is the order that the method
+    # asks for.
+    while level:
+        below: dict[int, tuple[float, SearchCandidate]] = {}
+        for n_open in sorted(level, reverse=True):
+            weight, candidate = level[n_open]
+            if candidate.is_complete:
+                n_leaves += weight
+                continue
+            for child in _live(candidate, next_choice(candidate), keep):
+                stratum = 0 if child.is_complete else len(child.open_choices())
+                total, representative = below.get(stratum, (0.0, child))
+                total += weight
+                if rng.random() * total < weight:
+                    representative = child
+                below[stratum] = (total, representative)
+        level = below
+    return n_leaves
+
+
+def _live(
+    candidate: SearchCandidate,
+    choice: int,
+    keep: Callable[[SearchCandidate], bool] | None,
+) -> list[SearchCandidate]:
+    return [
+        child
+        for _, child in candidate.expand(choice)
+        if not isinstance(child, DeadEnd) and (keep is None or keep(child))
+    ]
+
+
+def interval(samples: np.ndarray) -> Interval:
+    """The mean of independent samples, none of them below zero."""
+    mean = float(samples.mean())
+    error = float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else mean
+    return Interval(mean, max(0.0, mean - NORMAL_95 * error), mean + NORMAL_95 * error)
+
+
+def _share(hits: int, n: int) -> Interval:
+    """Wilson's interval, which does not collapse at shares of zero and one."""
+    z2 = NORMAL_95**2
+    share = hits / n
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = NORMAL_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))

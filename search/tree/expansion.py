@@ -1,0 +1,143 @@
+"""Children: propagated, bounded and sifted, in the tree and below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...space.engine.candidate import DeadEnd
+from .. import events as ev
+from .exploration import Exploration
+from .tree import CLOSED_BOUND, CLOSED_CONSTRAINT, CLOSED_EXHAUSTED, Node, SearchCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Children below the cut, parallel lists. `cut_floor_ns`: least bound of the others; inf if
+    none was cut.
+    """
+
+    bounds_ns: list[float]
+    prices_ns: list[float]  # the same, and more where more is expected: what rollouts weigh them by
+    candidates: list[SearchCandidate]
+    cut_floor_ns: float
+    why: str  # of a dead end among them
+    is_partial: bool = False  # values were left untried
+
+
+def live_children(
+    world: Exploration, candidate: SearchCandidate, bound_ns: float, limit: int | None = None
+) -> Live:
+    """Bounded children of a candidate outside the tree; the closed are counted and left out.
+
+    With a `limit`, that many values are tried, and more only while none of them is live.
+    """
+    choice = world.next_choice(candidate)
+    if limit is None:
+        return _sift(world, candidate.expand(choice), bound_ns)
+    values = world.rng.permutation(np.asarray(candidate.values(choice))).tolist()
+    live = Live([], [], [], math.inf, "")
+    floor_ns = math.inf
+    while values and not live.candidates:
+        some, values = values[:limit], values[limit:]
+        live = _sift(world, [(v, candidate.decide(choice, 1 << v)) for v in some], bound_ns)
+        floor_ns = min(floor_ns, live.cut_floor_ns)
+    return replace(live, cut_floor_ns=floor_ns, is_partial=bool(values))
+
+
+def _sift(
+    world: Exploration,
+    children: Sequence[tuple[int, SearchCandidate | DeadEnd]],
+    bound_ns: float,
+) -> Live:
+    bounds_ns: list[float] = []
+    prices_ns: list[float] = []
+    candidates: list[SearchCandidate] = []
+    bound, cut_ns = world.bound, world.cut_ns
+    floor_ns, why = math.inf, ""
+    for _, child in children:
+        if isinstance(child, DeadEnd):
+            world.tally.rollout_csp += 1
+            why = child.why
+            world.tally.refused[why] += 1
+            continue
+        child_ns = bound(child)
+        if child_ns < bound_ns:
+            child_ns = bound_ns  # monotone along the path
+        if child_ns < cut_ns:
+            bounds_ns.append(child_ns)
+            prices_ns.append(
+                child_ns if world.expected is None else _price_ns(world, child, child_ns)
+            )
+            candidates.append(child)
+        else:
+            world.tally.rollout_bound += 1
+            floor_ns = min(floor_ns, child_ns)
+    return Live(bounds_ns, prices_ns, candidates, floor_ns, why)
+
+
+def _price_ns(world: Exploration, child: SearchCandidate, bound_ns: float) -> float:
+    """What is expected of a child; half way to the cut at most, because a guess shall rule nothing out."""
+    assert world.expected is not None
+    dear_ns = 0.5 * (bound_ns + world.cut_ns)
+    return max(bound_ns, min(world.expected(child), dear_ns))
+
+
+def expand(world: Exploration, node: Node, tag: ev.Tag) -> list[Node]:
+    """Open the children of a frontier node of the tree; it closes if none is live. Returns the
+    live ones.
+    """
+    candidate = world.tree.candidate(node)
+    choice = world.next_choice(candidate)
+    opened: list[tuple[int, float, SearchCandidate, int]] = []
+    listed: list[ev.Child] = []
+    choice_name = ""
+    for value, child in candidate.expand(choice):
+        node_id = world.tree.new_id()
+        choice_name, name = world.names(choice, value)
+        if isinstance(child, DeadEnd):
+            world.tally.pruned_csp += 1
+            why = child.why
+            world.tally.refused[why] += 1
+            listed.append(ev.Child(node_id, name, None, CLOSED_CONSTRAINT, why))
+            continue
+        bound_ns = max(node.bound_ns, float(world.bound(child)))
+        pruned = bound_ns >= world.cut_ns
+        listed.append(
+            ev.Child(
+                node_id,
+                name,
+                bound_ns * world.pruning.factor,
+                CLOSED_BOUND if pruned else "",
+                "",
+            )
+        )
+        if pruned:
+            world.tally.pruned_bound += 1
+            world.pruning.note(bound_ns, Node(node_id, node, choice, value, bound_ns, None))
+        else:
+            opened.append((value, bound_ns, child, node_id))
+    world.tally.explored += 1
+    world.last_tag = tag
+    parent_id = -1 if node.parent is None else node.parent.node_id
+    world.told.append(
+        ev.NodeExpanded(
+            node.node_id,
+            parent_id,
+            node.depth,
+            node.bound_ns * world.pruning.factor,
+            choice_name,
+            tuple(listed),
+            tag,
+        )
+    )
+    if opened:
+        return list(world.tree.attach(node, opened, choice))
+    if all(child.pruned == CLOSED_CONSTRAINT for child in listed):
+        why = listed[-1].why if listed else ""
+        world.meet_dead_end(node, node.depth, tag, why)
+    world.tree.close(node, CLOSED_EXHAUSTED)
+    return []

@@ -1,0 +1,369 @@
+"""The state that all strategies share: what is known, what waits, what was told; and the operations
+that keep it consistent.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...space.engine.candidate import DeadEnd
+from .. import events as ev
+from ..budget import Budget, Progress
+from ..incumbent import DOUBTED, BoundScale, Incumbent
+from ..ledger import Answer, Ledger, Request
+from ..options import SearchOptions
+from .pruning import Pruning
+from .tree import (
+    CLOSED_EVALUATED,
+    IN_FLIGHT,
+    OPEN,
+    Node,
+    SearchCandidate,
+    Tree,
+)
+
+# Two bounds this close (relatively) are one: summation order must not raise alarms or events.
+RELATIVE_SLACK = 1e-9
+_KNOWN_FOR_EACH = 8  # measured before, for each of a batch that has grown
+_BATCH_S = 1.0  # that a batch which has grown takes to run
+
+
+# A complete candidate near a given one; None: there is nothing to change.
+Neighbour = Callable[[SearchCandidate, np.random.Generator], SearchCandidate | DeadEnd | None]
+# Told what is to be measured, and how many more at most with it.
+Ahead = Callable[[SearchCandidate, int], None]
+# Told what is to be measured, and how it was come by.
+Announce = Callable[[SearchCandidate, ev.Provenance], None]
+# What a candidate may be expected to take, in ns, where that is more than its bound says: a guess, that prunes nothing.
+Expected = Callable[[SearchCandidate], float]
+
+
+class AbstractStrategy(ABC):
+    """What to do next, one step at a time."""
+
+    @abstractmethod
+    def step(self, world: Exploration) -> bool:
+        """Work a little; False when there is nothing left to do but wait for what is in flight."""
+
+
+class Surrogate(Protocol):
+    """Guesses from what was measured; search/learn/surrogate.py has the one for spaces of implementations."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough is known for anything to be expected."""
+        ...
+
+    def learn(self, candidate: Any, time_ns: float | None, /) -> None:
+        """Take in the time of a complete candidate, None where it failed."""
+        ...
+
+    def expected(self, candidates: Any, /) -> npt.NDArray[np.float64] | None:
+        """Logarithms of the times expected, up to a constant; None while too little is known."""
+        ...
+
+
+class Exploration:
+    """One running search. Operations append to `told`, which the caller drains."""
+
+    def __init__(
+        self,
+        root: SearchCandidate,
+        *,
+        bound: Callable[[SearchCandidate], float],
+        next_choice: Callable[[SearchCandidate], int],
+        ledger: Ledger,
+        budget: Budget,
+        rng: np.random.Generator,
+        options: SearchOptions,
+        scale: BoundScale | None,
+        names: Callable[[int, int], tuple[str, str]],
+        neighbour: Neighbour | None = None,
+        expected: Expected | None = None,
+        surrogate: Surrogate | None = None,
+        ahead: Ahead = lambda candidate, n_to_come: None,
+        announce: Announce = lambda candidate, provenance: None,
+    ) -> None:
+        self.surrogate = surrogate
+        self._ahead = ahead
+        self._announce = announce
+        self.neighbour = neighbour
+        self.expected = expected
+        self.bound = bound
+        self.next_choice = next_choice
+        self.ledger = ledger
+        self.budget = budget
+        self.rng = rng
+        self.options = options
+        self.names = names
+        self.tally = ev.Tally()
+        self.told: list[ev.Event] = []
+        self.incumbent = Incumbent(
+            cut_gap=budget.gap_share if options.cut_at_gap else 0.0,
+            prune=options.prune,
+            n_top=options.n_top,
+        )
+        self._scale = scale
+        self._plant(root)
+        self.is_interrupted = False
+        self._told_bound_ns = self.bound_ns
+        self._since_best = 0
+        self.last_tag: ev.Tag = "M"  # of what was done last
+        self._start_s = budget.clock()
+        self._row_s = 0.0
+
+    def _plant(self, root: SearchCandidate) -> None:
+        self.root = root
+        self.root_bound_ns = float(self.bound(root))
+        self.tree = Tree(root, self.root_bound_ns, max_held=self.options.max_held)
+        self.pruning = Pruning(self.tree, self.incumbent, self._scale, self.tally, self.told)
+
+    def begin_again(self, root: SearchCandidate) -> None:
+        """Take the root of a wider space: the tree is another one, what was measured stays. Nothing waits to be measured."""
+        self._plant(root)
+        self.pruning.refresh()
+        self.told.append(ev.Widened(self.root_bound_ns * self.pruning.factor, self.elapsed_s))
+
+    # ------------------------------------------------------------------ what is known
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.budget.clock() - self._start_s
+
+    @property
+    def cut_ns(self) -> float:
+        """Only what has a (stored) bound below this is worth a look."""
+        return self.pruning.cut_ns
+
+    @property
+    def bound_ns(self) -> float:
+        """Global lower bound: no implementation is faster (scaled, at most the best time)."""
+        floor_ns = min(self.tree.open_bound_ns(), self.pruning.floor_ns) * self.pruning.factor
+        best_ns = self.incumbent.best_ns
+        return floor_ns if best_ns is None else min(floor_ns, best_ns)
+
+    @property
+    def gap(self) -> float | None:
+        return self.incumbent.gap(self.bound_ns)
+
+    @property
+    def has_pruned_by_bound(self) -> bool:
+        return self.pruning.floor_ns < math.inf
+
+    def stop_status(self) -> str | None:
+        if self.is_interrupted:
+            return "interrupted"
+        progress = Progress(
+            elapsed_s=self.elapsed_s,
+            evaluations=self.tally.evaluations,
+            since_best=self._since_best,
+            best_ns=self.incumbent.best_ns,
+            gap=self.gap,
+        )
+        return self.budget.stop_status(progress)
+
+    def row(self, tag: ev.Tag, is_new_best: bool) -> ev.Row:
+        best = self.incumbent.best
+        return ev.Row(
+            tag=tag,
+            is_new_best=is_new_best,
+            open=self.tree.n_open,
+            tally=self.tally.copy(),
+            bound_ns=self.claimed_bound_ns(),
+            best_ns=None if best is None else best.time_ns,
+            spread=0.0 if best is None else best.spread,
+            gap=self.gap,
+            elapsed_s=self.elapsed_s,
+        )
+
+    def claimed_bound_ns(self) -> float | None:
+        """The global bound while it may be believed, None after an alarm and where nothing is left
+        to bound.
+        """
+        bound_ns = self.bound_ns
+        return None if self.incumbent.alarms or math.isinf(bound_ns) else bound_ns
+
+    def meet_dead_end(self, node: Node | None, depth: int, tag: ev.Tag, why: str) -> None:
+        self.tally.dead_ends += 1
+        self.told.append(ev.DeadEndMet(-1 if node is None else node.node_id, depth, tag, why))
+
+    # ------------------------------------------------------------------ evaluating
+
+    def submit(
+        self,
+        candidate: SearchCandidate,
+        bound_ns: float,
+        tag: ev.Tag,
+        node: Node | None,
+        *,
+        is_leaf: bool = False,
+        parent: bytes = b"",
+    ) -> bool:
+        """Ask for the outcome of a complete candidate; True if it has to be measured. `parent` is the key of what it is near."""
+        self.last_tag = tag
+        key, n_before = self.ledger.key(candidate), self.ledger.n_waiting
+        answer = self.ledger.ask(Request(candidate, key, bound_ns, tag, node, is_leaf))
+        if answer is not None:
+            self._settle(answer)
+            return False
+        if is_leaf and node is not None:
+            node.state = IN_FLIGHT
+        node_id = -1 if node is None else node.node_id
+        self._announce(candidate, ev.Provenance(tag, node_id, parent))
+        remaining = self.budget.remaining_evaluations(self.tally.evaluations)
+        batch = self.batch if remaining is None else min(self.batch, remaining)
+        n_to_come = batch - self.ledger.n_waiting
+        if n_to_come <= 0 and remaining != 0:
+            self.flush()
+        elif n_to_come > 0 and self.ledger.n_waiting > n_before:
+            self._ahead(candidate, n_to_come)
+        return True
+
+    @property
+    def batch(self) -> int:
+        """How many are measured at once. What a batch shows comes too late for the rest of it: that matters less once much was
+        measured, and more where each takes long.
+        """
+        o, n = self.options, self.tally.evaluations
+        if n == 0:
+            return o.first_batch or o.batch
+        _, spent_s = self.tally.spent_by("")
+        in_time = n if spent_s == 0 else int(n * _BATCH_S / spent_s)
+        return max(o.batch, min(o.largest_batch or o.batch, n // _KNOWN_FOR_EACH, in_time))
+
+    def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
+        """Ask for the outcome of a complete candidate of the tree; True if it has to be measured."""
+        return self.submit(self.tree.candidate(node), node.bound_ns, tag, node, is_leaf=True)
+
+    def flush(self) -> None:
+        """Measure all that waits, but for what the cut has overtaken."""
+        for request in self.ledger.withdraw(self.cut_ns):
+            self.tally.overtaken += 1
+            if request.is_leaf and request.node is not None:
+                request.node.state = OPEN
+                self.pruning.close_above(request.node, request.bound_ns)
+        try:
+            answers = self.ledger.measure()
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+            return
+        finally:
+            self.pruning.refresh()  # measuring may have shown that bounds are to be lowered
+        for answer in answers:
+            self._settle(answer)
+
+    def _settle(self, answer: Answer) -> None:
+        request, outcome = answer.request, answer.outcome
+        if answer.origin == "measured":
+            self.tally.evaluations += 1
+            self.tally.count(outcome.status)
+            self.tally.spend(request.tag, outcome.spent_s)
+            self._since_best += 1
+            if self.surrogate is not None:
+                ns = outcome.time_ns
+                self.surrogate.learn(
+                    request.candidate, None if ns is None else ns / outcome.slowness
+                )
+        elif answer.origin == "duplicate":
+            self.tally.duplicates += 1
+        else:
+            self.tally.replayed += 1
+        node = request.node
+        node_id = -1 if node is None else node.node_id
+        bound_ns = max(request.bound_ns, outcome.bound_ns) * self.pruning.factor
+        self.told.append(
+            ev.Evaluated(
+                node=node_id,
+                bound_ns=bound_ns,
+                outcome=outcome,
+                origin=answer.origin,
+                key=request.key,
+                tag=request.tag,
+                evaluations=self.tally.evaluations,
+                elapsed_s=self.elapsed_s,
+                candidate=request.candidate,
+            )
+        )
+        if node is not None and outcome.time_ns is not None:
+            node.record(outcome.time_ns, self.tree.n_times)
+        if node is not None and request.is_leaf:
+            self.tally.explored += 1
+            self.tree.close(node, CLOSED_EVALUATED)
+        if outcome.time_ns is not None:
+            self.check_admissible(
+                outcome.time_ns, bound_ns, request.key, node_id, request.candidate
+            )
+            self.rank(outcome, request.key, request.tag, request.candidate, node_id)
+
+    def check_admissible(
+        self,
+        time_ns: float,
+        bound_ns: float,
+        key: bytes,
+        node_id: int,
+        candidate: SearchCandidate | None,
+    ) -> None:
+        """Raise the alarm over a time below a (scaled) bound, once an implementation, and lower the scale of all."""
+        if time_ns >= bound_ns * (1 - RELATIVE_SLACK) or not self.incumbent.alarm(key):
+            return
+        self.tally.alarms = self.incumbent.alarms
+        if self._scale is not None:
+            share = time_ns / bound_ns * self.pruning.factor
+            self._scale.lower(min(self._scale.factor, DOUBTED * share))
+        self.told.append(
+            ev.AdmissibilityAlarm(node_id, time_ns, bound_ns, key, self.tally.alarms, candidate)
+        )
+
+    def rank(
+        self,
+        outcome: ev.Outcome,
+        key: bytes,
+        tag: ev.Tag,
+        candidate: SearchCandidate | None,
+        node_id: int,
+    ) -> None:
+        """Offer a measured time to the incumbent and draw the consequences."""
+        assert outcome.time_ns is not None
+        previous_ns = self.incumbent.best_ns
+        ranked = ev.Ranked(outcome.time_ns, outcome.spread, key, tag, outcome, candidate)
+        if not self.incumbent.offer(ranked):
+            self.incumbent.name_candidate(ranked)
+            return
+        self._since_best = 0
+        self.told.append(
+            ev.NewIncumbent(ranked, previous_ns, node_id, self.tally.evaluations, self.elapsed_s)
+        )
+        self.pruning.refresh()
+        self.told.append(self.row(tag, True))
+        self._row_s = self.elapsed_s
+
+    # ------------------------------------------------------------------ telling
+
+    def _candidate_at(self, bound_ns: float) -> SearchCandidate | None:
+        """The candidate of the open node that sets this global bound, None where no open node does."""
+        node = self.tree.least_open()
+        if node is None or node.bound_ns * self.pruning.factor > bound_ns * (1 + RELATIVE_SLACK):
+            return None
+        return self.tree.candidate(node)
+
+    def after_step(self) -> None:
+        """Tell a bound that moved, and a row when one is due."""
+        bound_ns = self.bound_ns
+        if (
+            not self.incumbent.alarms
+            and bound_ns < math.inf
+            and abs(bound_ns - self._told_bound_ns) > RELATIVE_SLACK * bound_ns
+        ):
+            elapsed_s = self.elapsed_s
+            at_bound = self._candidate_at(bound_ns)
+            self.told.append(ev.BoundMoved(bound_ns, self._told_bound_ns, elapsed_s, at_bound))
+            self._told_bound_ns = bound_ns
+        if (elapsed_s := self.elapsed_s) - self._row_s >= self.options.row_every_s:
+            self._row_s = elapsed_s
+            self.told.append(self.row(self.last_tag, False))

@@ -1,0 +1,334 @@
+"""Monte-Carlo tree search with bound-weighted rollouts and bound dives (Telamon, arXiv 1904.03383,
+section 5.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from ...space.engine.candidate import DeadEnd
+from ..events import Ranked, Tally
+from .expansion import Live, expand, live_children
+from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
+from .policies import POLICIES, pick_by_bound
+from .tree import EXPANDED, OPEN, SELECTABLE, Node, SearchCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """Every `period`-th step (0: never) dives for the bound, over at most `n_nodes` nodes of least
+    bound. After `patience` evaluations by dives (0: for ever) in which the bound did not move they become rarer.
+    """
+
+    period: int
+    n_nodes: int
+    patience: int
+
+
+# An expansion is about a hundred times cheaper than an evaluation, so a dive may open several
+# nodes.
+FOCUS = {"best": Focus(0, 0, 0), "balanced": Focus(4, 16, 8), "bound": Focus(2, 64, 0)}
+
+
+class Pace:
+    """How often something is done that ends in evaluations of the given tags: every `period`-th step (0: never); half as often
+    after `patience` evaluations in vain (0: it stays so), and so on down to an eighth; as in the beginning once it was worth it.
+    """
+
+    def __init__(self, tags: str, period: int, patience: int) -> None:
+        self._tags = tags
+        self._first = self.period = period
+        self._patience = patience
+        self._n_in_vain = 0
+        self._credit = 0.0
+        self._spent_s = (0.0, 0.0)  # by these tags and by all, when the period became what it is
+
+    @property
+    def share(self) -> float:
+        """What part of the steps does it."""
+        return 1 / self.period if self.period else 0.0
+
+    def is_due(self) -> bool:
+        """Asked once a step; it stays due until it is `done`."""
+        self._credit = min(1.0, self._credit + self.share)
+        return self._credit > 1 - 1e-9
+
+    def done(self) -> None:
+        self._credit = 0.0
+
+    def is_over(self, tally: Tally) -> bool:
+        """Whether its evaluations took more than its share of the time of all since the period changed, and a second."""
+        some_s, all_s = tally.spent_by(self._tags)
+        return some_s - self._spent_s[0] > max(
+            LEAST_SPENT_S, self.share * (all_s - self._spent_s[1])
+        )
+
+    def was_in_vain(self, tally: Tally) -> None:
+        """One more evaluation, which may turn out to have been worth it."""
+        self._n_in_vain += 1
+        if self._patience and self._n_in_vain >= self._patience:
+            self._set(min(2 * self.period, 8 * self._first), tally)
+
+    def was_worth_it(self, tally: Tally) -> None:
+        self._set(self._first, tally)
+
+    def _set(self, period: int, tally: Tally) -> None:
+        self._n_in_vain = 0
+        if period != self.period:
+            self.period, self._spent_s = period, tally.spent_by(self._tags)
+
+
+LEAST_SPENT_S = 1.0  # less is noise, and a search of such candidates depends on its seed alone
+DESCENT_PERIOD = 4  # of so many steps one descends in the tree; those that do not dive stay near the best, where that is possible
+# Evaluations by descents, none of them one of the best, after which descents become rarer.
+PATIENCE = 16
+N_CENTRES = 4
+N_DRAWS = 16  # neighbours or rollouts among which a surrogate chooses; each costs far less than an evaluation
+NEAR_TRIES = 3 * N_DRAWS
+BLIND = 1 / 8  # of steps take the first draw: what is expected is only a guess
+HEAT = 0.1  # a value that is expected to take e ** HEAT times as long as another is taken 1 / e times as often in rollouts
+
+# A complete candidate, its bound, and the key of the implementation that it was made of (b"": of none).
+Draw = tuple[SearchCandidate, float, bytes]
+
+
+class Mcts(AbstractStrategy):
+    """Select by policy down to the frontier, expand one node, roll out from one of its children,
+    back up the outcome.
+
+    A node whose children are all closed is closed, so a small space ends with a proof. While a
+    batch is gathered the visits of its descents count without their times; leaves that wait for an
+    outcome cannot be selected.
+
+    Descents and dives have a share of the steps, and no more than that of the time: where a run takes
+    milliseconds, one far from the best takes seconds. The share shrinks while they find nothing.
+    """
+
+    def __init__(self, policy: str, focus: str) -> None:
+        if policy not in POLICIES:
+            raise ValueError(f"unknown policy {policy!r}; policies are {', '.join(POLICIES)}")
+        if focus not in FOCUS:
+            raise ValueError(f"unknown focus {focus!r}; it is one of {', '.join(FOCUS)}")
+        self._policy = POLICIES[policy]()
+        self._focus = FOCUS[focus]
+        self._dives = Pace("D", self._focus.period, self._focus.patience)
+        self._descents = Pace("MR", DESCENT_PERIOD, PATIENCE)
+        self._bound_ns = 0.0  # not scaled
+        self._centres: set[bytes] = set()  # that descents have found
+        self._n_since_asked = 0
+
+    def step(self, world: Exploration) -> bool:
+        if world.tree.is_closed:
+            return False
+        if world.ledger.n_waiting:
+            # Once descents mostly meet known implementations a batch would never fill.
+            self._n_since_asked += 1
+            if self._n_since_asked > 4 * world.batch:
+                self._n_since_asked = 0
+                world.flush()
+                return True
+        else:
+            self._n_since_asked = 0
+        self._look_back(world)
+        is_deep, is_far = self._dives.is_due(), self._descents.is_due()
+        if is_deep and self._dive(world):
+            self._dives.done()
+            return True
+        is_far = is_far and not self._descents.is_over(world.tally)
+        if is_far or not self._step_near(world):
+            self._descents.done()
+            self._descend(world)
+        return True
+
+    def _look_back(self, world: Exploration) -> None:
+        """Dives were worth it when the bound has moved, descents when they have found one of the best."""
+        bound_ns = world.bound_ns / world.pruning.factor
+        if bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
+            self._bound_ns = bound_ns
+            self._dives.was_worth_it(world.tally)
+        best = world.incumbent.top(N_CENTRES)
+        found = {r.key for r in best if r.tag in ("M", "R")} - self._centres
+        if found:
+            self._centres |= found
+            self._descents.was_worth_it(world.tally)
+
+    def _step_near(self, world: Exploration) -> bool:
+        """Submit a new neighbour of one of the best; False where none is found."""
+        best = [r for r in world.incumbent.top(N_CENTRES) if r.candidate is not None]
+        if world.neighbour is None or not best:
+            return False
+        draws = self._draw_near(world, world.neighbour, best)
+        n_draws = self._n_draws(world)
+        while drawn := list(islice(draws, n_draws)):
+            for n_better, k in enumerate(self._by_promise(world, drawn)):
+                candidate, bound_ns, parent = drawn[k]
+                key = world.ledger.key(candidate)
+                if not world.ledger.is_settled(key):
+                    world.submit(candidate, bound_ns, "N", None, parent=parent)
+                    world.tally.near_worse += len(drawn) - n_better - 1
+                    return True
+                world.ledger.pass_over(candidate, key)
+                world.tally.near_known += 1
+        return False
+
+    @staticmethod
+    def _n_draws(world: Exploration) -> int:
+        if world.surrogate is None or not world.surrogate.is_ready:
+            return 1
+        return 1 if world.rng.random() < BLIND else N_DRAWS
+
+    @staticmethod
+    def _odds(world: Exploration, candidates: Sequence[SearchCandidate]) -> list[float] | None:
+        """What a rollout weighs siblings by, beside their bounds."""
+        expected = None
+        if world.surrogate is not None and len(candidates) > 1:
+            expected = world.surrogate.expected(candidates)
+        if expected is None:
+            return None
+        odds: list[float] = np.exp((expected.min() - expected) / HEAT).tolist()
+        return odds
+
+    @staticmethod
+    def _by_promise(world: Exploration, drawn: Sequence[Draw]) -> list[int]:
+        """Places of draws, the most expected first; as they were drawn where nothing is expected."""
+        expected = None
+        if world.surrogate is not None and len(drawn) > 1:
+            expected = world.surrogate.expected([candidate for candidate, _, _ in drawn])
+        if expected is None:
+            return list(range(len(drawn)))
+        return [int(k) for k in np.argsort(expected, kind="stable")]
+
+    @staticmethod
+    def _draw_near(
+        world: Exploration, neighbour: Neighbour, best: Sequence[Ranked]
+    ) -> Iterator[Draw]:
+        """New neighbours that may beat the cut, with their bounds; not many tries are made."""
+        drawn: set[bytes] = set()
+        for _ in range(NEAR_TRIES):
+            # The best half of the time, the next half of the rest, and so on.
+            centre = best[min(int(world.rng.geometric(0.5)) - 1, len(best) - 1)]
+            assert centre.candidate is not None
+            candidate = neighbour(centre.candidate, world.rng)
+            if candidate is None:
+                continue
+            if isinstance(candidate, DeadEnd):
+                world.tally.near_dead += 1
+                continue
+            bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
+            if bound_ns >= world.cut_ns:
+                world.tally.near_bound += 1
+            elif world.ledger.was_asked(candidate):
+                world.tally.near_known += 1
+            elif candidate.key not in drawn:
+                drawn.add(candidate.key)
+                yield candidate, bound_ns, centre.key
+
+    def _dive(self, world: Exploration) -> bool:
+        """Open nodes of least bound; False where that leads to a candidate and there is no time for one, by its share."""
+        for _ in range(self._focus.n_nodes):
+            node = world.tree.least_open()
+            if node is None:
+                world.flush()
+                return True
+            if world.tree.candidate(node).is_complete:
+                if self._dives.is_over(world.tally):
+                    return False
+                if world.submit_leaf(node, "D"):
+                    self._dives.was_in_vain(world.tally)
+                return True
+            expand(world, node, "D")
+        return True
+
+    def _descend(self, world: Exploration) -> None:
+        path = self._select(world)
+        node = path[-1]
+        if node.state == EXPANDED:  # whatever is below waits for its outcome
+            world.flush()
+            return
+        for visited in path:
+            visited.visits += 1
+        if world.tree.candidate(node).is_complete:
+            self._note_descent(world, world.submit_leaf(node, "M"))
+            return
+        children = expand(world, node, "M")
+        if not children:
+            return
+        at = pick_by_bound([child.bound_ns for child in children], world.cut_ns, world.rng)
+        child = children[at]
+        child.visits += 1
+        if world.tree.candidate(child).is_complete:
+            self._note_descent(world, world.submit_leaf(child, "M"))
+        else:
+            self._roll_out(world, child)
+
+    def _select(self, world: Exploration) -> list[Node]:
+        """Nodes from the root to a frontier node, or to an expanded one without selectable
+        children.
+        """
+        node = world.tree.root
+        path = [node]
+        while node.state == EXPANDED:
+            live = [i for i, child in enumerate(node.children) if child.state in SELECTABLE]
+            if not live:
+                return path
+            node = node.children[self._policy.select(node.children, live, world.cut_ns, world.rng)]
+            path.append(node)
+        return path
+
+    def _roll_out(self, world: Exploration, node: Node) -> None:
+        """Go down at random to complete candidates, and submit the one that most is expected of."""
+        drawn: dict[bytes, Draw] = {}
+        n_draws = self._n_draws(world)
+        for _ in range(n_draws):
+            draw = self._draw_below(world, node, is_blind=n_draws == 1)
+            if draw is not None and not world.ledger.was_asked(draw[0]):
+                drawn[draw[0].key] = draw
+            if node.state != OPEN or draw is None:
+                break
+        if drawn:
+            found = list(drawn.values())
+            candidate, bound_ns, _ = found[self._by_promise(world, found)[0]]
+            self._note_descent(world, world.submit(candidate, bound_ns, "R", node))
+
+    def _note_descent(self, world: Exploration, is_measured: bool) -> None:
+        if is_measured:
+            self._descents.was_in_vain(world.tally)
+
+    def _draw_below(self, world: Exploration, node: Node, *, is_blind: bool) -> Draw | None:
+        """A complete candidate below a node, and its bound; backs out of a few dead ends on the way."""
+        world.tally.rollouts += 1
+        candidate: SearchCandidate = world.tree.candidate(node)
+        bound_ns = node.bound_ns
+        passed: list[Live] = []  # the siblings not taken, level by level
+        retries = world.options.rollout_retries
+        cut_floor_ns = math.inf
+        is_partial = False
+        limit = world.options.rollout_siblings
+        while not candidate.is_complete:
+            live = live_children(world, candidate, bound_ns, limit)
+            cut_floor_ns = min(cut_floor_ns, live.cut_floor_ns)
+            is_partial |= live.is_partial
+            if not live.candidates:
+                world.meet_dead_end(node, node.depth + len(passed), "R", live.why)
+                if retries == 0:
+                    return None
+                retries -= 1
+                while passed and not live.candidates:
+                    live = passed.pop()
+                if not live.candidates:
+                    if not is_partial:
+                        world.pruning.close_explored(node, cut_floor_ns)
+                    return None
+            odds = None if is_blind else self._odds(world, live.candidates)
+            at = pick_by_bound(live.prices_ns, world.cut_ns, world.rng, odds)
+            live.prices_ns.pop(at)
+            bound_ns = live.bounds_ns.pop(at)
+            candidate = live.candidates.pop(at)
+            passed.append(live)
+        assert node.state == OPEN
+        return candidate, bound_ns, b""

@@ -1,0 +1,101 @@
+"""What is closed without being looked at: the cut on the scale of stored bounds, and the way back
+when the scale is lowered.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .. import events as ev
+from ..incumbent import BoundScale, Incumbent
+from .tree import CLOSED_BOUND, CLOSED_CONSTRAINT, Node, Tree
+
+
+class Pruning:
+    """Closes what cannot beat the cut, and remembers how good it might have been.
+
+    `cut_ns` and all bounds taken here are as stored; times `factor` they are what may be claimed.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        incumbent: Incumbent,
+        scale: BoundScale | None,
+        tally: ev.Tally,
+        told: list[ev.Event],
+    ) -> None:
+        self._tree = tree
+        self._incumbent = incumbent
+        self._scale = scale
+        self._tally = tally
+        self._told = told
+        self.cut_ns = math.inf
+        self.factor = 1.0 if scale is None else scale.factor
+        self.floor_ns = math.inf  # least bound of what was pruned by bound
+        self._lost_ns = math.inf  # the part of it that cannot be brought back
+        # Only a scale can bring nodes back, so without one they are let go.
+        self._pruned: list[tuple[float, Node]] = []
+
+    def note(self, bound_ns: float, node: Node | None) -> None:
+        """What has this least bound will not be looked at (under `node`, if it is of the tree)."""
+        self.floor_ns = min(self.floor_ns, bound_ns)
+        if node is None:
+            self._lost_ns = min(self._lost_ns, bound_ns)
+        elif self._scale is not None:
+            self._pruned.append((bound_ns, node))
+
+    def close_above(self, node: Node, bound_ns: float) -> None:
+        """Close a node of the tree below which nothing has less than this bound."""
+        self.note(bound_ns, node)
+        self._close(node, CLOSED_BOUND)
+
+    def close_explored(self, node: Node, cut_floor_ns: float) -> None:
+        """A rollout saw all below `node`; what was no dead end had at least this bound."""
+        if cut_floor_ns < math.inf:
+            self.close_above(node, cut_floor_ns)
+        else:
+            self._close(node, CLOSED_CONSTRAINT)
+
+    def refresh(self) -> None:
+        """Take over cut and scale: close what is not below, reopen what is again."""
+        factor = 1.0 if self._scale is None else self._scale.factor
+        is_lowered = factor < self.factor
+        self.factor = factor
+        cut_ns = self._incumbent.cut_ns / factor
+        if cut_ns == self.cut_ns:
+            return
+        self.cut_ns = cut_ns
+        for node in self._tree.at_or_above(cut_ns):
+            self.close_above(node, node.bound_ns)
+        if is_lowered:
+            self._reopen()
+
+    def _close(self, node: Node, reason: str) -> None:
+        if reason == CLOSED_BOUND:
+            self._tally.pruned_bound += 1
+        else:
+            self._tally.pruned_csp += 1
+        self._told.append(
+            ev.Pruned(
+                node=node.node_id,
+                parent=-1 if node.parent is None else node.parent.node_id,
+                bound_ns=node.bound_ns * self.factor,
+                cut_ns=self._incumbent.cut_ns,
+                reason=reason,
+            )
+        )
+        self._tree.close(node, reason)
+
+    def _reopen(self) -> None:
+        still: list[tuple[float, Node]] = []
+        for floor_ns, node in self._pruned:
+            if floor_ns >= self.cut_ns:
+                still.append((floor_ns, node))
+                continue
+            self._tree.reopen(node)
+            self._tally.pruned_bound -= 1
+            self._told.append(ev.Reopened(node.node_id, node.bound_ns * self.factor))
+        self._pruned = still
+        self.floor_ns = min((floor_ns for floor_ns, _ in still), default=math.inf)
+        self.floor_ns = min(self.floor_ns, self._lost_ns)

@@ -1,0 +1,40 @@
+"""What both the space of a GPU and the text of its candidates know: how copies lie, and what blocks can add up together."""
+
+from __future__ import annotations
+
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.access import access_of, flat_strides
+from ...kernels.ir.task import ArrayInfo, Problem, Task
+from ...kernels.ir.walk import loads, walk
+from ..backbone import Operand
+
+ATOMIC_OPERATIONS = ("add", "min", "max")
+
+
+def tree_bytes(max_threads: int) -> int:
+    """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
+    return 8 * max_threads
+
+
+def row_order(operand: Operand, source: ArrayInfo) -> list[str]:
+    """The loops of an operand in the order in which a copy has them; the last one runs along its rows."""
+    along = flat_strides(operand.access, source)
+    return sorted(operand.loops, key=lambda name: -abs(along[name]))
+
+
+def start_of(task: Task) -> ir.Expr | None:
+    """What the finish of a reduction combines with it in the same way, as in `y + sum`; None where it takes the reduction alone."""
+    match task.finish:
+        case ir.Binary(op, ir.Accumulator(), x, dtype) | ir.Binary(op, x, ir.Accumulator(), dtype):
+            is_alone = not any(isinstance(part, ir.Accumulator) for part in walk(x))
+            return x if op == task.op and dtype is task.dtype and is_alone else None
+    return None
+
+
+def adds_to_result(problem: Problem, task: Task) -> bool:
+    """Whether blocks that reduce atomically do so in the result itself; otherwise a launch of its own finishes what they have."""
+    start = start_of(task)
+    own = [access_of(x) for x in loads(start) if x.array == task.target.array] if start else []
+    is_plain = task.finish is None or isinstance(task.finish, ir.Accumulator) or start is not None
+    is_plain = is_plain and all(access == task.target for access in own)
+    return is_plain and problem.array(task.target.array).dtype is task.dtype

@@ -1,0 +1,211 @@
+"""Running a Problem task by task in NumPy: what its tasks mean, said without the statements they
+came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels.ir.affine import to_affine
+from ..kernels.ir.kernel import (
+    Accumulator,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    LoopIndex,
+    Param,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ..kernels.ir.task import Affine, Problem, Task
+
+Array = NDArray[Any]
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "not": np.logical_not,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+_REDUCE: dict[str, Any] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def run_tasks(
+    problem: Problem,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Any],
+    *,
+    float64: bool = False,
+) -> dict[str, Array]:
+    """New arrays, by name, after the sequence; the given ones stay as they are. Temporaries hold
+    garbage at first.
+
+    `arrays` holds every non-temporary array of the problem. `float64` computes every float in
+    double precision.
+    """
+    store: dict[str, Array] = {}
+    for a in problem.arrays:
+        dtype = _numpy(a.dtype, float64)
+        if a.role == "temp":
+            poison = np.nan if a.dtype.is_float else -77
+            store[a.name] = np.full(a.shape, poison, dtype)
+        else:
+            store[a.name] = np.array(arrays[a.name], dtype)
+    with np.errstate(all="ignore"):
+        for task in problem.tasks:
+            _Run(store, scalars, float64).task(task)
+    return {a.name: store[a.name] for a in problem.arrays if a.role != "temp"}
+
+
+def _numpy(dtype: DType, float64: bool) -> np.dtype[Any]:
+    return np.dtype(np.float64) if float64 and dtype.is_float else dtype.numpy
+
+
+class _Run:
+    def __init__(self, store: dict[str, Array], scalars: Mapping[str, Any], float64: bool) -> None:
+        self.store = store
+        self.scalars = scalars
+        self.float64 = float64
+        self.loops: dict[str, Any] = {}  # loop -> index, or open grid of indices
+        self.locals: dict[str, Any] = {}
+        self.accumulator: Any = None
+
+    def task(self, task: Task) -> None:
+        if task.opaque is not None:
+            self.opaque(task)
+            return
+        assert task.value is not None
+        n = len(task.loops)
+        for k, loop in enumerate(task.loops):
+            shape = tuple(loop.extent if m == k else 1 for m in range(n))
+            self.loops[loop.name] = np.arange(loop.extent).reshape(shape)
+        full = tuple(loop.extent for loop in task.loops)
+        value = np.broadcast_to(self.value(task.value), full)
+        axes = tuple(k for k, loop in enumerate(task.loops) if loop.is_reduction)
+        if task.op is not None and task.finish is not None:
+            dtype = _numpy(task.dtype, self.float64)
+            total = _REDUCE[task.op].reduce(value, axis=axes, keepdims=True, dtype=dtype)
+            self.accumulator = total
+            full = total.shape
+            for loop in task.loops:
+                if loop.is_reduction:
+                    del self.loops[loop.name]  # finish must not use it
+            value = np.broadcast_to(self.value(task.finish), full)
+        where = tuple(
+            np.broadcast_to(self.affine(axis), full)
+            for axis in task.target.axes
+            if axis is not None
+        )
+        self.store[task.target.array][where] = value
+
+    def affine(self, axis: Affine) -> Any:
+        return reduce(np.add, [c * self.loops[n] for n, c in axis.terms], np.asarray(axis.const))
+
+    def opaque(self, task: Task) -> None:
+        assert task.opaque is not None
+        if not task.loops:
+            self.statements(task.opaque.body)
+        for loop in task.loops:
+            for k in range(loop.extent):
+                self.loops[loop.name] = k
+                self.locals = {}
+                self.statements(task.opaque.body)
+
+    def statements(self, body: tuple[Stmt, ...]) -> None:
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case For():
+                affine = to_affine(s.extent)
+                known = affine is not None and not affine.terms
+                n = affine.const if affine and known else int(self.value(s.extent))
+                for k in range(n):
+                    self.loops[s.loop] = k
+                    self.statements(s.body)
+            case If():
+                self.statements(s.then if self.value(s.condition) else s.orelse)
+            case SetLocal():
+                self.locals[s.name] = self.value(s.value)
+            case UpdateLocal():
+                old = self.locals[s.name]
+                self.locals[s.name] = _BINARY[s.op](old, self.value(s.value))
+            case Store() | Update():
+                where = tuple(int(self.value(i)) for i in s.indices)
+                value = self.value(s.value)
+                array = self.store[s.array]
+                array[where] = value if isinstance(s, Store) else _BINARY[s.op](array[where], value)
+
+    def value(self, e: Expr) -> Any:
+        """The value of an expression: an array over the open grid of loops, or a scalar."""
+        match e:
+            case Const():
+                return _numpy(e.dtype, self.float64).type(e.value)
+            case LoopIndex():
+                return self.loops[e.loop]
+            case Param():
+                return _numpy(e.dtype, self.float64).type(self.scalars[e.name])
+            case Local():
+                return self.locals[e.name]
+            case Load():
+                return self.store[e.array][tuple(self.value(i) for i in e.indices)]
+            case Accumulator():
+                return self.accumulator
+            case Unary():
+                return _UNARY[e.op](self.value(e.x))
+            case Binary():
+                return _BINARY[e.op](self.value(e.a), self.value(e.b))
+            case Compare():
+                return _COMPARE[e.op](self.value(e.a), self.value(e.b))
+            case Select():
+                return np.where(self.value(e.condition), self.value(e.a), self.value(e.b))
+            case Cast():
+                return np.asarray(self.value(e.x)).astype(_numpy(e.dtype, self.float64))
