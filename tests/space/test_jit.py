@@ -166,7 +166,7 @@ def decorated(tree):
 
 def test_internal_functions_are_called_by_compiled_functions_only():
     """From Python such a call would end the process: there is no wrapper."""
-    package = Path(jit.__file__).parent.parent
+    package = Path(jit.__file__).parent.parent.parent
     files = [p for f in ("space", "search", "tests") for p in (package / f).rglob("*.py")]
     trees = {path: ast.parse(path.read_text()) for path in files}
     internal = {
