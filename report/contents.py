@@ -97,6 +97,7 @@ def _head(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
         "best_ns": best_ns,
         "spread": best.spread if best is not None else 0.0,
         "bound_ns": bound_ns,
+        "bound_now_ns": run.bound_now_ns,
         "alarmed": run.is_alarmed(),
         "default_ns": best.baseline_ns if best else default.time_ns if default else None,
         "numpy_ns": run.numpy_ns,

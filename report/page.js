@@ -24,8 +24,8 @@ function about(data, k) {
 }
 
 function drawHead(data) {
-  const H = data.head, gap = H.best_ns && H.bound_ns ? Math.max(0, 1 - H.bound_ns / H.best_ns) : null;
-  const card = (title, value, below) => h("div", { class: "card" }, h("span", {}, title), h("b", {}, value), h("span", {}, below || "\u00a0"));
+  const H = data.head, gapTo = ns => H.best_ns && ns ? share(Math.max(0, 1 - ns / H.best_ns)) : "not known";
+  const card = (title, value, below, why) => h("div", { class: "card", title: why }, h("span", {}, title), h("b", {}, value), h("span", {}, below || "\u00a0"));
   const failed = data.evaluations.status.filter(x => x !== "ok").length;
   const times = base => H[base] && H.best_ns ? factorText(H[base] / H.best_ns) : "not known";
   put("head",
@@ -34,7 +34,8 @@ function drawHead(data) {
     h("div", { class: "cards" },
       card("best", timeText(H.best_ns), H.spread ? `± ${share(H.spread)}` : ""),
       card("lower bound", H.alarmed ? "withdrawn" : timeText(H.bound_ns), H.limiting && !H.alarmed ? `limited by ${H.limiting}` : ""),
-      card("gap", gap === null ? "not known" : share(gap), "can be saved at most"),
+      card("gap", gapTo(H.bound_ns), H.bound_now_ns ? "proved" : "can be saved at most", "What can be saved at most on this machine at its best."),
+      H.bound_now_ns ? card("gap now", gapTo(H.bound_now_ns), `bound now ${timeText(H.bound_now_ns)}`, "What can be saved at most on the machine as it was while the best was timed at the end.") : null,
       card("over the default", times("default_ns"), timeText(H.default_ns)),
       card("over NumPy", times("numpy_ns"), timeText(H.numpy_ns)),
       card("evaluations", String(data.n), failed ? `${failed} failed` : "none failed"),
@@ -52,7 +53,7 @@ function drawSearch(data) {
   const W = 1120, HIGH = 380, end = Math.max(data.head.total_s, E.at_s[data.n - 1], 0.1);
   const x = scale("linear", 0, end, 78, W - 16);
   const bounds = V.bounds.filter(b => b[1] > 0);
-  const y = ranged("log", [...data.timed.map(k => E.time_ns[k]), ...bounds.map(b => b[1]), ...(data.head.best_ns ? [data.head.best_ns] : [])], HIGH - 44, 26);
+  const y = ranged("log", [...data.timed.map(k => E.time_ns[k]), ...bounds.map(b => b[1]), ...[data.head.best_ns, data.head.bound_now_ns].filter(ns => ns)], HIGH - 44, 26);
   const svg = frame(W, HIGH, x, y, { xText: v => `${digits(v, 3)}`, yText: v => timeText(v, 3), xName: "seconds since the run began", yName: "time of one run" });
   const stairs = points => points.map(([px, py], k) => k ? `H${px.toFixed(1)}V${py.toFixed(1)}` : `M${px.toFixed(1)} ${py.toFixed(1)}`).join("") + `H${x.to}`;
   const lows = [];
@@ -72,8 +73,14 @@ function drawSearch(data) {
   for (let k = 0; k < data.n; k++) if (E.time_ns[k] === null) points.push({ x: x(E.at_s[k]), y: 14, colour: "#cf222e", lines: () => about(data, k) });
   if (points.length > data.timed.length) svg.append(s("text", { x: x.from - 7, y: 18, "text-anchor": "end", style: "fill:#cf222e" }, "failed"));
   dots(svg, points, data.n > 800 ? 4 : 6);
+  const { best_ns: lastBest, bound_now_ns: now } = data.head;
+  // The machine has a speed of its own at every moment: what was measured at the end says nothing of the rest.
+  if (now) for (const [ns, colour, name, down] of [[lastBest, BEST, "best", -6], [now, BOUND, "bound", 15]])
+    svg.append(s("path", { d: `M${x.to - 96} ${y(ns)}H${x.to}`, stroke: colour, "stroke-width": 2, "stroke-dasharray": "7 4" }),
+      s("text", { x: x.to - 4, y: y(ns) + down, "text-anchor": "end", style: `fill:${colour};paint-order:stroke;stroke:#fff;stroke-width:3px` }, `at the end: ${name} ${timeText(ns)}`));
   const count = tag => E.tag.filter(t => t === tag).length;
   put("search", svg, legend(Object.entries(SOURCES).filter(([t]) => count(t)).map(([t, [name, colour]]) => [`${name} (${count(t)})`, colour])));
+  if (now) put("search", h("p", { class: "soft" }, "Dashed: the best as it was timed at the end, and the bound on the machine as it was then."));
   if (V.machine.length) put("search", h("p", { class: "soft" }, `Marks below the axis: the machine itself changed its speed ${V.machine.length} times; each has the factor as its title.`));
   const gaps = V.bounds.filter(b => b[1] > 0).length ? gapOverTime(data, lows, bounds, end) : null;
   if (gaps) put("search", gaps);

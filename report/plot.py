@@ -30,7 +30,9 @@ class NothingToDrawError(ValueError):
 
 
 def convergence(run: Source, ax: Axes = None) -> Axes:
-    """Times of all evaluations over the seconds of the search, the best so far, and the bound. Raises RecordError."""
+    """Times of all evaluations over the seconds of the search, the best so far, the bound, and dashed the best as it was
+    timed at the end and the bound on the machine as it was then. Raises RecordError.
+    """
     found = load_run(run)
     timed = _timed(found)
     ax = _axes(ax)
@@ -48,6 +50,14 @@ def convergence(run: Source, ax: Axes = None) -> Axes:
         ns = [r.bound_ns / factor for r in bounds]
         s = [r.at_s for r in bounds]
         ax.step([*s, found.total_s], [*ns, ns[-1]], where="post", color=BOUND, label="bound")
+    if found.best is not None and found.bound_now_ns is not None:
+        ended = [
+            (found.best.time_ns, BEST, "best at the end"),
+            (found.bound_now_ns, BOUND, "bound at the end"),
+        ]
+        for value_ns, colour, label in ended:
+            seconds, own = [0.92 * found.total_s, found.total_s], [value_ns / factor] * 2
+            ax.plot(seconds, own, color=colour, linestyle="--", linewidth=1.6, label=label)
     ax.set(xlabel="seconds of search", ylabel=f"time of one run, {unit}", yscale="log")
     ax.legend(fontsize="small", frameon=False)
     return ax

@@ -88,6 +88,18 @@ class RunData:
                 return r
         return None
 
+    @cached_property
+    def bound_now_ns(self) -> float | None:
+        """The bound on the machine as it was while the best was timed last, and at least the proved one; None where nobody looked,
+        where the search goes on, or where the gap is withdrawn.
+        """
+        best = self.best
+        if best is None or best.bound_now_ns is None or not best.bound_ns:
+            return None
+        if not self.is_ended or self.is_alarmed():
+            return None
+        return max(best.bound_now_ns, best.bound_ns)
+
     def is_alarmed(self) -> bool:
         """Whether a time below its bound has withdrawn the gap."""
         return any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in self.records)

@@ -56,7 +56,14 @@ def summary(run: RunData) -> str:
     bound_ns = run.best.bound_ns if run.best is not None else 0.0
     if run.is_alarmed() or not bound_ns:
         return line
-    return f"{line}, bound {time_text(bound_ns)}, gap {1 - bound_ns / best_ns:.1%}"
+    line += f", bound {time_text(bound_ns)}, gap {_gap(bound_ns, best_ns)}"
+    if run.bound_now_ns is None:
+        return line
+    return f"{line} proved, {_gap(run.bound_now_ns, best_ns)} against the machine as it is now"
+
+
+def _gap(bound_ns: float, best_ns: float) -> str:
+    return f"{max(0.0, 1 - bound_ns / best_ns):.1%}"
 
 
 def still_svg(run: RunData) -> str:
@@ -82,8 +89,12 @@ def _convergence(run: RunData) -> list[str]:
         return [f'<text x="{_LEFT}" y="40" fill="{GREY}">nothing was measured yet</text>']
     bounds = [r for r in run.records if isinstance(r, BoundRecord)]
     times = [ns_of(r) for r in timed]
-    low = log10(min([*times, *(b.bound_ns for b in bounds if b.bound_ns > 0)])) - 0.05
-    high = log10(max(times)) + 0.05
+    now_ns = run.bound_now_ns
+    ended = (
+        [] if run.best is None or now_ns is None else [(run.best.time_ns, BEST), (now_ns, BOUND)]
+    )
+    shown = [*times, *(b.bound_ns for b in bounds if b.bound_ns > 0), *(ns for ns, _ in ended)]
+    low, high = log10(min(shown)) - 0.05, log10(max(shown)) + 0.05
     total_s = max(run.total_s, 1e-3)
 
     def at(s: float, ns: float) -> tuple[float, float]:
@@ -109,10 +120,15 @@ def _convergence(run: RunData) -> list[str]:
     if bounds and bounds[0].bound_ns > 0:
         moved = [at(b.at_s, b.bound_ns) for b in bounds if b.bound_ns > 0]
         parts.append(_steps(moved, _WIDE - 12, BOUND))
+    for ns, colour in ended:
+        y = at(0, ns)[1]
+        dashed = f'stroke="{colour}" stroke-width="1.6" stroke-dasharray="6 3"'
+        parts.append(f'<path d="M{_WIDE - 72} {y:.1f}H{_WIDE - 12}" {dashed}/>')
+    note = "; dashed: at the end" if ended else ""
     parts.append(f'<text x="{_LEFT}" y="{_HIGH - 8}">0 s</text>')
     parts.append(
         f'<text x="{_WIDE - 12}" y="{_HIGH - 8}" text-anchor="end">{total_s:.0f} s of search;'
-        f' <tspan fill="{BEST}">best</tspan>, <tspan fill="{BOUND}">bound</tspan></text>'
+        f' <tspan fill="{BEST}">best</tspan>, <tspan fill="{BOUND}">bound</tspan>{note}</text>'
     )
     return parts
 

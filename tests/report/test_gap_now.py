@@ -1,0 +1,91 @@
+"""The second gap, against the machine as it was at the end of a search, is in the page and in all drawings of a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import kernelscape as ks
+import pytest
+from kernelscape.report.page import report_of
+from kernelscape.report.run_data import RunData, load_run
+from kernelscape.report.still import still_svg, summary
+from kernelscape.runtime.journal import FileJournal
+from kernelscape.runtime.records import NoteRecord
+
+from .browser import drawn, needs_browser
+from .conftest import values_of
+
+_ENDED = {"bound_ns": 500_000.0, "time_ns": 2_000_000.0, "gap": 0.75, "bound_now_ns": 1_800_000.0}
+
+
+@pytest.fixture
+def ended(run, tmp_path: Path) -> Path:
+    """A run whose best takes four times its bound, and a ninth more than what the machine was able to at the end."""
+    folder = Path(shutil.copytree(run.directory, tmp_path / "run"))
+    journal = folder / "journal.jsonl"
+    kept = [x for x in journal.read_text().splitlines() if '"event":"bound"' not in x]
+    journal.write_text("\n".join(kept) + "\n")
+    return changed(folder, **_ENDED)
+
+
+def changed(folder: Path, **fields: float | None) -> Path:
+    best = json.loads((folder / "best.json").read_text())
+    (folder / "best.json").write_text(json.dumps(best | fields))
+    return folder
+
+
+def now_ns(folder: Path) -> float | None:
+    found: RunData = load_run(folder)
+    return found.bound_now_ns
+
+
+def test_it_is_in_the_line_the_page_and_the_pictures(ended: Path) -> None:
+    page = report_of(ended)
+    assert values_of(page.html)["head"]["bound_now_ns"] == 1_800_000.0
+    run = load_run(ended)
+    assert summary(run).endswith("gap 75.0% proved, 10.0% against the machine as it is now")
+    assert still_svg(run).count("stroke-dasharray") == 2
+    assert "dashed: at the end" in still_svg(run)
+
+
+def test_what_is_proved_holds_in_any_state_of_the_machine(ended: Path) -> None:
+    assert now_ns(changed(ended, bound_now_ns=400_000.0)) == 500_000.0
+
+
+def test_there_is_none_where_nobody_looked_or_it_is_withdrawn(ended: Path, run) -> None:
+    assert now_ns(run.directory) is None  # of the fake device, no machine is looked at
+    assert "stroke-dasharray" not in still_svg(load_run(run.directory))
+    assert now_ns(changed(ended, bound_now_ns=None)) is None
+    assert now_ns(changed(ended, **_ENDED | {"bound_ns": 0.0, "gap": 1.0})) is None
+    changed(ended, **_ENDED)
+    journal = FileJournal(ended / "journal.jsonl")
+    for kind, told in (("session", None), ("ended", 1_800_000.0), ("alarm", None)):
+        journal.append(NoteRecord(at_s=99.0, kind=kind, text="x"))
+        assert now_ns(ended) == told
+    journal.close()
+
+
+def test_it_is_drawn_on_axes(ended: Path) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    ax = ks.plot.convergence(ended)
+    lines = {str(line.get_label()): line.get_ydata() for line in ax.lines}
+    assert lines["bound at the end"][0] / lines["best at the end"][0] == pytest.approx(0.9)
+    ax.figure.savefig(io.BytesIO())
+
+
+@needs_browser
+def test_the_page_shows_both_gaps(ended: Path, run, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(report_of(ended).html)
+    page = drawn(file)
+    assert page.console == []
+    text = page.text
+    assert "<span>gap</span><b>75.0 %</b><span>proved</span>" in text
+    assert "<span>gap now</span><b>10.0 %</b><span>bound now 1.8 ms</span>" in text
+    assert "at the end: bound 1.8 ms" in text and "at the end: best 2 ms" in text
+    file.write_text(report_of(run.directory).html)
+    text = drawn(file).text
+    assert "can be saved at most" in text and "gap now</span>" not in text
