@@ -14,5 +14,7 @@ path, folder, socket, result = sys.argv[1:]
 notebook = nbformat.read(path, as_version=4)
 manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=socket)
 resources = {"metadata": {"path": folder}}
-nbclient.NotebookClient(notebook, km=manager, timeout=240, resources=resources).execute()
+nbclient.NotebookClient(notebook, km=manager, timeout=240, resources=resources).execute(
+    cleanup_kc=True  # ends the kernel, and removes what it has left: it is not the client's own
+)
 nbformat.write(notebook, result)
