@@ -56,8 +56,8 @@ def convergence(run: Source, ax: Axes = None) -> Axes:
             (found.bound_now_ns, BOUND, "bound at the end"),
         ]
         for value_ns, colour, label in ended:
-            seconds, own = [0.92 * found.total_s, found.total_s], [value_ns / factor] * 2
-            ax.plot(seconds, own, color=colour, linestyle="--", linewidth=1.6, label=label)
+            last = [0.92 * found.total_s, found.total_s], [value_ns / factor] * 2
+            ax.plot(*last, color=colour, linestyle="--", linewidth=1.6, label=label)
     ax.set(xlabel="seconds of search", ylabel=f"time of one run, {unit}", yscale="log")
     ax.legend(fontsize="small", frameon=False)
     return ax
