@@ -144,11 +144,12 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     tables = build_tables(space, False)
     n = len(space.problem.tasks)
     phase, terms = np.zeros(n, np.int64), np.zeros(n)
+    scratch = bound_terms.make_scratch(tables, n)
     preference, order = np.zeros((len(domains), 8), np.uint8), space.searchable
     children = np.zeros((2, len(domains)), np.uint32)
     results = (np.zeros(2, np.int64), np.zeros(2, np.int64))
     found: dict[Any, tuple[Any, ...]] = {
-        bound_terms.lower_bound: (tables, domains, phase, terms),
+        bound_terms.lower_bound: (tables, scratch, domains, phase, terms),
         filters.filter_budget: (*at, 0),
         filters.filter_counter: (*at, 0),
         filters.filter_table3: (*at, 0),

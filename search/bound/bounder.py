@@ -86,6 +86,7 @@ class Bounder:
         self.gpu = build_gpu_tables(space) if space.target.is_gpu else None
         levels = tuple(level.name for level in space.target.levels)
         self.names = (*_NAMES, *levels) if self.gpu is None else _GPU_NAMES
+        self._scratch = bt.make_scratch(self.tables, len(self.names))
         self._phase = np.zeros(len(space.problem.tasks), np.int64)
         self._terms = np.zeros(len(self.names))
         self._none_known = np.zeros(len(space.problem.tasks))
@@ -104,7 +105,9 @@ class Bounder:
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         if self.gpu is None:
             found = (self._phase, self._terms)
-            return max(parent_ns, float(bt.lower_bound(self.tables, domains, *found)))
+            return max(
+                parent_ns, float(bt.lower_bound(self.tables, self._scratch, domains, *found))
+            )
         known = self._none_known if registers is None else np.array(registers, np.float64)
         return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
 
@@ -153,14 +156,15 @@ class Bounder:
     def _named_phases(self, domains: Mask) -> tuple[Phase, ...]:
         tasks, arrays = self.space.problem.tasks, self.space.problem.arrays
         phases, nobody = [], np.zeros((len(tasks), len(tasks)), np.bool_)
+        moved = np.zeros((len(tasks), bt.N_MOVED))
         for p in sorted(set(self._phase.tolist())):
             reads, writes = [], []
             for a, array in enumerate(arrays):
-                read, written = bt.array_traffic(self.tables, domains, self._phase, nobody, a)
-                if read[p]:
-                    reads.append((array.name, float(read[p])))
-                if written[p]:
-                    writes.append((array.name, float(written[p])))
+                bt.array_traffic(self.tables, domains, self._phase, nobody, a, moved)
+                if moved[p, bt.ARRAY_READS]:
+                    reads.append((array.name, float(moved[p, bt.ARRAY_READS])))
+                if moved[p, bt.ARRAY_WRITES]:
+                    writes.append((array.name, float(moved[p, bt.ARRAY_WRITES])))
             members = tuple(t.name for k, t in enumerate(tasks) if self._phase[k] == p)
             phases.append(Phase(members, tuple(reads), tuple(writes)))
         return tuple(phases)

@@ -4,15 +4,19 @@ Phases are groups of tasks; tasks of different phases surely do not run at the s
 the few iterations by which threads may be out of step). In a phase that touches F bytes, at least
 F - C bytes cross into caches that hold C: no more than C can be there when it begins, left over by
 the phase or the call before. Bytes written leave by the same argument at its end.
+
+Nothing here allocates, and functions are given columns of arrays rather than arrays each: that is what numba compiles quickly.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...space import choices as ch
-from ...space.engine.jit import jit, jit_internal
+from ...space.engine.jit import jit_flat, jit_flat_internal
 from .columns import Floats, Ints
 from .streams import (
     ANYHOW,
@@ -32,6 +36,14 @@ Int = int | np.int64
 # Of the terms; the levels of cache follow.
 READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, LAUNCHES, FIRST_LEVEL = range(9)
 
+# Distinct bytes of a phase: of all arrays, and of one, with whether a task has written it already.
+READS, WRITES, ARRAY_READS, ARRAY_WRITES, IS_WRITTEN = range(5)
+N_MOVED = 5
+# ns of a phase: of arithmetic, of it on one core, of dependent operations, of loads; of all, and of what each core does alone. Of a
+# task: how much slower its operations are, how many results a chain has, its least loads.
+WORK, ONE_CORE, CHAINS, LOADED, ALL, ALONE, FACTOR, COPIES, LEAST = range(9)
+N_COSTS = 9
+
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
 # A parallel loop of so many tiles a core leaves threads out of step by at most 1 / of them.
@@ -49,7 +61,35 @@ _DIRECT = 1 << ch.DIRECT
 _MAYBE, _SURELY, _BALANCED = 1, 2, 4
 
 
-@jit_internal
+class BoundScratch(NamedTuple):
+    """What a bound writes on its way, by task, or by phase (in the place of its least task)."""
+
+    parallel: Ints  # [n_tasks] whether it may run on all cores, see _MAYBE
+    chosen: Ints  # [n_tasks]
+    before: Ints  # [n_tasks] the task before it on the longest path, or -1
+    ends: Bools  # [n_tasks, n_tasks] whether the first surely ends before the second begins
+    moved: Floats  # [n_tasks, N_MOVED] bytes
+    through: Floats  # [n_tasks, streams.N_COLUMNS] bytes
+    costs: Floats  # [n_tasks, N_COSTS]
+    parts: Floats  # [n_tasks, n_terms] ns
+    rates: Floats  # [2, n_kinds + 2] bytes a ns read and written, see streams.py
+
+
+def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
+    """Room for the bounds of a space, one after the other."""
+    n = tables.after.shape[0]
+    return BoundScratch(
+        *(np.zeros(n, np.int64) for _ in range(3)),
+        ends=np.zeros((n, n), np.bool_),
+        moved=np.zeros((n, N_MOVED)),
+        through=np.zeros((n, N_COLUMNS)),
+        costs=np.zeros((n, N_COSTS)),
+        parts=np.zeros((n, n_terms)),
+        rates=np.zeros((2, tables.stream.shape[0] + 2)),
+    )
+
+
+@jit_flat_internal
 def _largest(universe: Ints, at: Int, domain: Int) -> Int:
     size = 1
     k = 0
@@ -60,9 +100,10 @@ def _largest(universe: Ints, at: Int, domain: Int) -> Int:
     return size
 
 
-@jit_internal
+@jit_flat_internal
 def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
-    parallel[:] = 0
+    for t in range(parallel.size):
+        parallel[t] = 0
     for k in range(tables.outer.shape[0]):
         task = tables.outer[k, 0]
         kind = np.int64(domains[tables.outer[k, 1]])
@@ -81,7 +122,7 @@ def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
                 parallel[task] |= _BALANCED
 
 
-@jit_internal
+@jit_flat_internal
 def join(phase: Ints, a: Int, b: Int) -> None:
     low, high = min(phase[a], phase[b]), max(phase[a], phase[b])
     if low != high:
@@ -90,7 +131,7 @@ def join(phase: Ints, a: Int, b: Int) -> None:
                 phase[t] = low
 
 
-@jit_internal
+@jit_flat_internal
 def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
     """Group tasks that may have a loop in common: phase[t] becomes the least task of its group."""
     for t in range(phase.size):
@@ -100,7 +141,7 @@ def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
             join(phase, tables.merge[k, 0], tables.merge[k, 1])
 
 
-@jit_internal
+@jit_flat_internal
 def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
     """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
     merged_tasks(tables, domains, phase)
@@ -121,57 +162,55 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
     return in_step
 
 
-@jit
+@jit_flat
 def array_traffic(
-    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, array: int
-) -> tuple[Floats, Floats]:
-    """Distinct bytes of one array that each phase surely reads from outside it, and writes.
+    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, array: int, moved: Floats
+) -> None:
+    """Fill in distinct bytes of one array that each phase surely reads from outside it, and writes (of `moved`, [n, N_MOVED]).
 
     What a task takes from one that surely ends before it (ends[first, second]) is in memory, or in copies as large.
     """
-    n = phase.size
-    read = np.zeros(n)
-    written = np.zeros(n)
-    is_written = np.zeros(n, np.bool_)
+    for p in range(phase.size):
+        moved[p, ARRAY_READS], moved[p, ARRAY_WRITES], moved[p, IS_WRITTEN] = 0.0, 0.0, 0.0
     for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
         p = phase[tables.touch[k, 0]]
         first, end = tables.touch[k, 3], tables.touch[k, 4]
-        if tables.touch_bytes[k, 0] > read[p] and not is_written[p]:
+        if tables.touch_bytes[k, 0] > moved[p, ARRAY_READS] and not moved[p, IS_WRITTEN]:
             in_memory = first == end
             for f in range(first, end):
                 in_memory = in_memory or domains[tables.flow[f, 0]] == _GLOBAL
                 in_memory = in_memory or ends[tables.flow[f, 1], tables.touch[k, 0]]
             if in_memory:
-                read[p] = tables.touch_bytes[k, 0]
+                moved[p, ARRAY_READS] = tables.touch_bytes[k, 0]
         if tables.touch[k, 1]:
             # Whatever comes later in this phase may find the value on chip.
-            is_written[p] = True
+            moved[p, IS_WRITTEN] = 1.0
             store = tables.touch[k, 2]
             if store < 0 or domains[store] == _KEEP:
-                written[p] = max(written[p], tables.touch_bytes[k, 1])
-    return read, written
+                moved[p, ARRAY_WRITES] = max(moved[p, ARRAY_WRITES], tables.touch_bytes[k, 1])
 
 
-@jit_internal
+@jit_flat_internal
 def phase_traffic(
-    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, read: Floats, write: Floats
+    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, moved: Floats
 ) -> None:
-    """Distinct bytes of all arrays that each phase surely reads from outside it, and writes; `ends` as in `array_traffic`."""
-    read[:] = 0.0
-    write[:] = 0.0
+    """Fill in distinct bytes of all arrays that each phase surely reads from outside it, and writes, as `array_traffic` does."""
+    for p in range(phase.size):
+        moved[p, READS], moved[p, WRITES] = 0.0, 0.0
     for array in range(tables.touch_start.size - 1):
-        array_read, array_written = array_traffic(tables, domains, phase, ends, array)
+        array_traffic(tables, domains, phase, ends, array, moved)
         for p in range(phase.size):
-            read[p] += array_read[p]
-            write[p] += array_written[p]
+            moved[p, READS] += moved[p, ARRAY_READS]
+            moved[p, WRITES] += moved[p, ARRAY_WRITES]
 
 
-@jit_internal
-def _stream_traffic(
-    tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, through: Floats
-) -> None:
-    """Bytes that each phase surely goes through once a call, by the columns of streams.py ([n, N_COLUMNS])."""
-    through[:] = 0.0
+@jit_flat_internal
+def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: BoundScratch) -> None:
+    """Bytes that each phase surely goes through once a call, by the columns of streams.py."""
+    moved, through = scratch.moved, scratch.through
+    for p in range(phase.size):
+        for column in range(N_COLUMNS):
+            through[p, column] = 0.0
     for array in range(tables.touch_start.size - 1):
         first, end = tables.touch_start[array], tables.touch_start[array + 1]
         if tables.passes[array] == ANYHOW or first == end:
@@ -184,68 +223,67 @@ def _stream_traffic(
             fresh = max(fresh, tables.touch_fresh[k])
         if is_together:
             # What several tasks of different phases touch may be used in another order by each.
-            read, written = array_traffic(tables, domains, phase, ends, array)
-            side = int(tables.passes[array] == BY_EACH)
-            through[p, READ_ONCE + side] += read[p]
-            through[p, WRITTEN_ONCE + side] += written[p]
-            through[p, FRESH_ONCE + side] += fresh * written[p]
+            array_traffic(tables, domains, phase, scratch.ends, array, moved)
+            side = 1 if tables.passes[array] == BY_EACH else 0
+            through[p, READ_ONCE + side] += moved[p, ARRAY_READS]
+            through[p, WRITTEN_ONCE + side] += moved[p, ARRAY_WRITES]
+            through[p, FRESH_ONCE + side] += fresh * moved[p, ARRAY_WRITES]
 
 
-@jit_internal
+@jit_flat_internal
 def _arithmetic(
-    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, work: Floats, chain: Floats
+    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
     """ns of operations, and of the longest chain of dependent ones, by phase."""
     n = phase.size
-    work[:] = 0.0
-    chain[:] = 0.0
-    one_core = np.zeros(n)
-    factor = tables.lanes / CLOCK_SLACK
     for t in range(n):
-        factor[t] = max(factor[t], 1.0)
+        costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
+        costs[t, FACTOR] = max(tables.lanes[t] / CLOCK_SLACK, 1.0)
+        costs[t, COPIES] = 1.0
     for k in range(tables.vector.shape[0]):
         if domains[tables.vector[k, 1]] & _VECTOR:
-            factor[tables.vector[k, 0]] = 1.0
-    copies = np.ones(n)
+            costs[tables.vector[k, 0], FACTOR] = 1.0
     for k in range(tables.chain.shape[0]):
         size = _largest(tables.universe, tables.chain[k, 2], np.int64(domains[tables.chain[k, 1]]))
-        copies[tables.chain[k, 0]] *= min(size, tables.chain[k, 3])
+        costs[tables.chain[k, 0], COPIES] *= min(size, tables.chain[k, 3])
     for t in range(n):
         p = phase[t]
-        ns = tables.operations_ns[t] * factor[t]
-        work[p] += ns
+        ns = tables.operations_ns[t] * costs[t, FACTOR]
+        costs[p, WORK] += ns
+        copies = costs[t, COPIES]
         if parallel[t] & _MAYBE:
-            copies[t] *= tables.cores
+            copies *= tables.cores
         else:
-            one_core[p] += ns * max(1.0, tables.cores / CLOCK_SLACK)
-        steps = tables.chain_ns[t] / copies[t]
-        chain[p] = max(chain[p], steps)
+            costs[p, ONE_CORE] += ns * max(1.0, tables.cores / CLOCK_SLACK)
+        costs[p, CHAINS] = max(costs[p, CHAINS], tables.chain_ns[t] / copies)
     for p in range(n):
-        work[p] = max(work[p], one_core[p])
+        costs[p, WORK] = max(costs[p, WORK], costs[p, ONE_CORE])
 
 
-@jit_internal
+@jit_flat_internal
 def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> float:
     """For how many iterations of loops `first` to `end` of load_spared one load may do, at most."""
     copies = 1.0
     for k in range(first, end):
-        row = tables.load_spared[k]
-        mids, inners = np.int64(domains[row[0]]), np.int64(domains[row[2]])
+        mids = np.int64(domains[tables.load_spared[k, 0]])
+        inners = np.int64(domains[tables.load_spared[k, 2]])
+        extent = tables.load_spared[k, 4]
         most = 1
         i = 0
         while mids >> i:
             j = 0
             while mids >> i & 1 and inners >> j:
                 if inners >> j & 1:
-                    mid, inner = tables.universe[row[1] + i], tables.universe[row[3] + j]
-                    most = max(most, _shared_at(row[4], mid, inner))
+                    mid = tables.universe[tables.load_spared[k, 1] + i]
+                    inner = tables.universe[tables.load_spared[k, 3] + j]
+                    most = max(most, _shared_at(extent, mid, inner))
                 j += 1
             i += 1
         copies *= most
     return copies
 
 
-@jit_internal
+@jit_flat_internal
 def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
     """The same for one loop of decided sizes: a compiler may unroll short loops completely, and load once for all copies."""
     trips = (extent + mid * inner - 1) // (mid * inner)
@@ -257,13 +295,13 @@ def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
     return int(copies)
 
 
-@jit_internal
+@jit_flat_internal
 def _element_loads(
-    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, loads: Floats
+    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
     """ns of loads of one element each, by phase (see element_loads.py). Tasks may share what they load: the most of any of them."""
-    loads[:] = 0.0
-    least = np.full(phase.size, np.inf)
+    for t in range(phase.size):
+        costs[t, LOADED], costs[t, LEAST] = 0.0, np.inf
     for k in range(tables.load_group.shape[0]):
         t = tables.load_group[k, 0]
         if domains[tables.load_group[k, 1]] != _VECTOR:
@@ -274,31 +312,30 @@ def _element_loads(
             if staged < 0 or domains[staged] == _DIRECT:
                 copies = _shared_copies(tables, domains, tables.load[i, 1], tables.load[i, 2])
                 ns += tables.load_ns[i] / copies
-        least[t] = min(least[t], ns)
+        costs[t, LEAST] = min(costs[t, LEAST], ns)
     for t in range(phase.size):
-        if least[t] < np.inf:
-            ns = least[t]
+        ns = costs[t, LEAST]
+        if ns < np.inf:
             if not parallel[t] & _MAYBE:
                 ns *= max(1.0, tables.cores / CLOCK_SLACK)
-            loads[phase[t]] = max(loads[phase[t]], ns)
+            costs[phase[t], LOADED] = max(costs[phase[t], LOADED], ns)
 
 
-@jit_internal
-def _launches(tables: BoundTables, domains: Mask, parallel: Ints) -> int:
+@jit_flat_internal
+def _launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> int:
     """Number of launches of a team that are surely there: tasks that surely share none."""
-    n = parallel.size
-    chosen = np.zeros(n, np.bool_)
     count = 0
-    for t in range(n):
-        chosen[t] = bool(parallel[t] & _SURELY)
+    for t in range(parallel.size):
+        chosen[t] = 1 if parallel[t] & _SURELY else 0
         for k in range(tables.pair.shape[0]):
-            if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
-                chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
+            is_shared = tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]
+            if is_shared and domains[tables.pair[k, 2]] & _SAME_LAUNCH:
+                chosen[t] = 0
         count += chosen[t]
     return count
 
 
-@jit_internal
+@jit_flat_internal
 def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
     """Whether partial results of threads surely meet inside a launch, for other threads to read."""
     for k in range(tables.barrier.shape[0]):
@@ -309,35 +346,18 @@ def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
     return False
 
 
-@jit_internal
-def _price_phases(
-    tables: BoundTables,
-    domains: Mask,
-    phase: Ints,
-    ends: Bools,
-    parallel: Ints,
-    terms: Floats,
-    prices: tuple[Floats, Floats],
-) -> None:
-    """ns of each phase alone: of each resource (`terms`, [n, n_terms]); as `prices`, of all and of what each core does alone."""
-    n = phase.size
-    read, write = np.zeros(n), np.zeros(n)
-    work, chain, loads = np.zeros(n), np.zeros(n), np.zeros(n)
-    through = np.zeros((n, N_COLUMNS))
-    phase_traffic(tables, domains, phase, ends, read, write)
-    _arithmetic(tables, domains, parallel, phase, work, chain)
-    _element_loads(tables, domains, parallel, phase, loads)
-    if tables.stream.shape[0] > 0:
-        _stream_traffic(tables, domains, phase, ends, through)
-    n_levels = tables.rate.size - 1
+@jit_flat_internal
+def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> None:
+    """ns of each phase alone: of each resource (`parts`), of all and of what each core does alone (`costs`); after the others."""
+    n, n_levels = phase.size, tables.rate.size - 1
+    parallel, costs, parts = scratch.parallel, scratch.costs, scratch.parts
     cached = tables.capacity[n_levels]
     # What a phase wrote last may leave the caches while the next one runs; of all as one phase that is the next call.
-    leaving = cached if phase.max() > 0 else 0.0
-    terms[:] = 0.0
-    all_ns, core_ns = prices
-    all_ns[:] = 0.0
-    core_ns[:] = 0.0
+    leaving = cached if _has_phases(phase) else 0.0
     for p in range(n):
+        costs[p, ALL], costs[p, ALONE] = 0.0, 0.0
+        for k in range(parts.shape[1]):
+            parts[p, k] = 0.0
         if phase[p] != p:
             continue
         threads = 0
@@ -345,43 +365,64 @@ def _price_phases(
             if phase[t] == p:
                 threads |= parallel[t]
         is_alone = not threads & _MAYBE
-        here = terms[p]
-        here[READ] = max(0.0, read[p] - cached) / tables.rate[n_levels]
-        here[WRITE] = max(0.0, write[p] - cached) / tables.write_rate
+        read, written = scratch.moved[p, READS], scratch.moved[p, WRITES]
+        parts[p, READ] = max(0.0, read - cached) / tables.rate[n_levels]
+        parts[p, WRITE] = max(0.0, written - cached) / tables.write_rate
         # Dirty lines that stay save the trip out, and where they are read again the trip in.
         kept = cached + min(cached, tables.reused_bytes)
-        here[MIXED] = max(0.0, read[p] + write[p] - kept) / tables.mixed_rate
+        parts[p, MIXED] = max(0.0, read + written - kept) / tables.mixed_rate
         cores = 1 if is_alone else np.int64(tables.cores)
-        here[STREAMS] = streaming_ns(
-            tables.stream, tables.stream_point, cores, through[p], (cached, leaving)
+        parts[p, STREAMS] = streaming_ns(
+            tables.stream,
+            tables.stream_point,
+            cores,
+            scratch.through[p],
+            cached,
+            leaving,
+            scratch.rates,
         )
-        here[OPERATIONS], here[CHAIN], here[LOADS] = work[p], chain[p], loads[p]
-        alone = max(max(work[p], chain[p]), loads[p])
-        longest = max(max(here[READ], here[WRITE]), here[STREAMS])
+        parts[p, OPERATIONS], parts[p, CHAIN] = costs[p, WORK], costs[p, CHAINS]
+        parts[p, LOADS] = costs[p, LOADED]
+        alone = max(max(costs[p, WORK], costs[p, CHAINS]), costs[p, LOADED])
+        longest = max(max(parts[p, READ], parts[p, WRITE]), parts[p, STREAMS])
         for k in range(n_levels):
-            ns = max(0.0, read[p] - tables.capacity[k]) / tables.rate[k]
+            ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
             is_private = k < n_levels - 1 or k == 0
             if is_private and is_alone:
                 ns *= max(1.0, tables.cores / CLOCK_SLACK)
-            here[FIRST_LEVEL + k] = ns
+            parts[p, FIRST_LEVEL + k] = ns
             if is_private:
                 alone = max(alone, ns)
             else:
                 longest = max(longest, ns)
-        all_ns[p], core_ns[p] = max(longest, alone), alone
+        costs[p, ALL], costs[p, ALONE] = max(longest, alone), alone
 
 
-@jit_internal
-def _add(parts: Floats, scale: float, terms: Floats) -> None:
-    """Each of `terms` becomes the larger of what it is and of the sum over the phases."""
+@jit_flat_internal
+def _has_phases(phase: Ints) -> bool:
+    """Whether there is more than one; they stand for their least tasks, so one is the first task's."""
+    most = 0
+    for t in range(phase.size):
+        most = max(most, phase[t])
+    return most > 0
+
+
+@jit_flat_internal
+def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, float]:
+    """Each of `terms` becomes the larger of what it is and of the sum over the phases; the sums of all, and of each core alone."""
+    all_ns, core_ns = 0.0, 0.0
+    for p in range(scratch.costs.shape[0]):
+        all_ns += scratch.costs[p, ALL]
+        core_ns += scratch.costs[p, ALONE]
     for k in range(terms.size):
         total = 0.0
-        for p in range(parts.shape[0]):
-            total += parts[p, k]
+        for p in range(scratch.parts.shape[0]):
+            total += scratch.parts[p, k]
         terms[k] = max(terms[k], total * scale)
+    return all_ns * scale, core_ns * scale
 
 
-@jit_internal
+@jit_flat_internal
 def _ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
     """ends[u, t]: whether task u is surely complete before task t begins; whether any is.
 
@@ -397,71 +438,78 @@ def _ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
         if domains[tables.merge[k, 2]] & _MERGED:
             ends[tables.merge[k, 0], tables.merge[k, 1]] = False
             ends[tables.merge[k, 1], tables.merge[k, 0]] = False
-    return bool(ends.any())
+    any_ends = False
+    for u in range(n):
+        for t in range(n):
+            any_ends = any_ends or ends[u, t]
+    return any_ends
 
 
-@jit_internal
-def _longest_path(
-    ends: Bools, parts: Floats, prices: tuple[Floats, Floats], terms: Floats
-) -> tuple[float, float]:
+@jit_flat_internal
+def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
     """ns of tasks that surely run one after the other: of all that they do, and of what each core does alone."""
-    n = parts.shape[0]
-    all_ns, core_ns = prices
-    before = np.full(n, -1, np.int64)
-    last = 0
-    for t in range(n):
+    costs, before = scratch.costs, scratch.before
+    last, most_core = 0, 0.0
+    for t in range(before.size):
         longest, longest_core = 0.0, 0.0
+        before[t] = -1
         for u in range(t):
-            if ends[u, t]:
-                longest_core = max(longest_core, core_ns[u])
-                if all_ns[u] > longest:
-                    longest, before[t] = all_ns[u], u
-        all_ns[t] += longest
-        core_ns[t] += longest_core
-        if all_ns[t] > all_ns[last]:
+            if scratch.ends[u, t]:
+                longest_core = max(longest_core, costs[u, ALONE])
+                if costs[u, ALL] > longest:
+                    longest, before[t] = costs[u, ALL], u
+        costs[t, ALL] += longest
+        costs[t, ALONE] += longest_core
+        most_core = max(most_core, costs[t, ALONE])
+        if costs[t, ALL] > costs[last, ALL]:
             last = t
     for k in range(terms.size):
         total = 0.0
         t = last
         while t >= 0:
-            total += parts[t, k]
+            total += scratch.parts[t, k]
             t = before[t]
         terms[k] = max(terms[k], total)
-    return all_ns.max(), core_ns.max()
+    return costs[last, ALL], most_core
 
 
-@jit
-def lower_bound(tables: BoundTables, domains: Mask, phase: Ints, terms: Floats) -> float:
+@jit_flat
+def lower_bound(
+    tables: BoundTables, scratch: BoundScratch, domains: Mask, phase: Ints, terms: Floats
+) -> float:
     """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each)."""
     n = phase.size
-    terms[:] = 0.0
-    parallel = np.zeros(n, np.int64)
-    parts = np.zeros((n, terms.size))
-    prices = (np.zeros(n), np.zeros(n))
-    _threads(tables, domains, parallel)
-    all_ns, core_ns = 0.0, 0.0
-    ends = np.zeros((n, n), np.bool_)
-    if n > 2 and _ends_before(tables, domains, ends):  # of two the phases below say as much
-        for t in range(n):
-            phase[t] = t
-        _price_phases(tables, domains, phase, ends, parallel, parts, prices)
-        all_ns, core_ns = _longest_path(ends, parts, prices, terms)
-    # Everything as one phase, because what caches keep is then subtracted once only.
-    phase[:] = 0
-    ends[:] = False
-    _price_phases(tables, domains, phase, ends, parallel, parts, prices)
-    _add(parts, 1.0, terms)
-    all_ns, core_ns = max(all_ns, prices[0].sum()), max(core_ns, prices[1].sum())
-    in_step = _phases(tables, domains, parallel, phase)
-    if phase.max() > 0:
-        _price_phases(tables, domains, phase, ends, parallel, parts, prices)
-        _add(parts, in_step, terms)
-        all_ns = max(all_ns, prices[0].sum() * in_step)
-        core_ns = max(core_ns, prices[1].sum() * in_step)
+    for k in range(terms.size):
+        terms[k] = 0.0
+    _threads(tables, domains, scratch.parallel)
+    all_ns, core_ns, in_step = 0.0, 0.0, 1.0
+    # Tasks apart, with those before them; everything as one phase, because what caches keep is then subtracted once only; phases.
+    for way in range(3):
+        for u in range(n):
+            phase[u] = u if way == 0 else 0
+            for t in range(n):
+                scratch.ends[u, t] = False
+        if way == 0 and (n <= 2 or not _ends_before(tables, domains, scratch.ends)):
+            continue  # of two the phases below say as much
+        if way == 2:
+            in_step = _phases(tables, domains, scratch.parallel, phase)
+            if not _has_phases(phase):
+                break
+        phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
+        _arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
+        _element_loads(tables, domains, scratch.parallel, phase, scratch.costs)
+        if tables.stream.shape[0] > 0:
+            _stream_traffic(tables, domains, phase, scratch)
+        _price_phases(tables, phase, scratch)
+        if way == 0:
+            way_ns, way_core = _longest_path(scratch, terms)
+        else:
+            way_ns, way_core = _add(scratch, in_step, terms)
+        all_ns, core_ns = max(all_ns, way_ns), max(core_ns, way_core)
     all_ns = max(all_ns, terms[MIXED])
-    launches = _launches(tables, domains, parallel)
+    launches = _launches(tables, domains, scratch.parallel, scratch.chosen)
     started = launches * tables.launch_ns
-    met = tables.barrier_ns if _has_barrier(tables, domains, parallel) else 0.0
+    met = tables.barrier_ns if _has_barrier(tables, domains, scratch.parallel) else 0.0
     terms[LAUNCHES] = tables.call_ns + started + met
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.

@@ -18,7 +18,7 @@ import numpy as np
 from ...space import choices as ch
 from ...space.engine.jit import jit, jit_internal
 from .columns import Floats, Ints
-from .common import Mask, join, merged_tasks, phase_traffic
+from .common import N_MOVED, READS, WRITES, Mask, join, merged_tasks, phase_traffic
 from .gpu_facts import (
     BLOCKS_MOST,
     CHAIN,
@@ -274,7 +274,7 @@ def lower_bound(
     facts = np.zeros((gpu.loop.shape[0], N_FACTS))
     tasks = np.zeros((n, N_TASK_FACTS))
     costs = np.zeros((n, N_TERMS))
-    read, write = np.zeros(n), np.zeros(n)
+    moved = np.zeros((n, N_MOVED))
     is_first = np.ones(n, np.int64)
     ends = np.zeros((n, n), np.bool_)
     tilings(gpu, domains, facts)
@@ -282,13 +282,13 @@ def lower_bound(
     meetings(gpu, domains, facts, tasks)
     # Everything as one phase, because what L2 keeps is then subtracted once only.
     phase[:] = 0
-    phase_traffic(tables, domains, phase, ends, read, write)
+    phase_traffic(tables, domains, phase, ends, moved)
     ports = 1.0
     for t in range(n):
         ports = max(ports, tasks[t, BLOCKS_MOST])
-    whole = _memory(tables, gpu, read[0], write[0], 0.0, ports)
+    whole = _memory(tables, gpu, moved[0, READS], moved[0, WRITES], 0.0, ports)
     _phases(tables, domains, phase, is_first)
-    phase_traffic(tables, domains, phase, ends, read, write)
+    phase_traffic(tables, domains, phase, ends, moved)
     _requests(gpu, domains, facts, tasks, phase, costs)
     _compute(gpu, tasks, phase, is_first, costs)
     total = 0.0
@@ -300,9 +300,9 @@ def lower_bound(
             if phase[t] == p:
                 ports = max(ports, tasks[t, BLOCKS_MOST])
         held = 0.0 if is_first[p] else gpu.inside_bytes
-        moved = _memory(tables, gpu, read[p], write[p], held, ports)
-        for k in range(len(moved)):
-            costs[p, k] = moved[k]
+        crossed = _memory(tables, gpu, moved[p, READS], moved[p, WRITES], held, ports)
+        for k in range(len(crossed)):
+            costs[p, k] = crossed[k]
         longest = 0.0
         for k in range(N_TERMS):
             terms[k] += costs[p, k]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...kernels.ir.access import extents, task_reads, task_writes
 from ...kernels.ir.task import Problem, Task
-from ...space.engine.jit import jit, jit_internal
+from ...space.engine.jit import jit_flat, jit_flat_internal
 from ...space.targets.target import StreamCurve, Target
 from .columns import Floats, Ints, int_rows
 from .traffic import distinct_elements
@@ -125,97 +125,100 @@ def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
     return np.asarray(np.where(is_inside, rates, faster), np.float64)
 
 
-@jit
-def least_time(x: Floats, y: Floats, read: float, written: float) -> float:
-    """ns until a mix of ways, of which way k reads x[k] and writes y[k] bytes a ns, has read and written so much, at least."""
+@jit_flat
+def least_time(rates: Floats, n: int, read: float, written: float) -> float:
+    """ns until a mix of n ways has read and written so much, at least; rates[0, k] and rates[1, k] are read and written a ns."""
     least = np.inf
-    for k in range(x.size):
-        if (x[k] > 0 or read <= 0) and (y[k] > 0 or written <= 0):
-            by_read = read / x[k] if read > 0 else 0.0
-            by_written = written / y[k] if written > 0 else 0.0
+    for k in range(n):
+        x, y = rates[0, k], rates[1, k]
+        if (x > 0 or read <= 0) and (y > 0 or written <= 0):
+            by_read = read / x if read > 0 else 0.0
+            by_written = written / y if written > 0 else 0.0
             least = min(least, max(by_read, by_written))
         for i in range(k):
-            area = x[i] * y[k] - x[k] * y[i]
+            area = rates[0, i] * y - x * rates[1, i]
             if area != 0.0:
-                first = (read * y[k] - x[k] * written) / area
-                second = (x[i] * written - read * y[i]) / area
+                first = (read * y - x * written) / area
+                second = (rates[0, i] * written - read * rates[1, i]) / area
                 if first >= 0.0 and second >= 0.0:
                     least = min(least, first + second)
     return least
 
 
-@jit_internal
+@jit_flat_internal
 def _rates(
-    kinds: Ints, points: Floats, cores: Int, passing: tuple[float, float], x: Floats, y: Floats
+    kinds: Ints, points: Floats, cores: Int, read: float, written: float, rates: Floats
 ) -> int:
     """Fill bytes a ns of each kind, and of reading and of writing alone behind them; the number of kinds, 0 without any."""
-    read, written = passing
     most_x, most_y = 0.0, 0.0
     n = 0
     for k in range(kinds.shape[0]):
         if kinds[k, 0] != cores:
             continue
-        by_read, by_written = -1, -1
-        for i in range(kinds[k, 2], kinds[k, 3]):
+        first, by_read, by_written = kinds[k, 2], -1, -1
+        for i in range(first, kinds[k, 3]):
             if points[i, 0] <= read:
                 by_read = i
             if points[i, 1] <= written:
                 by_written = i
-        first = kinds[k, 2]
         if points[first, 2] > 0:
             most_x = max(most_x, points[by_read, 2] if by_read >= 0 else _UNKNOWN)
         if points[first, 3] > 0:
             most_y = max(most_y, points[by_written, 3] if by_written >= 0 else _UNKNOWN)
         both = min(by_read, by_written)
-        x[n] = points[both, 2] if both >= 0 else _UNKNOWN
-        y[n] = points[both, 3] if both >= 0 else _UNKNOWN
+        rates[0, n] = points[both, 2] if both >= 0 else _UNKNOWN
+        rates[1, n] = points[both, 3] if both >= 0 else _UNKNOWN
         if points[first, 2] == 0:
-            x[n] = 0.0
+            rates[0, n] = 0.0
         if points[first, 3] == 0:
-            y[n] = 0.0
+            rates[1, n] = 0.0
         n += 1
     for k in range(n):
-        x[k], y[k] = min(x[k], most_x), min(y[k], most_y)
-    x[n], y[n], x[n + 1], y[n + 1] = most_x, 0.0, 0.0, most_y
+        rates[0, k], rates[1, k] = min(rates[0, k], most_x), min(rates[1, k], most_y)
+    rates[0, n], rates[1, n] = most_x, 0.0
+    rates[0, n + 1], rates[1, n + 1] = 0.0, most_y
     return n
 
 
-@jit_internal
+@jit_flat_internal
 def streaming_ns(
-    kinds: Ints, points: Floats, cores: Int, through: Floats, room: tuple[float, float]
+    kinds: Ints,
+    points: Floats,
+    cores: Int,
+    through: Floats,
+    held: float,
+    leaving: float,
+    rates: Floats,
 ) -> float:
     """ns that the bytes in the columns of `through` take at least on so many cores.
 
-    `room` are the bytes that caches and registers hold, and those of what is written that may leave them later.
+    `held` are the bytes that caches and registers hold, `leaving` those of what is written that may leave them later; `rates`
+    ([2, n_kinds + 2]) is room to work in.
     """
-    held, leaving = room
     # What several tasks go through is used by all of them while it is near, or by each in a pass of its own; then
     # each pass misses all but `held` bytes. Near means that at most half of what the caches hold lies between.
     each = through[READ_BY_EACH]
     read = through[READ_ONCE] + min(each, 2 * max(0.0, each - held))
+    read_far = through[READ_ONCE] + max(0.0, each - held / 2)
     each = through[WRITTEN_BY_EACH]
     # A pass of its own that reads what was written costs about as much as what it saves, once that is large beside the caches.
     missed = each if each >= 4 * held else max(0.0, each - held)
     written = through[WRITTEN_ONCE] + missed
+    written_far = through[WRITTEN_ONCE] + max(0.0, each - held)
     fresh = max(0.0, through[FRESH_ONCE] + min(missed, through[FRESH_BY_EACH]) - leaving)
     written = max(0.0, written - leaving)
-    passing = (
-        through[READ_ONCE] + max(0.0, through[READ_BY_EACH] - held / 2),
-        through[WRITTEN_ONCE] + max(0.0, through[WRITTEN_BY_EACH] - held),
-    )
-    x, y = np.zeros(kinds.shape[0] + 2), np.zeros(kinds.shape[0] + 2)
-    n = _rates(kinds, points, cores, passing, x, y)
+    n = _rates(kinds, points, cores, read_far, written_far, rates)
     if n == 0 or read + written == 0:
         return 0.0
     ns = 0.0
     if fresh < written or written == 0:
-        ns = least_time(x[: n + 2], y[: n + 2], read, written)
+        ns = least_time(rates, n + 2, read, written)
     if fresh > 0:
         at = 0
         for k in range(kinds.shape[0]):
             if kinds[k, 0] == cores:
                 if kinds[k, 1]:
-                    y[at] = 0.0
+                    rates[1, at] = 0.0
                 at += 1
-        ns = max(ns, least_time(x[: n + 2], y[: n + 2], read, fresh))
+        ns = max(ns, least_time(rates, n + 2, read, fresh))
     return ns

@@ -51,7 +51,7 @@ VECTORS = ("axpydot", "vadd", "waxpby", "sscal", "axpy")
 )
 def test_the_best_mix_of_ways(read: float, written: float, ns: float) -> None:
     x, y = np.array([50.0, 0.0, 30.0]), np.array([0.0, 40.0, 30.0])
-    assert least_time(x, y, read, written) == pytest.approx(ns)
+    assert least_time(np.array([x, y]), 3, read, written) == pytest.approx(ns)
 
 
 def curve(kind: str, reads: int, writes: int, rates: tuple[float, float]) -> StreamCurve:
