@@ -79,7 +79,9 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
     """Room for the bounds of a space, one after the other."""
     n = tables.after.shape[0]
     return BoundScratch(
-        *(np.zeros(n, np.int64) for _ in range(3)),
+        parallel=np.zeros(n, np.int64),
+        chosen=np.zeros(n, np.int64),
+        before=np.zeros(n, np.int64),
         ends=np.zeros((n, n), np.bool_),
         moved=np.zeros((n, N_MOVED)),
         through=np.zeros((n, N_COLUMNS)),
