@@ -108,6 +108,7 @@ class Evaluator:
         self._dialect = dialect_of(device)
         self._bound = bound
         self._at_s = at_s
+        self._epoch_s = at_s() - time.monotonic()  # of the run's clock
         self._interrupt = interrupt
         self._failed_folder = failed_folder
         self._doubt = doubt
@@ -285,7 +286,7 @@ class Evaluator:
                 launches=reported.launches or msgspec.UNSET,
                 origin=self._origin(candidate),
                 place=self._place(self._worker.n_restarts),
-                timing=_timing(built, found, spent_s),
+                timing=_timing(built, found, spent_s, self._epoch_s),
             )
         )
         artifact = built if isinstance(built, Artifact) else None
@@ -340,13 +341,22 @@ def _time_ns(timed: Timed) -> float:
     return timed.time_ns
 
 
-def _timing(built: Artifact | Failure, found: Measurement | Failure, run_s: float) -> Timing:
-    build_s = 1e-9 * built.build_ns if isinstance(built, Artifact) else 0.0
-    if isinstance(found, Failure):
-        return Timing(build_s=build_s, run_s=run_s)
-    return Timing(
+def _timing(
+    built: Artifact | Failure, found: Measurement | Failure, run_s: float, epoch_s: float
+) -> Timing:
+    build_s, compiling_s = 0.0, None
+    if isinstance(built, Artifact):
+        build_s, compiling_s = 1e-9 * built.build_ns, built.compiling_s
+    began, ended = (max(0.0, t + epoch_s) for t in compiling_s or (0.0, 0.0))
+    timing = Timing(
         build_s=build_s,
         run_s=run_s,
+        compiling_s=msgspec.UNSET if compiling_s is None else (began, ended),
+    )
+    if isinstance(found, Failure):
+        return timing
+    return msgspec.structs.replace(
+        timing,
         n_samples=found.n_samples,
         n_disturbed=found.disturbed,
         quantiles_ns=found.quantiles_ns,

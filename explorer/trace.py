@@ -2,7 +2,8 @@
 
 The Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Everything comes from the
 journal. What a journal does not say is not drawn: one of schema 1 says when a measurement ended and not how long it took, so that
-it is an instant there.
+it is an instant there; older ones of schema 2 do not say when compilers ran. A compiler has a slice for all that it built together,
+and those that ran at once have a row each.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import msgspec
 
 from ..runtime.records.folder import HEADER, JOURNAL
 from ..runtime.records.journal import read_journal
-from ..runtime.records.record import Record, RecordError, RunHeader, load_header
+from ..runtime.records.record import EvaluationRecord, Record, RecordError, RunHeader, load_header
 
 Event = dict[str, Any]
 
 _PID = 1
 _SESSIONS, _MEASUREMENTS, _MACHINE = 1, 2, 3
+_COMPILERS = 10  # the first row of theirs
 _ROWS = {_SESSIONS: "sessions", _MEASUREMENTS: "measurements", _MACHINE: "machine"}
 
 
@@ -32,7 +34,7 @@ def trace_of(directory: str | Path) -> dict[str, Any]:
     header = load_header(folder / HEADER)
     records = read_journal(folder / JOURNAL)
     return {
-        "traceEvents": [*_names(header), *events_of(records)],
+        "traceEvents": [*_names(header), *events_of(records), *compilers_of(records)],
         "displayTimeUnit": "ms",
         "otherData": {
             "sequence": header.sequence,
@@ -47,14 +49,13 @@ def _names(header: RunHeader) -> Iterator[Event]:
     title = f"{header.sequence} on {header.target}"
     yield {"ph": "M", "pid": _PID, "name": "process_name", "args": {"name": title}}
     for tid, name in _ROWS.items():
-        yield {"ph": "M", "pid": _PID, "tid": tid, "name": "thread_name", "args": {"name": name}}
-        yield {
-            "ph": "M",
-            "pid": _PID,
-            "tid": tid,
-            "name": "thread_sort_index",
-            "args": {"sort_index": tid},
-        }
+        yield from _row(tid, name)
+
+
+def _row(tid: int, name: str) -> Iterator[Event]:
+    row = {"ph": "M", "pid": _PID, "tid": tid}
+    yield row | {"name": "thread_name", "args": {"name": name}}
+    yield row | {"name": "thread_sort_index", "args": {"sort_index": tid}}
 
 
 def events_of(records: Iterable[Record]) -> Iterator[Event]:
@@ -76,7 +77,7 @@ def events_of(records: Iterable[Record]) -> Iterator[Event]:
         elif r["event"] == "evaluation":
             yield from _evaluation(r, at_s)
             build_s = (r.get("timing") or {}).get("build_s", 0.0)
-            if build_s:  # when the compiler began is not kept
+            if build_s:
                 compiled_s += build_s
                 yield _counter("compilers, s so far", at_s, compiled_s)
             if r.get("slowness", 1.0) != slowness:
@@ -87,6 +88,25 @@ def events_of(records: Iterable[Record]) -> Iterator[Event]:
         last_s = max(last_s, at_s)
     if session is not None:
         yield _session(session, last_s, "no end yet")
+
+
+def compilers_of(records: Iterable[Record]) -> Iterator[Event]:
+    """When compilers ran and what for, with the names of their rows; nothing for what a journal does not say that of."""
+    built: dict[tuple[float, float], list[str]] = {}
+    for r in records:
+        if not isinstance(r, EvaluationRecord) or r.timing is None:
+            continue
+        if r.timing.compiling_s is not msgspec.UNSET:
+            built.setdefault(r.timing.compiling_s, []).append(r.source_key)
+    ends_s: list[float] = []  # of what is last in each row
+    for (began_s, ended_s), keys in sorted(built.items()):
+        row = next((k for k, end_s in enumerate(ends_s) if end_s <= began_s), len(ends_s))
+        if row == len(ends_s):
+            ends_s.append(0.0)
+            yield from _row(_COMPILERS + row, f"compiler {row + 1}")
+        ends_s[row] = ended_s
+        name = f"{len(keys)} text{'' if len(keys) == 1 else 's'}"
+        yield _slice(_COMPILERS + row, name, began_s, ended_s, {"source_keys": keys})
 
 
 def _session(session: tuple[int, float], end_s: float, status: str) -> Event:

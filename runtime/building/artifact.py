@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...codegen.c.source import Argument, KernelLaunch, Source
@@ -22,6 +22,8 @@ class Artifact:
     n_threads: int
     build_ns: int  # 0 when it was already there
     launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
+    # From when to when the compiler was about it and what it built with it, by time.monotonic(); None where that is not known.
+    compiling_s: tuple[float, float] | None = field(default=None, compare=False)
 
     @staticmethod
     def of(source: Source, key: str, path: Path, build_ns: int, entry: str = "") -> Artifact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...codegen.c.source import Source
@@ -158,7 +158,13 @@ class _Share:
 
 def _make(device: AbstractDevice, sources: list[Source]) -> _Made:
     began_s = time.monotonic()
-    return _Made(device.build_together(sources), began_s, time.monotonic())
+    built = device.build_together(sources)
+    ended_s = time.monotonic()
+    placed = [
+        replace(b, compiling_s=(began_s, ended_s)) if isinstance(b, Artifact) and b.build_ns else b
+        for b in built
+    ]
+    return _Made(placed, began_s, ended_s)
 
 
 def _covered_s(groups: Sequence[_Group], until_s: float) -> float:

@@ -99,6 +99,8 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     n_samples: Count = 0
     n_disturbed: Count = 0  # samples set aside because other work held the cores
     quantiles_ns: tuple[PositiveNs, ...] = ()
+    # From when to when its compiler ran, on the clock of at_s; equal for all that it built together. Not in older journals.
+    compiling_s: tuple[Share, Share] | msgspec.UnsetType = msgspec.UNSET
 
 
 class EvaluationRecord(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.trace import events_of
+from kernelscape.explorer.trace import compilers_of, events_of
 from kernelscape.kernels.program.graph import Node, State, connect
 from kernelscape.kernels.program.graph_text import dot_text, mermaid_text
 from kernelscape.runtime.records.record import (
@@ -14,7 +14,9 @@ from kernelscape.runtime.records.record import (
     EvaluationRecord,
     IncumbentRecord,
     NoteRecord,
+    Timing,
 )
+from msgspec import structs
 
 from .command import SMALL, USER_FILE, objects
 
@@ -71,6 +73,51 @@ def test_the_trace_of_a_run(explore) -> None:
     assert min(best) == pytest.approx(
         json.loads(Path("run/best.json").read_text())["time_ns"] / 1e6
     )
+
+
+@pytest.mark.compiler
+def test_compilers_have_their_place_in_time(
+    explore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each before what it built was measured, inside of the session, and none twice in one row at a time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is built before
+    assert explore("run", *SMALL, "--max-evals", 6, "-o", "run")[0] == 0
+    assert explore("trace", "run")[0] == 0
+    events = json.loads(Path("trace.json").read_text())["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    compiled = [e for e in slices if "source_keys" in e["args"]]
+    measured = {e["args"]["source_key"]: e for e in slices if "source_key" in e["args"]}
+    keys = [key for e in compiled for key in e["args"]["source_keys"]]
+    assert keys and len(keys) == len(set(keys)) and set(keys) <= set(measured)
+    for e in compiled:
+        assert e["dur"] > 0
+        for key in e["args"]["source_keys"]:
+            assert (
+                e["ts"] + e["dur"] <= measured[key]["ts"] + 1e3
+            )  # clocks are read one after the other
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert {rows[e["tid"]].split()[0] for e in compiled} == {"compiler"}
+
+
+def test_compilers_that_ran_at_once_have_a_row_each() -> None:
+    def built(at_s: float, key: str, *compiling_s: float) -> EvaluationRecord:
+        timing = Timing(build_s=1.0, run_s=0.1)
+        if compiling_s:
+            timing = structs.replace(timing, compiling_s=compiling_s)
+        common = {"decisions": (), "status": "ok", "time_ns": 5e6, "timing": timing}
+        return EvaluationRecord(at_s=at_s, source_key=key, **common)
+
+    records = (
+        built(5, "a", 1.0, 3.0),
+        built(6, "b", 1.0, 3.0),
+        built(7, "c", 2.0, 4.0),
+        built(8, "d", 3.0, 4.5),
+        built(9, "e"),  # as older journals have it
+    )
+    found = [e for e in compilers_of(records) if e["ph"] == "X"]
+    told = [(e["tid"], e["ts"] / 1e6, e["dur"] / 1e6, e["args"]["source_keys"]) for e in found]
+    assert told == [(10, 1, 2, ["a", "b"]), (11, 2, 2, ["c"]), (10, 3, 1.5, ["d"])]
+    assert [e["name"] for e in found] == ["2 texts", "1 text", "1 text"]
 
 
 def test_a_killed_session_ends_with_its_last_record() -> None:

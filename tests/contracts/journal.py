@@ -45,7 +45,13 @@ RECORDS = (
         2,
         origin=Origin(tag="N", node=-1, parent="key0"),
         place=Place(session=1, tree=0, worker=0, device="cpu-1"),
-        timing=Timing(build_s=0.2, run_s=0.1, n_samples=5, quantiles_ns=(1.0, 2.0, 3.0, 4.0, 5.0)),
+        timing=Timing(
+            build_s=0.2,
+            run_s=0.1,
+            n_samples=5,
+            quantiles_ns=(1.0, 2.0, 3.0, 4.0, 5.0),
+            compiling_s=(0.3, 0.7),
+        ),
     ),
     RemeasuredRecord(
         at_s=1.0,
