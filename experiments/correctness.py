@@ -16,11 +16,12 @@ import msgspec
 
 from ..codegen.c.source import Source
 from ..runtime.measure.conditions import take_conditions
-from . import checking
-from .calling import InputSet
-from .checking import Build, Way
+from ..testing import checking
+from ..testing.calling import InputSet
+from ..testing.checking import Build, Way
+from ..testing.sampling import Checker, Faults
 from .features import FEATURES, features
-from .sampling import Checker, Faults, run
+from .sampling import Question, run
 
 _MACHINES = ((2, 64), (4, 32), (3, 16), (1, 64))  # cores, bytes of a vector
 
@@ -43,7 +44,7 @@ def _faults(built: Build, inputs: Sequence[InputSet], also_alone: bool) -> Fault
     return faults
 
 
-CHECKER = Checker(
+QUESTION = Question(
     file="correctness",
     heading="Correctness of generated programs",
     method=(
@@ -57,18 +58,20 @@ CHECKER = Checker(
     },
     features=FEATURES,
     random_share=0.6,
-    candidates_of_a_problem=6,
-    target=lambda number: checking.target(*_MACHINES[number % len(_MACHINES)]),
-    source_of=checking.crowded_source_of,
-    features_of=lambda candidate, _: features(candidate),
-    check=_check,
+    checker=Checker(
+        candidates_of_a_problem=6,
+        target=lambda number: checking.target(*_MACHINES[number % len(_MACHINES)]),
+        source_of=checking.crowded_source_of,
+        features_of=lambda candidate, _: features(candidate),
+        check=_check,
+    ),
     conditions=lambda: msgspec.to_builtins(take_conditions(compiler="gcc", flags=checking.FLAGS)),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    return run(CHECKER, __doc__, arguments)
+    return run(QUESTION, __doc__, arguments)
 
 
 if __name__ == "__main__":

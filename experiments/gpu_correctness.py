@@ -15,11 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..codegen.c.source import Source
-from . import gpu_checking
-from .calling import InputSet
+from ..testing import gpu_checking
+from ..testing.calling import InputSet
+from ..testing.sampling import Checker, Faults
 from .conditions import stamp
 from .features import GPU_FEATURES, gpu_features
-from .sampling import Checker, Faults, run
+from .sampling import Question, run
 
 _BUILDS_AT_ONCE = 2
 
@@ -39,7 +40,7 @@ def _check(sources: Sequence[Source], inputs: Sequence[InputSet], stem: Path) ->
     ]
 
 
-CHECKER = Checker(
+QUESTION = Question(
     file="gpu_correctness",
     heading="Correctness of generated kernels",
     method=(
@@ -49,18 +50,20 @@ CHECKER = Checker(
     faults={"wrong": "wrong", "refused": "refused by NVRTC, or with warnings"},
     features=GPU_FEATURES,
     random_share=0.5,
-    candidates_of_a_problem=4,
-    target=lambda _: gpu_checking.target(),
-    source_of=gpu_checking.source_of,
-    features_of=gpu_features,
-    check=_check,
+    checker=Checker(
+        candidates_of_a_problem=4,
+        target=lambda _: gpu_checking.target(),
+        source_of=gpu_checking.source_of,
+        features_of=gpu_features,
+        check=_check,
+    ),
     conditions=stamp,
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    return run(CHECKER, __doc__, arguments)
+    return run(QUESTION, __doc__, arguments)
 
 
 if __name__ == "__main__":

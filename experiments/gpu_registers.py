@@ -35,7 +35,7 @@ from ..search.learn.registers import Compiled, RegisterModel
 from ..space.constraints import build_space, widened
 from ..space.engine.candidate import Candidate
 from ..space.gpu_resources import REGISTER_ROOMS
-from .checking import random_candidate
+from ..testing.checking import random_candidate
 from .conditions import stamp
 from .writing import table, write_results
 

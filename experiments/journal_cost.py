@@ -25,7 +25,7 @@ from ..report.live import pages
 from ..runtime.records.folder import HEADER, JOURNAL, TREE
 from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord, KeptRecord
-from .browser import Browser, find_browser
+from ..testing.browser import Browser, find_browser
 from .conditions import stamp, stamp_text
 from .kill_resume import finished, is_torn
 from .writing import read_results, table, write_results

@@ -25,7 +25,7 @@ from ..kernels.library import load
 from ..report.live import pages
 from ..runtime.records.folder import TREE
 from ..runtime.records.tree_file import Opened, TreeWriter
-from .browser import Browser, find_browser
+from ..testing.browser import Browser, find_browser
 from .conditions import stamp, stamp_text
 from .writing import table, write_results
 

@@ -30,7 +30,7 @@ from ..space.constraints import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from ..space.engine.propagate import FIXPOINT, random_descent
 from ..space.targets.target import Target
-from .checking import random_candidate
+from ..testing.checking import random_candidate
 from .conditions import stamp, stamp_text
 from .writing import table, write_results
 

@@ -110,6 +110,16 @@ def all_imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
 
 
+TESTS = sorted(p for p in (ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_tests_import_no_experiment(path: Path) -> None:
+    """What tests and experiments share is in testing/."""
+    if "experiments" not in path.relative_to(ROOT).parts:
+        assert not [m for m in all_imported(path) if "experiments" in m.split(".")]
+
+
 def assert_all_are_installed(root: Path) -> None:
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     listed = settings["tool"]["setuptools"]["packages"]

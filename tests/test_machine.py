@@ -28,7 +28,7 @@ from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.incumbent import BoundScale
 from kernelscape.space.targets.target import StreamCurve
-from kernelscape.tests.search.machines import library_space, root_of, round_target
+from kernelscape.testing.machines import library_space, root_of, round_target
 
 TARGET = replace(
     guess_target(),

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.cli.log import TextLog, to_fields
-from kernelscape.experiments.cases import library_cases
 from kernelscape.explorer import evaluation
 from kernelscape.explorer.evaluation import Evaluator
 from kernelscape.explorer.machine_state import MachineStates, best_of_each
@@ -18,6 +17,7 @@ from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.search.budget import Interrupt
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing.cases import library_cases
 
 
 def test_a_state_is_known_again_by_the_time_of_the_control() -> None:

@@ -7,17 +7,17 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
-from kernelscape.experiments.cases import SIZES, library_cases
 from kernelscape.kernels.library import names
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.decisions import restore
+from kernelscape.testing import checking
+from kernelscape.testing.cases import SIZES, library_cases
 
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
-from kernelscape.experiments import gpu_checking as gpu
 from kernelscape.runtime.device import requirements
+from kernelscape.testing import gpu_checking as gpu
 
 N_LIBRARY = len(names())
 CASES = list(islice(library_cases(), len(SIZES) * N_LIBRARY))

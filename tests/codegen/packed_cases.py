@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from kernelscape.experiments import checking
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
@@ -11,6 +10,7 @@ from kernelscape.space.backbone import MID
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from kernelscape.space.engine.decisions import restore
+from kernelscape.testing import checking
 
 TRIES = 40  # for each candidate that is wanted
 

@@ -11,12 +11,12 @@ from kernelscape.codegen.addresses import share_addresses
 from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.lower import lower
-from kernelscape.experiments import checking
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing import checking
 
 PARAMETERS = (
     c.Parameter("const float *", "x", "restrict "),

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from kernelscape.codegen.nest import build_launch
 from kernelscape.codegen.plan import read_plan
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
@@ -18,7 +16,10 @@ from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
-from packed_cases import decided, inputs_of, random_copies, recorded
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+
+from .packed_cases import decided, inputs_of, random_copies, recorded
 
 CANDIDATES = 6
 

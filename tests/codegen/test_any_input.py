@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.experiments import checking
 from kernelscape.kernels.language.kernel import cast, f32, floor, kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
@@ -18,8 +17,14 @@ from kernelscape.search.starts.complete import complete_style
 from kernelscape.search.starts.sketches import greedy_style
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
-from strategies import sequences
-from templates import gemv_in_order, gemvt_in_order, integer_sequences, sum_in_order
+from kernelscape.testing import checking
+from kernelscape.testing.strategies import sequences
+from kernelscape.testing.templates import (
+    gemv_in_order,
+    gemvt_in_order,
+    integer_sequences,
+    sum_in_order,
+)
 
 pytestmark = [pytest.mark.compiler]
 nd = types.ndarray()

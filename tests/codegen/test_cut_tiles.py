@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.search.starts.complete import Style
-from packed_cases import decided, inputs_of, recorded
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
 
+from .packed_cases import decided, inputs_of, recorded
 from .test_sources import PROGRAMS, candidate_of
 
 ROWS, COLUMNS = 61, 37  # neither in whole tiles of 4 rows by 16 columns

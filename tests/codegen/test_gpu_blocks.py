@@ -7,7 +7,13 @@ from math import prod
 
 import numpy as np
 import pytest
-from gpu_cases import (
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.testing import checking
+
+from .gpu_cases import (
     NEEDS_COMPILER,
     case_of,
     decided,
@@ -17,11 +23,6 @@ from gpu_cases import (
     nvrtc_is_there,
     root_of,
 )
-from kernelscape.codegen.plan import read_plan
-from kernelscape.experiments import checking
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
 
 pytestmark = NEEDS_COMPILER
 

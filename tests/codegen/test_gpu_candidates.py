@@ -12,7 +12,17 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from gpu_cases import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.library import names
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.runtime.device import open_device
+from kernelscape.testing import checking
+from kernelscape.testing.templates import any_sequence
+
+from .gpu_cases import (
     BICGK,
     N_LIBRARY,
     NEEDS_COMPILER,
@@ -24,15 +34,6 @@ from gpu_cases import (
     nvrtc_is_there,
     root_of,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from kernelscape.experiments import checking
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.library import names
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.runtime.device import open_device
-from templates import any_sequence
 
 pytestmark = NEEDS_COMPILER
 VARIED = range(1, 6)  # numbers of sizes, small and large, odd and even

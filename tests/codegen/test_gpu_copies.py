@@ -6,16 +6,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from gpu_cases import (
-    MATMUL,
-    NEEDS_COMPILER,
-    case_of,
-    decided,
-    drawn,
-    gpu,
-    inputs_of,
-    nvrtc_is_there,
-)
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.csyntax import Id
 from kernelscape.codegen.gpu.scene import BlockLayout
@@ -25,6 +15,17 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.choices import LAYOUT
 from kernelscape.space.constraints import build_space
+
+from .gpu_cases import (
+    MATMUL,
+    NEEDS_COMPILER,
+    case_of,
+    decided,
+    drawn,
+    gpu,
+    inputs_of,
+    nvrtc_is_there,
+)
 
 pytestmark = NEEDS_COMPILER
 BARRIER = re.compile(r"^ *__syncthreads\(\);\n", re.MULTILINE)

@@ -13,14 +13,15 @@ from math import prod
 
 import numpy as np
 import pytest
-from gpu_cases import BICGK, MATMUL, NEEDS_COMPILER, case_of, decided, gpu, root_of
-from kernelscape.experiments.cases import Case
-from kernelscape.experiments.checking import random_candidate
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.inputs import Arguments, make_workload
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing.cases import Case
+from kernelscape.testing.checking import random_candidate
+
+from .gpu_cases import BICGK, MATMUL, NEEDS_COMPILER, case_of, decided, gpu, root_of
 
 pytestmark = NEEDS_COMPILER
 QUICK = Protocol(sample_ns=1e3, min_samples=1, max_samples=1, budget_ns=1e3)

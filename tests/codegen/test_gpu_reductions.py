@@ -8,7 +8,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from gpu_cases import (
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.testing import checking
+
+from .gpu_cases import (
     NEEDS_COMPILER,
     case_of,
     decided,
@@ -18,11 +23,7 @@ from gpu_cases import (
     nvrtc_is_there,
     root_of,
 )
-from kernelscape.experiments import checking
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import ndarray, record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
-from sums_cases import recorded, together
+from .sums_cases import recorded, together
 
 pytestmark = NEEDS_COMPILER
 

@@ -6,8 +6,9 @@ import json
 import re
 
 import pytest
-from gpu_cases import BICGK, case_of, decided, drawn, gpu, root_of
 from kernelscape.codegen.describe import count_starts, describe
+
+from .gpu_cases import BICGK, case_of, decided, drawn, gpu, root_of
 
 
 @pytest.mark.parametrize("name", ["gemver", "atax", "axpydot", "matmul"])

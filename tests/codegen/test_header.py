@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from kernelscape.codegen.c.header import function_name, header_file, header_text
 from kernelscape.codegen.c.source import KernelLaunch, Source
-from kernelscape.experiments import checking
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.language.record import record_sequence
@@ -18,6 +17,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing import checking
 
 CALLER = """
 #include <stdio.h>

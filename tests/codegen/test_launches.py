@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpu_cases import BICGK, NEEDS_COMPILER, decided, gpu, nvrtc_is_there
 from kernelscape.codegen.c.header import header_file
 from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
 from kernelscape.codegen.launches import launch_header_text, launched_text
@@ -20,6 +19,8 @@ from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.library import load
 from kernelscape.runtime.emulator.device import COMPILE_FLAGS
 from kernelscape.runtime.emulator.text import emulated_kernels
+
+from .gpu_cases import BICGK, NEEDS_COMPILER, decided, gpu, nvrtc_is_there
 
 pytestmark = [*NEEDS_COMPILER, pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")]
 STUBS = Path(__file__).parent / "emulated_cuda"

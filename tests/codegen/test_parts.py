@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from kernelscape.codegen.nest import build_launch
 from kernelscape.codegen.plan import read_plan
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
-from packed_cases import decided, recorded
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+
+from .packed_cases import decided, recorded
 
 # What is summed is outermost, threads share the rows inside: each thread packs B once.
 DEPTH_FIRST = {

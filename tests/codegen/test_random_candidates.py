@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
@@ -20,8 +18,22 @@ from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
-from strategies import TEMPLATES, Example, combine_matrices, record_example, sequences
-from templates import PRODUCT_TEMPLATES, any_sequence, product_by_updates, product_rows, smooth
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+from kernelscape.testing.strategies import (
+    TEMPLATES,
+    Example,
+    combine_matrices,
+    record_example,
+    sequences,
+)
+from kernelscape.testing.templates import (
+    PRODUCT_TEMPLATES,
+    any_sequence,
+    product_by_updates,
+    product_rows,
+    smooth,
+)
 
 CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]

@@ -6,8 +6,6 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.offload.pipeline import normalise
@@ -16,6 +14,8 @@ from kernelscape.runtime.device import DeviceError
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
 
 RANDOM = 3  # candidates of one sequence
 EXTENTS = (5, 16, 23, 48, 67)

@@ -6,7 +6,6 @@ import subprocess
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
@@ -14,6 +13,7 @@ from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space import choices as ch
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing import checking
 
 GREEDY = Style(vectors=4, rows=4)
 PROGRAMS = {

@@ -6,8 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.offload.pipeline import normalise
@@ -16,8 +14,11 @@ from kernelscape.search.starts.sketches import Style
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
-from legality import illegal
-from sums_cases import F32, gemv_more, gemv_over_first, recorded, together
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+from kernelscape.testing.legality import illegal
+
+from .sums_cases import F32, gemv_more, gemv_over_first, recorded, together
 
 
 def waiting(problem):

@@ -6,8 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
-from kernelscape.experiments.checking import Way
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.matmul import multiply
@@ -17,7 +15,10 @@ from kernelscape.space import choices as ch
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.decisions import restore
-from packed_cases import decided, inputs_of, random_copies, recorded
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+
+from .packed_cases import decided, inputs_of, random_copies, recorded
 
 nd = types.ndarray()
 CANDIDATES = 6

@@ -8,12 +8,12 @@ import pytest
 from kernelscape.codegen.describe import count_starts
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.lower import print_source as printed
-from kernelscape.experiments import checking
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
+from kernelscape.testing import checking
 
 BARRIER = "ks_team_meet(team);"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import kernelscape
 import pytest
-from kernelscape.experiments.browser import Browser, find_browser
+from kernelscape.testing.browser import Browser, find_browser
 
 pytest.importorskip("ipykernel")
 pytest.importorskip("matplotlib")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.experiments import bound_gap
-from kernelscape.tests.search.machines import round_target
+from kernelscape.testing.machines import round_target
 
 
 @pytest.mark.compiler

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking, compile_flags
+from kernelscape.experiments import compile_flags
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
@@ -14,6 +14,7 @@ from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing import checking
 
 
 @pytest.mark.compiler

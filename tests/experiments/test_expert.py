@@ -6,14 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
-from kernelscape.experiments.calling import InputSet
-from kernelscape.experiments.checking import Way
 from kernelscape.experiments.expert import VARIANTS, expert_source, names
 from kernelscape.experiments.peers_bars import SEQUENCES
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library import names as library_names
+from kernelscape.testing import checking
+from kernelscape.testing.calling import InputSet
+from kernelscape.testing.checking import Way
 
 pytestmark = [pytest.mark.compiler]
 

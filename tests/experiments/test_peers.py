@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.experiments import peers, peers_row
-from kernelscape.experiments.calling import in_child
 from kernelscape.experiments.libraries.formulas import FORMULAS, places
 from kernelscape.experiments.measuring import built
 from kernelscape.experiments.peers_bars import (
@@ -31,6 +30,7 @@ from kernelscape.runtime.worker.inputs import make_workload
 from kernelscape.runtime.worker.outcome import FINAL
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
+from kernelscape.testing.calling import in_child
 from numba.core import config as numba_config
 
 MODULES = {

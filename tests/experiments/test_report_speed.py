@@ -6,8 +6,8 @@ import json
 
 import pytest
 from kernelscape.experiments import journal_cost, report_speed
-from kernelscape.experiments.browser import find_browser
 from kernelscape.runtime.records.tree_file import read_trees
+from kernelscape.testing.browser import find_browser
 
 
 def test_a_made_tree_has_the_nodes_that_were_asked_for(tmp_path) -> None:

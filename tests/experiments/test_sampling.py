@@ -8,21 +8,25 @@ from itertools import islice
 
 import pytest
 from kernelscape.experiments import correctness, gpu_correctness, sampling
-from kernelscape.experiments.cases import SIZES, library_cases, random_cases
 from kernelscape.experiments.sampling import report, run, stored_pieces, texts_of
 from kernelscape.kernels.library import names
+from kernelscape.testing.cases import SIZES, library_cases, random_cases
 
 # Nothing is compiled: what is wrong is made up.
-CHECKER = replace(
-    correctness.CHECKER, check=lambda sources, inputs, stem: [{} for _ in sources], random_share=0.0
+RIGHT = replace(
+    correctness.QUESTION.checker, check=lambda sources, inputs, stem: [{} for _ in sources]
 )
+QUESTION = replace(correctness.QUESTION, checker=RIGHT, random_share=0.0)
 WRONG = replace(
-    CHECKER, check=lambda sources, inputs, stem: [{"wrong": "off by one"} for _ in sources]
+    QUESTION,
+    checker=replace(
+        RIGHT, check=lambda sources, inputs, stem: [{"wrong": "off by one"} for _ in sources]
+    ),
 )
 
 
-def sampled(folder, *more, checker=CHECKER):
-    return run(checker, None, ["--n", "12", "-o", str(folder), *more])
+def sampled(folder, *more, question=QUESTION):
+    return run(question, None, ["--n", "12", "-o", str(folder), *more])
 
 
 def test_pieces_of_several_seeds_add_up(tmp_path, capsys):
@@ -51,26 +55,26 @@ def test_a_piece_of_the_same_seed_is_made_again_and_without_add_all_are(tmp_path
 
 
 def test_faults_are_counted_told_and_fail(tmp_path, capsys):
-    assert sampled(tmp_path, checker=WRONG) == 1
+    assert sampled(tmp_path, question=WRONG) == 1
     assert "wrong: atax {'m': 2, 'n': 3}, 2 cores, 64 B, " in capsys.readouterr().err
     assert sampled(tmp_path, "--seed", "2", "--add") == 0
     assert "| **wrong** | 12 |" in (tmp_path / "correctness.md").read_text()
-    assert sampled(tmp_path, "--stop", checker=WRONG) == 1
+    assert sampled(tmp_path, "--stop", question=WRONG) == 1
     assert stored_pieces("correctness", tmp_path)[0]["n_candidates"] < 12
 
 
-@pytest.mark.parametrize("checker", [correctness.CHECKER, gpu_correctness.CHECKER])
-def test_results_of_a_single_run_are_a_piece(checker, tmp_path):
+@pytest.mark.parametrize("question", [correctness.QUESTION, gpu_correctness.QUESTION])
+def test_results_of_a_single_run_are_a_piece(question, tmp_path):
     old = {
         "n_candidates": 2000,
         "n_wrong": 0,
         "features": {"VECTOR": 7},
         "conditions": {"taken": "then", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "versions": {}},
     }  # fmt: skip
-    (tmp_path / f"{checker.file}.json").write_text(json.dumps(old))
-    pieces = stored_pieces(checker.file, tmp_path)
-    text = report(checker, pieces)
-    assert f"{checker.file} --n 2000`: then, a CPU" in text
+    (tmp_path / f"{question.file}.json").write_text(json.dumps(old))
+    pieces = stored_pieces(question.file, tmp_path)
+    text = report(question, pieces)
+    assert f"{question.file} --n 2000`: then, a CPU" in text
     assert "| candidates, of different texts | 2000 |" in text
     assert "| VECTOR | 7 |" in text
 
@@ -92,7 +96,7 @@ def test_a_few_candidates_of_both_kinds_are_right(experiment, tmp_path, capsys):
     if experiment is gpu_correctness:
         pytest.importorskip("kernelscape.runtime.emulator")
     assert experiment.main(["--n", "8", "-o", str(tmp_path)]) == 0, capsys.readouterr().err
-    [piece] = stored_pieces(experiment.CHECKER.file, tmp_path)
+    [piece] = stored_pieces(experiment.QUESTION.file, tmp_path)
     assert (piece["n_candidates"], piece["n_wrong"]) == (8, 0)
     assert 0 < piece["of_library"] < 8
     assert sum(piece["features"].values()) > 8

@@ -14,7 +14,7 @@ from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.dependence import Dependence, SharedRead, dependences, shared_reads
-from strategies import TEMPLATES, Example, sequences
+from kernelscape.testing.strategies import TEMPLATES, Example, sequences
 
 STRUCTURED = tuple(t for t in TEMPLATES if t[0].__name__ != "branch")
 Touch = tuple[str, tuple[int, ...], dict[str, int]]  # array, element, iteration

@@ -18,7 +18,7 @@ from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.testing.run_tasks import run_tasks
-from strategies import Example, sequences
+from kernelscape.testing.strategies import Example, sequences
 
 nd = types.ndarray()
 

@@ -12,7 +12,7 @@ from kernelscape.kernels.interpret.reference import initial_arrays, run_calls, r
 from kernelscape.kernels.interpret.work import work_of
 from kernelscape.kernels.ir.rewrite import widened
 from kernelscape.kernels.language.record import record_sequence
-from strategies import Example, sequences
+from kernelscape.testing.strategies import Example, sequences
 
 nd = ks.types.ndarray()
 

@@ -19,7 +19,7 @@ from kernelscape.kernels.program.graph import (
     rebuild,
     show_graph,
 )
-from strategies import Example, sequences
+from kernelscape.testing.strategies import Example, sequences
 
 
 def graph_of(name: str) -> StateFlowGraph:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kernelscape.experiments.browser import Browser, find_browser
+from kernelscape.testing.browser import Browser, find_browser
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
 

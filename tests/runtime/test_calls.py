@@ -17,7 +17,6 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.experiments import checking
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu import calling
@@ -27,6 +26,7 @@ from kernelscape.runtime.records.replay import Rebuilt, make_tuned
 from kernelscape.runtime.records.stored import bind_arguments
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
+from kernelscape.testing import checking
 
 pytestmark = pytest.mark.compiler
 N = 40

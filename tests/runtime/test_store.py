@@ -72,10 +72,9 @@ def test_concurrent_writers_lose_nothing(tmp_path):
     path = tmp_path / "tuned.sqlite"
     script = f"""
 import sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
 from pathlib import Path
 from kernelscape.runtime.records.store import TunedKey, TunedStore
-from sources import best
+from kernelscape.tests.runtime.sources import best
 me = int(sys.argv[1])
 with TunedStore(Path({os.fspath(path)!r})) as store:
     for k in range(40):

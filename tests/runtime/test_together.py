@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.experiments.checking import random_candidate
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.building.artifact import Artifact
@@ -21,6 +20,7 @@ from kernelscape.runtime.worker.worker import Worker
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing.checking import random_candidate
 
 pytestmark = pytest.mark.compiler
 EXTENTS = (5, 16, 23, 48, 67)

@@ -199,9 +199,8 @@ def test_child_of_a_killed_parent_ends(cpu, tmp_path):
     """Also while generated code loops for ever."""
     script = f"""
 import sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
 from pathlib import Path
-from sources import source, workload
+from kernelscape.tests.runtime.sources import source, workload
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Protocol
 from kernelscape.runtime.worker.worker import Worker

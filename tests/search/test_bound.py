@@ -22,7 +22,7 @@ from kernelscape.search.starts.complete import Style, complete_style
 from kernelscape.space import choices as ch
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel
-from kernelscape.tests.search.machines import (
+from kernelscape.testing.machines import (
     MEBI,
     IdealMachine,
     library_space,
@@ -249,7 +249,7 @@ def test_the_same_value_with_the_jit_off() -> None:
     b = bounder("bicgk", m=256, n=256)
     code = (
         "from kernelscape.search.bound.bounder import Bounder\n"
-        "from kernelscape.tests.search.machines import library_space\n"
+        "from kernelscape.testing.machines import library_space\n"
         "b = Bounder(library_space('bicgk', m=256, n=256))\n"
         "print(repr(b.ns(b.space.root())))\n"
     )

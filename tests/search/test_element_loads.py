@@ -23,7 +23,7 @@ from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, Space
-from kernelscape.tests.search.machines import library_space, root_of, round_target
+from kernelscape.testing.machines import library_space, root_of, round_target
 
 N = 256
 RATE = 20.0

@@ -26,7 +26,7 @@ from kernelscape.space.backbone import INNER, OUTER
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel
-from kernelscape.tests.search.machines import library_space, root_of, round_target
+from kernelscape.testing.machines import library_space, root_of, round_target
 
 
 @cache

@@ -18,8 +18,8 @@ from kernelscape.search.starts.sketches import greedy_style
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.engine.decisions import restore
 from kernelscape.space.targets.target import CacheLevel, Target
-from kernelscape.tests.search.gpu_machine import SimulatedGpu
-from kernelscape.tests.search.machines import MEBI, library_space, root_of, round_target
+from kernelscape.testing.gpu_machine import SimulatedGpu
+from kernelscape.testing.machines import MEBI, library_space, root_of, round_target
 
 LARGE = 1 << 24
 LAUNCH_NS = 1000.0

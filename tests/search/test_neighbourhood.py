@@ -11,7 +11,7 @@ from kernelscape.search.run import search
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.engine.candidate import Candidate
-from kernelscape.tests.search.machines import library_space
+from kernelscape.testing.machines import library_space
 
 
 @pytest.mark.parametrize("name", ["axpydot", "bicgk", "matmul"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.search.tree.ordering import ORDERS, NextChoice, decision_order, open_in_order
 from kernelscape.space.engine.candidate import Candidate
-from kernelscape.tests.search.machines import library_space, root_of
+from kernelscape.testing.machines import library_space, root_of
 
 SPACE = library_space("bicgk", m=64, n=64)
 

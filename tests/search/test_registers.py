@@ -9,7 +9,6 @@ from math import ceil, prod
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.experiments.checking import random_candidate
 from kernelscape.search import events as ev
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
@@ -17,7 +16,8 @@ from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.search.run import STRATEGIES, search
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.gpu_resources import REGISTER_ROOMS
-from kernelscape.tests.search.machines import library_space, root_of
+from kernelscape.testing.checking import random_candidate
+from kernelscape.testing.machines import library_space, root_of
 from kernelscape.tests.search.test_gpu import PRODUCT, N, decided, gpu_target, tile_of
 from kernelscape.tests.search.toy import ToyBench, ToySpace, best_ns, first_open, toy_bound
 

@@ -26,7 +26,7 @@ from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.engine.order import forest
 from kernelscape.space.targets.target import CacheLevel, StreamCurve, Target
-from kernelscape.tests.search.machines import (
+from kernelscape.testing.machines import (
     MEBI,
     IdealMachine,
     library_space,

@@ -19,7 +19,7 @@ from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.mcts import Pace
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.engine.candidate import Candidate
-from kernelscape.tests.search.machines import library_space, root_of
+from kernelscape.testing.machines import library_space, root_of
 from threadpoolctl import threadpool_info, threadpool_limits
 
 SPACE = library_space("bicgk", n=256)

@@ -1,19 +1,14 @@
-"""Lets tests of the space import `oracle` from tests/, which is no package; and candidates of a GPU, which are drawn once."""
-
-import sys
-from pathlib import Path
+"""Candidates of a GPU, which are drawn once."""
 
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.library import names
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing.checking import random_candidate
 
 from .gpu_target import GPU, N_LIBRARY, problem_of
-
-sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
 @pytest.fixture(scope="session")

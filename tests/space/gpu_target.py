@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from kernelscape.experiments.cases import library_cases
 from kernelscape.kernels.library import names
 from kernelscape.space.targets.target import CacheLevel, Target
+from kernelscape.testing.cases import library_cases
 
 GPU = Target(
     backend="cuda",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.experiments import checking
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
@@ -20,8 +19,9 @@ from kernelscape.space.constraints import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.engine.model import ModelBuilder
-from legality import Judge, illegal
-from strategies import sequences
+from kernelscape.testing import checking
+from kernelscape.testing.legality import Judge, illegal
+from kernelscape.testing.strategies import sequences
 
 nd = types.ndarray()
 

@@ -1,11 +1,12 @@
 """CP-SAT on the same declarations: counts of known spaces, best completions."""
 
-import oracle
 import pytest
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Space
 from kernelscape.space.engine.model import ModelBuilder, Term
 from kernelscape.space.engine.order import MERGED
+
+from . import oracle
 
 
 def orders_only(n):

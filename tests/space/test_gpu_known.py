@@ -9,7 +9,6 @@ from math import gcd
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.experiments.checking import random_candidate
 from kernelscape.kernels.ir.access import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space.backbone import index_loops, written_arrays
@@ -17,6 +16,7 @@ from kernelscape.space.constraints import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from kernelscape.space.engine.decisions import restore
+from kernelscape.testing.checking import random_candidate
 
 from .gpu_target import GPU, LARGE, problem_of
 

@@ -22,7 +22,8 @@ from kernelscape.space.engine.order import (
     inverse_table,
     triples,
 )
-from oracle import orders
+
+from .oracle import orders
 
 
 def matrix_of(n, upper):

@@ -5,7 +5,6 @@ from math import prod
 from time import perf_counter
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,8 @@ from kernelscape.space.engine.propagate import (
     propagate_all,
     random_descent,
 )
+
+from . import oracle
 
 # ---- random small models, as plain recipes: the builder and the oracle each read them
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.experiments import checking
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
@@ -13,7 +12,8 @@ from kernelscape.space.constraints import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.model import ModelBuilder
-from legality import illegal
+from kernelscape.testing import checking
+from kernelscape.testing.legality import illegal
 
 SEQUENCES = ("atax", "gemver", "sgemvt")
 

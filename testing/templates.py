@@ -1,4 +1,4 @@
-"""More kernels for random sequences than tests/strategies.py has: integers, products over three loops, reductions in order,
+"""More kernels for random sequences than strategies.py has: integers, products over three loops, reductions in order,
 mathematical functions, loop indices as values, and what normalises to opaque tasks.
 """
 
@@ -8,32 +8,33 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from kernelscape.kernels.language.kernel import exp, floor, kernel, sin, sqrt, types
-from strategies import TEMPLATES, Example, sequences
 
-nd = types.ndarray()
+from ..kernels.language.kernel import exp, floor, kernel, sin, sqrt, types
+from .strategies import TEMPLATES, Example, sequences
+
+nd: Any = types.ndarray()
 
 
 @kernel
-def int_scale(x: nd, out: nd):
+def int_scale(x: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = 3 * x[i] - 5
 
 
 @kernel
-def int_divide(x: nd, y: nd, out: nd):
+def int_divide(x: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = (x[i] - y[i]) // 3 + x[i] % 5
 
 
 @kernel
-def int_blend(x: nd, y: nd, out: nd):
+def int_blend(x: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = abs(x[i]) if x[i] < y[i] else max(y[i], -x[i])
 
 
 @kernel
-def int_sum(x: nd, out: nd):
+def int_sum(x: nd, out: nd) -> None:
     acc = 0
     for i in range(x.shape[0]):
         acc += x[i]
@@ -41,7 +42,7 @@ def int_sum(x: nd, out: nd):
 
 
 @kernel
-def int_smallest(x: nd, out: nd):
+def int_smallest(x: nd, out: nd) -> None:
     acc = x[0]
     for i in range(x.shape[0]):
         acc = min(acc, x[i])
@@ -49,7 +50,7 @@ def int_smallest(x: nd, out: nd):
 
 
 @kernel
-def int_gemv(a: nd, x: nd, out: nd):
+def int_gemv(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         acc = 0
         for j in range(a.shape[1]):
@@ -58,21 +59,21 @@ def int_gemv(a: nd, x: nd, out: nd):
 
 
 @kernel
-def int_gemvt(a: nd, x: nd, out: nd):
+def int_gemvt(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             out[j] += a[i, j] * x[i]
 
 
 @kernel
-def int_outer(x: nd, y: nd, out: nd):
+def int_outer(x: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] += (x[i] % 7) * (y[j] % 7) + i - j
 
 
 @kernel
-def int_column_maxima(a: nd, out: nd):
+def int_column_maxima(a: nd, out: nd) -> None:
     for j in range(a.shape[1]):
         acc = a[0, j]
         for i in range(a.shape[0]):
@@ -95,26 +96,26 @@ INTEGER_TEMPLATES: tuple[tuple[Any, tuple[str, ...], bool], ...] = (
 
 
 @kernel
-def smooth(x: nd, y: nd, out: nd):
+def smooth(x: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = sqrt(abs(x[i])) + sin(y[i]) * exp(-abs(x[i]))
 
 
 @kernel
-def ramp(x: nd, out: nd):
+def ramp(x: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = x[i] + 0.01 * i
 
 
 @kernel
-def saw(a: nd, out: nd):
+def saw(a: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = a[i, j] + 0.5 * floor(0.3 * j) - 0.01 * i
 
 
 @kernel
-def product_rows(a: nd, b: nd, y: nd, out: nd):
+def product_rows(a: nd, b: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             acc = 0.0
@@ -124,7 +125,7 @@ def product_rows(a: nd, b: nd, y: nd, out: nd):
 
 
 @kernel
-def product_columns(a: nd, b: nd, out: nd):
+def product_columns(a: nd, b: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             acc = 0.0
@@ -134,7 +135,7 @@ def product_columns(a: nd, b: nd, out: nd):
 
 
 @kernel
-def product_by_updates(a: nd, x: nd, b: nd, out: nd):
+def product_by_updates(a: nd, x: nd, b: nd, out: nd) -> None:
     for k in range(a.shape[1]):
         for i in range(out.shape[0]):
             for j in range(out.shape[1]):
@@ -142,7 +143,7 @@ def product_by_updates(a: nd, x: nd, b: nd, out: nd):
 
 
 @kernel(fast_math=False)
-def sum_in_order(x: nd, out: nd):
+def sum_in_order(x: nd, out: nd) -> None:
     acc = 0.0
     for i in range(x.shape[0]):
         acc += x[i]
@@ -150,7 +151,7 @@ def sum_in_order(x: nd, out: nd):
 
 
 @kernel(fast_math=False)
-def gemv_in_order(a: nd, x: nd, out: nd):
+def gemv_in_order(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         acc = 0.0
         for j in range(a.shape[1]):
@@ -159,32 +160,32 @@ def gemv_in_order(a: nd, x: nd, out: nd):
 
 
 @kernel(fast_math=False)
-def gemvt_in_order(a: nd, x: nd, out: nd):
+def gemvt_in_order(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             out[j] += a[i, j] * x[i]
 
 
 @kernel
-def running_sum(x: nd, out: nd):
+def running_sum(x: nd, out: nd) -> None:
     for i in range(1, out.shape[0]):
         out[i] = 0.5 * out[i - 1] + x[i]
 
 
 @kernel
-def reversed_copy(x: nd, out: nd):
+def reversed_copy(x: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = x[x.shape[0] - 1 - i]
 
 
 @kernel
-def every_other(x: nd, out: nd):
+def every_other(x: nd, out: nd) -> None:
     for i in range(out.shape[0] // 2):
         out[2 * i] = x[2 * i + 1] - x[2 * i]
 
 
 @kernel
-def lower_part(a: nd, x: nd, out: nd):
+def lower_part(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         acc = 0.0
         for j in range(i % a.shape[1]):
@@ -193,7 +194,7 @@ def lower_part(a: nd, x: nd, out: nd):
 
 
 @kernel
-def shifted_gemv(a: nd, x: nd, out: nd):
+def shifted_gemv(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0] - 1):
         acc = 0.0
         for j in range(a.shape[1] - 1):

@@ -10,53 +10,54 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import Recording, ndarray, record_sequence
+
+from ..kernels.language.kernel import kernel, types
+from ..kernels.language.record import Recording, ndarray, record_sequence
 
 EXTENTS = (1, 2, 3, 5, 7, 13, 16, 33, 64)
 
-nd = types.ndarray()
+nd: Any = types.ndarray()
 
 
 @kernel
-def scale_to(x: nd, out: nd, alpha: float):
+def scale_to(x: nd, out: nd, alpha: float) -> None:
     for i in range(out.shape[0]):
         out[i] = alpha * x[i] - 0.5
 
 
 @kernel
-def add_vectors(x: nd, y: nd, out: nd):
+def add_vectors(x: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         t = x[i] + y[i]
         out[i] = t * 0.5 + abs(t)
 
 
 @kernel
-def blend(x: nd, y: nd, z: nd, out: nd):
+def blend(x: nd, y: nd, z: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = x[i] * y[i] - z[i] if x[i] < y[i] else max(z[i], x[i])
 
 
 @kernel
-def scale_in_place(out: nd, alpha: float):
+def scale_in_place(out: nd, alpha: float) -> None:
     for i in range(out.shape[0]):
         out[i] *= alpha
 
 
 @kernel
-def stencil_1d(x: nd, out: nd):
+def stencil_1d(x: nd, out: nd) -> None:
     for i in range(1, x.shape[0] - 1):
         out[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
 
 
 @kernel
-def suffix_difference(x: nd, out: nd):
+def suffix_difference(x: nd, out: nd) -> None:
     for i in range(x.shape[0] - 1):
         out[i] = x[i + 1] - x[i]
 
 
 @kernel
-def sum_of(x: nd, out: nd):
+def sum_of(x: nd, out: nd) -> None:
     acc = 0.0
     for i in range(x.shape[0]):
         acc += x[i]
@@ -64,14 +65,14 @@ def sum_of(x: nd, out: nd):
 
 
 @kernel
-def dot_into(x: nd, y: nd, out: nd):
+def dot_into(x: nd, y: nd, out: nd) -> None:
     out[0] = 0.0
     for i in range(x.shape[0]):
         out[0] += x[i] * y[i]
 
 
 @kernel
-def largest(x: nd, out: nd):
+def largest(x: nd, out: nd) -> None:
     acc = -4.0
     for i in range(x.shape[0]):
         acc = max(acc, x[i])
@@ -79,34 +80,34 @@ def largest(x: nd, out: nd):
 
 
 @kernel
-def add_scalar(s: nd, out: nd):
+def add_scalar(s: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         out[i] = out[i] + 0.125 * s[0]
 
 
 @kernel
-def combine_matrices(a: nd, b: nd, out: nd):
+def combine_matrices(a: nd, b: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = 0.5 * a[i, j] - b[i, j]
 
 
 @kernel
-def clamp_in_place(out: nd, alpha: float):
+def clamp_in_place(out: nd, alpha: float) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = min(max(out[i, j], -alpha), alpha)
 
 
 @kernel
-def outer_update(x: nd, y: nd, out: nd):
+def outer_update(x: nd, y: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] += 0.25 * x[i] * y[j]
 
 
 @kernel
-def stencil_2d(a: nd, out: nd):
+def stencil_2d(a: nd, out: nd) -> None:
     for i in range(1, a.shape[0] - 1):
         for j in range(1, a.shape[1] - 1):
             around = a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1]
@@ -114,7 +115,7 @@ def stencil_2d(a: nd, out: nd):
 
 
 @kernel
-def gemv(a: nd, x: nd, out: nd, alpha: float):
+def gemv(a: nd, x: nd, out: nd, alpha: float) -> None:
     for i in range(a.shape[0]):
         acc = 0.0
         for j in range(a.shape[1]):
@@ -123,7 +124,7 @@ def gemv(a: nd, x: nd, out: nd, alpha: float):
 
 
 @kernel
-def gemv_with_old(a: nd, x: nd, out: nd, alpha: float):
+def gemv_with_old(a: nd, x: nd, out: nd, alpha: float) -> None:
     for i in range(a.shape[0]):
         acc = alpha * out[i]
         for j in range(a.shape[1]):
@@ -132,7 +133,7 @@ def gemv_with_old(a: nd, x: nd, out: nd, alpha: float):
 
 
 @kernel
-def gemv_by_updates(a: nd, x: nd, out: nd):
+def gemv_by_updates(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         out[i] = 0.0
         for j in range(a.shape[1]):
@@ -140,7 +141,7 @@ def gemv_by_updates(a: nd, x: nd, out: nd):
 
 
 @kernel
-def gemvt_by_updates(a: nd, x: nd, out: nd):
+def gemvt_by_updates(a: nd, x: nd, out: nd) -> None:
     for j in range(a.shape[1]):
         out[j] = 0.5
     for i in range(a.shape[0]):
@@ -149,14 +150,14 @@ def gemvt_by_updates(a: nd, x: nd, out: nd):
 
 
 @kernel
-def add_gemvt(a: nd, x: nd, out: nd):
+def add_gemvt(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             out[j] += 0.25 * a[i, j] * x[i]
 
 
 @kernel
-def gemvt_by_columns(a: nd, x: nd, out: nd):
+def gemvt_by_columns(a: nd, x: nd, out: nd) -> None:
     for j in range(a.shape[1]):
         acc = 0.0
         for i in range(a.shape[0]):
@@ -165,7 +166,7 @@ def gemvt_by_columns(a: nd, x: nd, out: nd):
 
 
 @kernel
-def row_sums(a: nd, out: nd):
+def row_sums(a: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         acc = 0.0
         for j in range(a.shape[1]):
@@ -174,7 +175,7 @@ def row_sums(a: nd, out: nd):
 
 
 @kernel
-def column_maxima(a: nd, out: nd):
+def column_maxima(a: nd, out: nd) -> None:
     for j in range(a.shape[1]):
         acc = a[0, j]
         for i in range(a.shape[0]):
@@ -183,14 +184,14 @@ def column_maxima(a: nd, out: nd):
 
 
 @kernel
-def subtract_rows(a: nd, x: nd, out: nd):
+def subtract_rows(a: nd, x: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             out[i, j] = a[i, j] - 0.5 * x[i]
 
 
 @kernel
-def two_results(a: nd, x: nd, y: nd, out: nd, out2: nd):
+def two_results(a: nd, x: nd, y: nd, out: nd, out2: nd) -> None:
     for i in range(a.shape[0]):
         acc = 0.0
         for j in range(a.shape[1]):
@@ -200,7 +201,7 @@ def two_results(a: nd, x: nd, y: nd, out: nd, out2: nd):
 
 
 @kernel
-def centre_rows(a: nd, out: nd):
+def centre_rows(a: nd, out: nd) -> None:
     for i in range(a.shape[0]):
         acc = 0.0
         for j in range(a.shape[1]):
@@ -211,7 +212,7 @@ def centre_rows(a: nd, out: nd):
 
 
 @kernel
-def total_of(a: nd, out: nd):
+def total_of(a: nd, out: nd) -> None:
     acc = 0.0
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
@@ -220,7 +221,7 @@ def total_of(a: nd, out: nd):
 
 
 @kernel
-def branch(x: nd, out: nd):
+def branch(x: nd, out: nd) -> None:
     for i in range(out.shape[0]):
         if x[i] > 0.0:
             out[i] = x[i]

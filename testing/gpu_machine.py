@@ -8,12 +8,14 @@ from math import ceil, prod
 from typing import Any
 
 import numpy as np
-from kernelscape.codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan, read_plan
-from kernelscape.kernels.ir.access import access_of, flat_strides
-from kernelscape.kernels.ir.task import Access
-from kernelscape.search.bound.operations import expression_weight
-from kernelscape.search.bound.traffic import sure_loads
-from kernelscape.space.engine.candidate import Candidate
+
+from ..codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan, read_plan
+from ..kernels.ir.access import access_of, flat_strides
+from ..kernels.ir.task import Access
+from ..search.bound.operations import expression_weight
+from ..search.bound.traffic import sure_loads
+from ..space.engine.candidate import Candidate
+from ..space.targets.target import Target
 
 WARP, SECTOR, SCHEDULERS = 32, 32, 4
 
@@ -33,7 +35,8 @@ class SimulatedGpu:
     """
 
     def __init__(self, candidate: Candidate, rng: np.random.Generator) -> None:
-        self.plan, self.target, self.rng = read_plan(candidate), candidate.space.target, rng
+        self.plan, self.rng = read_plan(candidate), rng
+        self.target: Target = candidate.space.target
         self.busy: dict[str, float] = defaultdict(float)
         self.ns = 0.0
         n_launches = 0
@@ -67,7 +70,7 @@ class SimulatedGpu:
         worst["L2"] = max(max(n_bytes) / t.core_read_bytes_per_ns, sum(n_bytes) / far)
         for name, ns in worst.items():
             self.busy[name] += ns
-        return max(worst.values())
+        return float(max(worst.values()))
 
     def resident(self, tasks: list[TaskPlan], n_threads: int) -> int:
         """Blocks that a multiprocessor has room for, by threads and by what they copy."""
@@ -103,7 +106,7 @@ class SimulatedGpu:
         grid = [p for p in task.loops if p.is_parallel]
         tiles = [range(ceil(p.loop.extent / p.tile)) for p in grid]
         threads = [p for p in task.loops if p.is_thread]
-        self.rng.shuffle(threads)  # type: ignore[arg-type]
+        self.rng.shuffle(threads)
         numbered = list(product(*(range(p.mid) for p in threads)))
         finish = expression_weight(task.task.finish)
         for number, block in enumerate(product(*tiles)):

@@ -16,8 +16,8 @@ from functools import cmp_to_key
 from itertools import product
 from typing import Any
 
-from kernelscape.kernels.ir import kernel as ir
-from kernelscape.kernels.ir.task import Problem, Task
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.task import Problem, Task
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
 Point = dict[str, int]
@@ -80,10 +80,11 @@ def indexing(load: ir.Load) -> set[str]:
 
 
 def written(task: Task, at: Point) -> tuple[str, tuple[int, ...]]:
-    axes = task.target.axes
-    return task.target.array, tuple(
-        a.const + sum(k * at[loop] for loop, k in a.terms) for a in axes
-    )
+    index = []
+    for axis in task.target.axes:
+        assert axis is not None, f"{task.name} is no structured task"
+        index.append(axis.const + sum(k * at[loop] for loop, k in axis.terms))
+    return task.target.array, tuple(index)
 
 
 def points(task: Task) -> Iterator[Point]:
@@ -214,7 +215,11 @@ class Judge:
                 mates[0].append(x)
             else:
                 groups.append([x])
-        groups.sort(key=cmp_to_key(lambda g, h: -1 if self.order(g[0], h[0]) == BEFORE else 1))
+
+        def earlier(g: list[str], h: list[str]) -> int:
+            return -1 if self.order(g[0], h[0]) == BEFORE else 1
+
+        groups.sort(key=cmp_to_key(earlier))
         for group in groups:
             inside = [y for y in objects if y not in group and self.order(y, group[0]) == INSIDE]
             if any(late.moved in group for late in self.late):
@@ -457,7 +462,8 @@ class Judge:
         """The loop that indexes an axis of what a task writes, or reads and keeps."""
         task = self.problem.tasks[t]
         if task.target.array == array:
-            terms = task.target.axes[axis].terms
+            written_axis = task.target.axes[axis]
+            terms = written_axis.terms if written_axis is not None else ()
             return terms[0][0] if len(terms) == 1 else ""
         load = next(x for x in loads(task.value) if x.array == array)
         index = load.indices[axis]
@@ -487,7 +493,11 @@ class Judge:
     def launches(self) -> None:
         """Tasks of a launch stand together, and nothing on chip crosses from one launch to the next."""
         names = [t.name for t in self.problem.tasks]
-        names.sort(key=cmp_to_key(lambda a, b: -1 if self.order(a, b) == BEFORE else 1))
+
+        def earlier(a: str, b: str) -> int:
+            return -1 if self.order(a, b) == BEFORE else 1
+
+        names.sort(key=cmp_to_key(earlier))
         index = {t.name: k for k, t in enumerate(self.problem.tasks)}
 
         def together(a: str, b: str) -> bool:

@@ -7,17 +7,18 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from kernelscape.kernels.ir.access import task_reads
-from kernelscape.kernels.ir.task import Access
-from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.library import load
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.space import choices as ch
-from kernelscape.space.backbone import INNER, MID, OUTER, Dim
-from kernelscape.space.constraints import build_space
-from kernelscape.space.engine.candidate import Candidate, Space
-from kernelscape.space.engine.order import Node, forest
-from kernelscape.space.targets.target import CacheLevel, Target
+
+from ..kernels.ir.access import task_reads
+from ..kernels.ir.task import Access
+from ..kernels.language.record import record_sequence
+from ..kernels.library import load
+from ..kernels.offload.pipeline import normalise
+from ..space import choices as ch
+from ..space.backbone import INNER, MID, OUTER, Dim
+from ..space.constraints import build_space
+from ..space.engine.candidate import Candidate, Space
+from ..space.engine.order import Node, forest
+from ..space.targets.target import CacheLevel, Target
 
 MEBI = 1 << 20
 
@@ -154,11 +155,11 @@ class IdealMachine:
 
     def address(self, access: Access, index: dict[str, int]) -> int:
         array = self.space.problem.array(access.array)
-        flat = 0
+        flat: int = 0
         for axis, extent in zip(access.axes, array.shape, strict=True):
             assert axis is not None
             flat = flat * extent + axis.const + sum(c * index[name] for name, c in axis.terms)
-        return self.base[access.array] + flat * array.dtype.size_bytes
+        return int(self.base[access.array] + flat * array.dtype.size_bytes)
 
     def touch(self, address: int, is_write: bool) -> None:
         line = address // 64

@@ -1,12 +1,10 @@
-"""Problems to check generated programs on: the library's sequences at odd sizes, and random sequences of the kernels in tests/."""
+"""Problems to check generated programs on: the library's sequences at odd sizes, and random sequences of kernels."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from ..kernels.language.record import Recording, record_sequence
 from ..kernels.library import load, names
 from ..kernels.offload.pipeline import normalise
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
 SIZES = ((1, 1, 1), (2, 3, 5), (7, 13, 4), (17, 1, 31), (37, 53, 29), (64, 48, 16), (61, 130, 9))
 _SPREAD = 5  # Hypothesis varies what it drew before: only each so manyth example is taken
 _AT_ONCE = 20  # random problems of one seed of Hypothesis
@@ -57,7 +54,7 @@ def library_cases(first: int = 0) -> Iterator[Case]:
 
 
 def random_cases(seed: int) -> Iterator[Case]:
-    """Random sequences of the kernels in tests/, for ever; other ones for another seed."""
+    """Random sequences of the kernels of templates.py, for ever; other ones for another seed."""
     for k in count(seed * _MOST_SEEDS):
         for example in _drawn(k):
             problem = normalise(example.recording)
@@ -65,10 +62,10 @@ def random_cases(seed: int) -> Iterator[Case]:
 
 
 def _drawn(seed: int) -> list[Any]:
-    sys.path[:0] = [p for p in (str(TESTS), str(TESTS / "codegen")) if p not in sys.path]
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
-    from templates import any_sequence  # type: ignore[import-not-found]
+
+    from .templates import any_sequence
 
     drawn: list[Any] = []
 
