@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..kernels.program.dependence import task_reads
+from ..kernels.ir.effects import task_reads
 from ..space.backbone import written_arrays
 from .plan import Plan
 from .tree import Launch, LoopNode, Meet, Phase, TreeNode, has_parallel, phases_of
@@ -126,7 +126,7 @@ class Hazards(BarrierPlacer):
             wanted = {a.array for a, late in task_reads(task.task) if late == in_finish}
             reads |= {a for a in wanted if (p.task, a) not in self.on_chip}
         if in_finish or (p.kind == "body" and is_map):
-            if task.task.opaque is not None:
+            if not task.task.is_structured:
                 writes |= written_arrays(task.task)
             elif task.is_stored:
                 writes.add(task.task.target.array)

@@ -16,8 +16,8 @@ from math import gcd
 from ..space.backbone import OUTER
 from ..space.targets.target import Target
 from .ahead import AheadWriter
+from .bodies import BodyWriter
 from .c import csyntax as c
-from .opaque import OpaqueWriter
 from .outline import has_loop, is_closed, outlined
 from .pipeline import iterations
 from .plan import LoopPlan, Member, Plan, TaskPlan
@@ -355,8 +355,8 @@ class LaunchWriter:
         return start, self.scene.tile_end(p, start)
 
     def body(self, task: TaskPlan, ctx: Context) -> None:
-        if task.task.opaque is not None:
-            OpaqueWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array).write(
+        if not task.task.is_structured:
+            BodyWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array).write(
                 task, ctx.variables
             )
             return

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..kernels.ir.access import flat_strides
+from ..kernels.ir.effects import task_reads
 from ..kernels.ir.kernel import Accumulator
 from ..kernels.ir.walk import loads
-from ..kernels.program.dependence import task_reads
 from ..space.backbone import INNER, MID, OUTER, Operand, Shift, written_arrays
 from .barriers import Hazards
 from .pipeline import Pipeline, pipeline

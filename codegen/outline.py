@@ -16,12 +16,12 @@ _TEAM = (c.Id("tid"), c.Id("n_threads"))
 
 
 def is_closed(scene: Scene, node: TreeNode) -> bool:
-    """Whether a node has bodies of opaque tasks, and nothing else: no barrier either."""
+    """Whether a node has bodies of statements, and nothing else: no barrier either."""
     phases = list(phases_of(node))
     return (
         bool(phases)
         and _is_plain(node)
-        and all(scene.plan.tasks[p.task].task.opaque is not None for p in phases)
+        and all(not scene.plan.tasks[p.task].task.is_structured for p in phases)
     )
 
 

@@ -12,7 +12,8 @@ from math import prod
 import numpy as np
 
 from ..kernels.ir.access import access_of
-from ..kernels.ir.task import Loop, Problem, Task
+from ..kernels.ir.domain import Loop
+from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift, index_loops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..kernels.ir.task import Affine
+from ..kernels.ir.affine import Affine
 from .c import csyntax as c
 
 

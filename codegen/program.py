@@ -62,9 +62,9 @@ def dtype_named(numpy_name: str) -> DType:
 
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
-    """Whether a temporary is stored by some task, or filled by an opaque one."""
+    """Whether a temporary is stored by some task, or filled by a body."""
     return any(
-        array.name in written_arrays(t.task) and (t.is_stored or t.task.opaque is not None)
+        array.name in written_arrays(t.task) and (t.is_stored or not t.task.is_structured)
         for t in plan.tasks
     )
 
@@ -194,7 +194,7 @@ def _calls(x: Any) -> bool:
 def sentence(plan: Plan, t: int) -> str:
     """What a task computes, for people."""
     task = plan.tasks[t].task
-    if task.opaque is not None or task.value is None:
+    if task.value is None:
         return task.name
     return f"{task.name}: {task.target.array} {'=' if task.op is None else task.op} {show_expr(task.value)}"
 

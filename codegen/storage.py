@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..kernels.ir.access import flat_strides
+from ..kernels.ir.affine import Affine
 from ..kernels.ir.kernel import DType
-from ..kernels.ir.task import Affine, ArrayInfo
+from ..kernels.ir.task import ArrayInfo
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from .c import csyntax as c
 from .plan import Plan, TaskPlan

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..kernels.ir import kernel as ir
-from ..kernels.ir.access import access_of
+from ..kernels.ir.access import Access, access_of
 from ..kernels.ir.kernel import DType
-from ..kernels.ir.task import Access, ArrayInfo
+from ..kernels.ir.task import ArrayInfo
 from ..space.backbone import MID, OUTER, Flow, Operand
 from ..space.targets.target import LINE_BYTES
 from .block import LineAhead, Value

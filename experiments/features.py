@@ -13,12 +13,12 @@ FEATURES = (
     "barrier", "mid tiles", "UNROLL", "VECTOR", "partial tiles", "SEQUENTIAL reduction", "LANES", "PARTIALS",
     "accumulators in memory", "accumulators of the team", "REGISTER", "SHARED", "GLOBAL", "ELIDED", "COPY", "copies ahead",
     "kept and written", "input kept", "STREAM", "PREFETCH", "one iteration late", "tiles in turn",
-    "opaque task", "register tiles of two loops", "reduction in order",
+    "closed task", "register tiles of two loops", "reduction in order",
 )  # fmt: skip
 GPU_FEATURES = (
     "several launches", "several tasks in a launch", "BLOCK", "THREAD", "LOOP", "UNROLL", "VECTOR", "partial tiles", "TREE",
     "tree over warps", "PARTIALS", "ATOMIC", "LANES", "REGISTER", "SHARED", "STREAM", "COPY", "copies ahead", "PADDED", "SWIZZLED",
-    "load hints", "barrier", "opaque task", "blocks of two dims", "blocks of three dims",
+    "load hints", "barrier", "closed task", "blocks of two dims", "blocks of three dims",
 )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _of_both(t: TaskPlan) -> dict[str, bool]:
         "STREAM": t.is_streamed,
         "COPY": bool(t.copies),
         "copies ahead": any(t.stages[o.access.array] > 1 for o in t.copies),
-        "opaque task": t.task.opaque is not None,
+        "closed task": not t.task.is_structured,
     }
 
 

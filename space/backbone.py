@@ -20,9 +20,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from ..kernels.ir.access import flat_strides
-from ..kernels.ir.task import Access, Affine, Loop, Problem, Task
-from ..kernels.program.dependence import Dependence, dependences, shared_reads, task_reads
+from ..kernels.ir.access import Access, flat_strides
+from ..kernels.ir.affine import Affine
+from ..kernels.ir.domain import Loop
+from ..kernels.ir.effects import arrays_written, task_reads
+from ..kernels.ir.task import Problem, Task
+from ..kernels.program.dependence import Dependence, dependences, shared_reads
 
 OUTER, MID, INNER = 0, 1, 2
 LEVEL_NAMES = ("outer", "mid", "inner")
@@ -184,8 +187,8 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
         producer, consumer = problem.tasks[d.source], problem.tasks[d.sink]
         name = f"{producer.name}->{consumer.name}.{d.array}"
         pointwise = (
-            producer.opaque is None
-            and consumer.opaque is None
+            producer.is_structured
+            and consumer.is_structured
             and _writers(problem, d.array, d.sink)[-1:] == [d.source]
             and _is_pointwise(producer, consumer, d)
         )
@@ -214,7 +217,7 @@ def _rereads(problem: Problem) -> Iterator[Flow]:
 def _sole_read(task: Task, array: str) -> Access | None:
     """The one read of an array in the loops of a structured task, if it is a box, each axis a loop."""
     reads = [(a, late) for a, late in task_reads(task) if a.array == array]
-    if task.opaque is not None or len(reads) != 1 or reads[0][1]:
+    if not task.is_structured or len(reads) != 1 or reads[0][1]:
         return None
     axes = reads[0][0].axes
     simple = all(a is not None and len(a.terms) == 1 and a.terms[0][1] == 1 for a in axes)
@@ -227,9 +230,7 @@ def _writers(problem: Problem, array: str, before: int) -> list[int]:
 
 def written_arrays(task: Task) -> set[str]:
     """Names of the arrays that a task writes."""
-    if task.opaque is not None:
-        return {a.array for a in task.opaque.writes}
-    return {task.target.array}
+    return set(arrays_written(task))
 
 
 def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
@@ -265,7 +266,7 @@ def index_loops(access: Access) -> set[str]:
 
 
 def _operands(k: int, task: Task) -> list[Operand]:
-    if task.opaque is not None or len(task.loops) < 2:
+    if not task.is_structured or len(task.loops) < 2:
         return []
     operands: dict[str, Operand] = {}
     reads = task_reads(task)
@@ -283,7 +284,7 @@ def _operands(k: int, task: Task) -> list[Operand]:
 
 def _prefetches(problem: Problem, k: int) -> Iterator[Prefetch]:
     task = problem.tasks[k]
-    if task.opaque is not None:
+    if not task.is_structured:
         return
     written = {name for t in problem.tasks for name in written_arrays(t)}
     for access, in_finish in task_reads(task):
@@ -342,7 +343,7 @@ def _shifts(
     """For each task of two loops on which nothing depends, the last reduction whose result it waits for."""
     awaited = {d.source for d in found}
     for k, task in enumerate(problem.tasks):
-        if k in awaited or task.opaque is not None or len(task.loops) != 2:
+        if k in awaited or not task.is_structured or len(task.loops) != 2:
             continue
         possible = []
         for d in found:
@@ -351,7 +352,7 @@ def _shifts(
             if (
                 d.sink == k
                 and d.kind == "flow"
-                and producer.opaque is None
+                and producer.is_structured
                 and kinds == [False, True]
             ):
                 shift = _shift(problem, d.source, k, merges)

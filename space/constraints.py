@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import combinations, product
 
-from ..kernels.ir.access import flat_strides
-from ..kernels.ir.task import Access, Problem
+from ..kernels.ir.access import Access, flat_strides
+from ..kernels.ir.task import Problem
 from . import choices as ch
 from . import truths
 from .backbone import (

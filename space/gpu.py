@@ -12,9 +12,10 @@ from itertools import combinations
 from math import prod
 from typing import ClassVar
 
+from ..kernels.ir.effects import task_reads
 from ..kernels.ir.task import Task
 from ..kernels.ir.walk import loads
-from ..kernels.program.dependence import Dependence, task_reads
+from ..kernels.program.dependence import Dependence
 from . import choices as ch
 from . import gpu_truths, truths
 from .backbone import INNER, MID, OUTER, Dim, Flow, Operand, index_loops, written_arrays
@@ -66,7 +67,7 @@ class GpuSpaceBuilder(BlockResources):
 
     def sizes_of(self, d: Dim) -> tuple[int, ...]:
         task = self.problem.tasks[d.task]
-        if d.level == MID and task.opaque is not None and self.is_parallel(task, d):
+        if d.level == MID and not task.is_structured and self.is_parallel(task, d):
             return tuple(s for s in self.mid_sizes if s == 1 or s <= d.loop.extent)
         return super().sizes_of(d)
 
@@ -96,11 +97,11 @@ class GpuSpaceBuilder(BlockResources):
         return bits(*range(len(ch.GPU_STAGED) if self.target.copies_asynchronously else 2))
 
     def may_stream(self, task: Task) -> bool:
-        return task.opaque is None
+        return task.is_structured
 
     def hinted_loads(self, task: Task) -> list[str]:
         """Arrays of which a task reads more than one element."""
-        if task.opaque is not None:
+        if not task.is_structured:
             return []
         return list(dict.fromkeys(a.array for a, _ in task_reads(task) if index_loops(a)))
 
@@ -343,7 +344,7 @@ class GpuSpaceBuilder(BlockResources):
         rule = truths.on_chip_same_launch
         b.table2("flow on chip", var, fused, rule, share=rule)
         task = self.problem.tasks[f.producer]
-        if task.opaque is not None or self.is_small(f.producer):
+        if not task.is_structured or self.is_small(f.producer):
             return
         direct = (var, _ANY_SPACE & ~bits(ch.SHARED))
         written = sorted(index_loops(task.target))

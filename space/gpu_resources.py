@@ -52,7 +52,7 @@ class BlockResources(SpaceBuilder):
         """Bytes that tasks may have in shared memory, each with its task."""
         kept: dict[int, list[Flow]] = {}
         for f in self.v.mem_space:
-            if self.spaces_of(f) >> ch.SHARED & 1 and self.problem.tasks[f.producer].opaque is None:
+            if self.spaces_of(f) >> ch.SHARED & 1 and self.problem.tasks[f.producer].is_structured:
                 kept.setdefault(f.producer, []).append(f)
         for t, flows in kept.items():
             yield from ((t, group) for group in self.bytes_of_value(t, flows))
@@ -165,7 +165,7 @@ def where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Te
 
 def register_words(task: Task) -> int:
     """Registers of one sum of a task, 0 where nothing is summed up."""
-    is_sum = task.opaque is None and task.is_reduction
+    is_sum = task.is_structured and task.is_reduction
     return -(-task.dtype.size_bytes // REGISTER_BYTES) if is_sum else 0
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import ClassVar
 
-from ..kernels.ir.access import flat_strides, overwrites_all
-from ..kernels.ir.task import Affine, ArrayInfo, Problem, Task
-from ..kernels.program.dependence import task_reads
+from ..kernels.ir.access import flat_strides
+from ..kernels.ir.affine import Affine
+from ..kernels.ir.effects import overwrites_all, task_reads, task_writes
+from ..kernels.ir.task import ArrayInfo, Problem, Task
 from . import choices as ch
 from .backbone import (
     INNER,
@@ -113,7 +114,7 @@ class ChoiceBuilder:
         for t, task in enumerate(self.problem.tasks):
             if self.may_stream(task):
                 v.cache[t] = b.add("cache", (f"{task.name}.{task.target.array}",), ch.CACHE)
-            if task.opaque is None and self.array(task.target.array).role == "temp":
+            if task.is_structured and self.array(task.target.array).role == "temp":
                 v.store[t] = b.add("store", (f"{task.name}.{task.target.array}",), ch.STORE)
             if self.prefetched(t):
                 v.prefetch[t] = b.add("prefetch", (task.name,), ch.PREFETCH)
@@ -131,20 +132,20 @@ class ChoiceBuilder:
         """Hardware and semantics of one dim alone."""
         task = self.problem.tasks[d.task]
         if d.level == MID:
-            return bits(ch.LOOP, ch.ABSENT) if task.opaque is None else bits(ch.ABSENT)
+            return bits(ch.LOOP, ch.ABSENT) if task.is_structured else bits(ch.ABSENT)
         if d.level == OUTER:
             may_split = d.loop.extent > 1 and self.target.cores > 1 and self.is_parallel(task, d)
             return bits(ch.LOOP, ch.PARALLEL) if may_split else bits(ch.LOOP)
-        if task.opaque is not None or (d.loop.is_reduction and not task.fast_math):
+        if not task.is_structured or (d.loop.is_reduction and not task.fast_math):
             return bits(ch.ABSENT)
         vector = {ch.VECTOR} if d.loop.name in self.vector_loops(task) else set()
         return bits(ch.ABSENT, ch.UNROLL, *vector)
 
     def is_parallel(self, task: Task, d: Dim) -> bool:
         """Whether the iterations of an outer dim may run in any order on several threads."""
-        if task.opaque is None:
+        if task.is_structured:
             return task.fast_math or not d.loop.is_reduction
-        accesses = (*task.opaque.reads, *task.opaque.writes)
+        accesses = (*(a for a, _ in task_reads(task)), *task_writes(task))
         return all(
             _own_axis([a.axes for a in accesses if a.array == array], d.loop.name)
             for array in written_arrays(task)
@@ -154,7 +155,7 @@ class ChoiceBuilder:
         """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache."""
         task = self.problem.tasks[d.task]
         if (
-            task.opaque is not None
+            not task.is_structured
             or len(task.loops) < 2
             or not self.kinds_of(d) & bits(ch.PARALLEL)
         ):
@@ -169,14 +170,14 @@ class ChoiceBuilder:
 
     def sizes_of(self, d: Dim) -> tuple[int, ...]:
         task = self.problem.tasks[d.task]
-        if task.opaque is not None:
+        if not task.is_structured:
             return (1,)
         universe = self.mid_sizes if d.level == MID else ch.INNER_SIZES
         return tuple(s for s in universe if s == 1 or s <= d.loop.extent)
 
     def vector_loops(self, task: Task) -> set[str]:
         """Loops along which the task can run in vectors: its store is contiguous there, or it is reduced there."""
-        if task.opaque is not None:
+        if not task.is_structured:
             return set()
         strides = flat_strides(task.target, self.array(task.target.array))
         return {
@@ -210,7 +211,7 @@ class ChoiceBuilder:
 
     def may_stream(self, task: Task) -> bool:
         """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
-        return task.opaque is None and not task.is_reduction and bool(self.vector_loops(task))
+        return task.is_structured and not task.is_reduction and bool(self.vector_loops(task))
 
     def hinted_loads(self, task: Task) -> list[str]:
         """Arrays that a task can read with a hint to the caches; a CPU has none but prefetches."""
@@ -222,7 +223,7 @@ class ChoiceBuilder:
         sole = (
             sum(g.consumer == f.consumer and g.array == f.array for g in self.backbone.flows) == 1
         )
-        structured = producer.opaque is None and consumer.opaque is None
+        structured = producer.is_structured and consumer.is_structured
         if f.is_pointwise and sole:
             spaces.add(ch.REGISTER)
         if structured and sole and self.is_worth_keeping(f):

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan, read_plan
-from ..kernels.ir.access import access_of, flat_strides
-from ..kernels.ir.task import Access
+from ..kernels.ir.access import Access, access_of, flat_strides
 from ..search.bound.operations import expression_weight
 from ..search.bound.traffic import sure_loads
 from ..space.engine.candidate import Candidate

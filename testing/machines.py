@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.ir.access import task_reads
-from ..kernels.ir.task import Access
+from ..kernels.ir.access import Access
+from ..kernels.ir.effects import task_reads
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load
 from ..kernels.offload.pipeline import normalise

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.ir.affine import to_affine
+from ..kernels.ir.affine import Affine, to_affine
+from ..kernels.ir.body import Body
+from ..kernels.ir.domain import Loop
 from ..kernels.ir.kernel import (
     Accumulator,
     Binary,
@@ -34,7 +36,7 @@ from ..kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..kernels.ir.task import Affine, Problem, Task
+from ..kernels.ir.task import Problem, Task
 
 Array = NDArray[Any]
 
@@ -118,8 +120,8 @@ class _Run:
         self.accumulator: Any = None
 
     def task(self, task: Task) -> None:
-        if task.opaque is not None:
-            self.opaque(task)
+        if task.body is not None:
+            self.body(task.loops, task.body)
             return
         assert task.value is not None
         n = len(task.loops)
@@ -148,15 +150,14 @@ class _Run:
     def affine(self, axis: Affine) -> Any:
         return reduce(np.add, [c * self.loops[n] for n, c in axis.terms], np.asarray(axis.const))
 
-    def opaque(self, task: Task) -> None:
-        assert task.opaque is not None
-        if not task.loops:
-            self.statements(task.opaque.body)
-        for loop in task.loops:
+    def body(self, loops: tuple[Loop, ...], body: Body) -> None:
+        if not loops:
+            self.statements(body.statements)
+        for loop in loops:
             for k in range(loop.extent):
                 self.loops[loop.name] = k
                 self.locals = {}
-                self.statements(task.opaque.body)
+                self.statements(body.statements)
 
     def statements(self, body: tuple[Stmt, ...]) -> None:
         for s in body:

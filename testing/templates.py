@@ -1,5 +1,5 @@
 """More kernels for random sequences than strategies.py has: integers, products over three loops, reductions in order,
-mathematical functions, loop indices as values, and what normalises to opaque tasks.
+mathematical functions, loop indices as values, and what normalises to bodies.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class Function:
     `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
     `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
 
-    `is_closed`: the bodies of opaque tasks, which another function calls.
+    `is_closed`: the bodies of closed tasks, which another function calls.
     """
 
     name: str

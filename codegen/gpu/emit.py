@@ -12,9 +12,9 @@ from math import prod
 
 from ...space.backbone import MID, OUTER
 from ...space.targets.target import Target
+from ..bodies import BodyWriter
 from ..c import csyntax as c
 from ..emit import LaunchWriter
-from ..opaque import OpaqueWriter
 from ..plan import Plan, TaskPlan
 from ..scopes import Context
 from ..storage import Workspace
@@ -225,11 +225,11 @@ class KernelWriter(LaunchWriter):
             w.used.discard(x.name)
 
     def body(self, task: TaskPlan, ctx: Context) -> None:
-        if task.task.opaque is None:
+        if task.task.is_structured:
             super().body(task, ctx)
             return
         with self.scene.over(task, list(task.loops), ctx) as inner:
-            writer = OpaqueWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array)
+            writer = BodyWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array)
             own = {k: x for k, x in inner.variables.items() if k[0] != task.index or k[2] == OUTER}
             for p in task.loops:
                 if p.is_thread:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ...kernels.program.dependence import task_reads
+from ...kernels.ir.effects import task_reads
 from ...space.backbone import OUTER, Operand, written_arrays
 from ..barriers import BarrierPlacer, Touches
 from ..nest import TreeBuilder
@@ -217,7 +217,7 @@ class _Meetings(BarrierPlacer):
                 else:
                     reads.add((access.array, p.task))
         if in_finish or (p.kind == "body" and not task.task.is_reduction):
-            if task.task.opaque is not None:
+            if not task.task.is_structured:
                 writes |= {(a, p.task) for a in written_arrays(task.task)}
             elif task.is_stored:
                 writes.add((task.task.target.array, p.task))

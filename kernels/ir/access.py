@@ -1,48 +1,29 @@
-"""What a task reads and writes, and where."""
+"""One indexed use of an array, and what of the array it touches over the loops around it."""
 
 from __future__ import annotations
 
-from .affine import Region, region, to_affine
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .affine import Affine, drop_unit_loops, index_range, to_affine
 from .kernel import Load
-from .task import Access, ArrayInfo, Problem, Task
-from .walk import loads
+
+if TYPE_CHECKING:
+    from .task import ArrayInfo
+
+
+@dataclass(frozen=True)
+class Access:
+    """One indexed use of an array: an affine index per axis, or None where the index is not affine."""
+
+    array: str
+    axes: tuple[Affine | None, ...]
 
 
 def access_of(load: Load) -> Access:
     """The access that a load makes."""
     return Access(load.array, tuple(to_affine(i) for i in load.indices))
-
-
-def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
-    """Every distinct read of the task with whether it happens in `finish` (after the reduction)."""
-    if task.opaque is not None:
-        return tuple(dict.fromkeys((a, False) for a in task.opaque.reads))
-    value = loads(task.value) if task.value is not None else ()
-    finish = loads(task.finish) if task.finish is not None else ()
-    pairs = [(access_of(x), False) for x in value] + [(access_of(x), True) for x in finish]
-    return tuple(dict.fromkeys(pairs))
-
-
-def task_writes(task: Task) -> tuple[Access, ...]:
-    """Every distinct write of the task: one, unless it is opaque."""
-    if task.opaque is not None:
-        return tuple(dict.fromkeys(task.opaque.writes))
-    return (task.target,)
-
-
-def arrays_read(task: Task) -> tuple[str, ...]:
-    """Names of arrays read, without repeats."""
-    return tuple(dict.fromkeys(access.array for access, _ in task_reads(task)))
-
-
-def arrays_written(task: Task) -> tuple[str, ...]:
-    """Names of arrays written, without repeats."""
-    return tuple(dict.fromkeys(access.array for access in task_writes(task)))
-
-
-def extents(task: Task) -> dict[str, int]:
-    """Loop name -> extent."""
-    return {loop.name: loop.extent for loop in task.loops}
 
 
 def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
@@ -56,43 +37,58 @@ def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
     return strides
 
 
-def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
-    """What of `array` the task surely writes (exact) or may write (inexact); None when it does not
-    write it.
+# --- regions: what part of an array an access touches ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box that contains all elements touched (inclusive bounds per axis); `is_exact`: it
+    contains no others.
     """
-    regions = [region(a, extents(task), shape) for a in task_writes(task) if a.array == array]
-    if not regions:
-        return None
-    if task.opaque is None and len(regions) == 1:
-        return regions[0]
-    return _hull(regions)
+
+    bounds: tuple[tuple[int, int], ...]
+    is_exact: bool
+
+    def covers(self, other: Region) -> bool:
+        """Whether every element of `other` is surely touched."""
+        return self.is_exact and all(
+            a[0] <= b[0] and b[1] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
+        )
+
+    def overlaps(self, other: Region) -> bool:
+        return all(
+            a[0] <= b[1] and b[0] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
+        )
 
 
-def read_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
-    """A box around what the task reads of `array`; None when it does not read it."""
-    regions = [region(a, extents(task), shape) for a, _ in task_reads(task) if a.array == array]
-    if not regions:
-        return None
-    return regions[0] if len(regions) == 1 else _hull(regions)
+def whole(shape: tuple[int, ...]) -> Region:
+    """All of an array."""
+    return Region(tuple((0, n - 1) for n in shape), True)
 
 
-def _hull(regions: list[Region]) -> Region:
-    """A box around several regions; never exact, for a union of boxes may have gaps."""
-    axes = zip(*(r.bounds for r in regions), strict=True)
-    return Region(tuple((min(b[0] for b in a), max(b[1] for b in a)) for a in axes), False)
+def region(access: Access, extents: Mapping[str, int], shape: tuple[int, ...]) -> Region:
+    """The region of `access` over loops of these extents; an axis that is not affine counts as all
+    of it, inexactly.
+    """
+    bounds, exact, seen = [], True, set[str]()
+    for axis, n in zip(access.axes, shape, strict=True):
+        if axis is None:
+            bounds.append((0, n - 1))
+            exact = False
+            continue
+        axis = drop_unit_loops(axis, extents)
+        bounds.append(index_range(axis, extents))
+        names = {name for name, _ in axis.terms}
+        exact = exact and _is_dense(axis, extents) and not (names & seen)
+        seen |= names
+    return Region(tuple(bounds), exact)
 
 
-def overwrites_all(task: Task, problem: Problem, array: str) -> bool:
-    """Whether the task writes every element of `array` (it may read it as well)."""
-    shape = problem.array(array).shape
-    return overwrites(task, array, shape)
-
-
-def overwrites(task: Task, array: str, shape: tuple[int, ...]) -> bool:
-    """Whether the task surely writes every element of an array of this shape."""
-    written = written_region(task, array, shape)
-    return (
-        written is not None
-        and written.is_exact
-        and written.bounds == tuple((0, n - 1) for n in shape)
-    )
+def _is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
+    """Whether every integer between the bounds is reached (mixed radix without gaps)."""
+    span = 1
+    for coefficient, n in sorted((abs(c), extents[name]) for name, c in axis.terms):
+        if coefficient > span:
+            return False
+        span += coefficient * (n - 1)
+    return True

@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from math import gcd
 
 from .kernel import Binary, Cast, Const, Expr, LoopIndex, Unary
-from .task import Access, Affine
 
-_MAX_SPLITS = 400  # give up (answer "feasible") beyond this: an index system that hard is opaque
+_MAX_SPLITS = 400  # give up (answer "feasible") beyond this
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`const + sum(coefficient * loop index)`; `terms` sorted by loop name, no zero coefficient."""
+
+    const: int
+    terms: tuple[tuple[str, int], ...]
+
+    def coefficient(self, loop: str) -> int:
+        return dict(self.terms).get(loop, 0)
 
 
 def constant(value: int) -> Affine:
@@ -86,63 +96,6 @@ def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
         affine.const + sum(r for r in reach if r < 0),
         affine.const + sum(r for r in reach if r > 0),
     )
-
-
-# --- regions: what part of an array an access touches ---------------------------------------------
-
-
-@dataclass(frozen=True)
-class Region:
-    """A box that contains all elements touched (inclusive bounds per axis); `is_exact`: it
-    contains no others.
-    """
-
-    bounds: tuple[tuple[int, int], ...]
-    is_exact: bool
-
-    def covers(self, other: Region) -> bool:
-        """Whether every element of `other` is surely touched."""
-        return self.is_exact and all(
-            a[0] <= b[0] and b[1] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
-        )
-
-    def overlaps(self, other: Region) -> bool:
-        return all(
-            a[0] <= b[1] and b[0] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
-        )
-
-
-def whole(shape: tuple[int, ...]) -> Region:
-    """All of an array."""
-    return Region(tuple((0, n - 1) for n in shape), True)
-
-
-def region(access: Access, extents: Mapping[str, int], shape: tuple[int, ...]) -> Region:
-    """The region of `access` over loops of these extents; an axis that is not affine counts as all
-    of it, inexactly.
-    """
-    bounds, exact, seen = [], True, set[str]()
-    for axis, n in zip(access.axes, shape, strict=True):
-        if axis is None:
-            bounds.append((0, n - 1))
-            exact = False
-            continue
-        axis = drop_unit_loops(axis, extents)
-        bounds.append(index_range(axis, extents))
-        names = {name for name, _ in axis.terms}
-        exact = exact and _is_dense(axis, extents) and not (names & seen)
-        seen |= names
-    return Region(tuple(bounds), exact)
-
-
-def _is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
-    """Whether every integer between the bounds is reached (mixed radix without gaps)."""
-    span = 1
-    for coefficient, n in sorted((abs(c), extents[name]) for name, c in axis.terms):
-        if coefficient > span:
-            return False
-        span += coefficient * (n - 1)
-    return True
 
 
 # --- bounded integer systems ----------------------------------------------------------------------

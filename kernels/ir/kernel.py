@@ -54,6 +54,8 @@ class Location:
         return f"{self.file}:{self.line}"
 
 
+NOWHERE = Location("", 0)
+
 UnaryOp = Literal["neg", "abs", "sqrt", "exp", "log", "sin", "cos", "floor", "not"]
 BinaryOp = Literal["add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "and", "or"]
 CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]

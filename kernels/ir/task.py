@@ -5,74 +5,17 @@ A *structured* task is one perfect loop band around one assignment
     target[..] = finish(init-free reduction over the reduction loops of value)      op is a ReduceOp
     target[..] = value                                                              op is None
 
-with known extents and affine accesses. An *opaque* task is one composite statement under its outermost loop.
+with known extents and affine accesses. Any other has a *body*: statements under its outermost loop (kernels/ir/body.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
-from .kernel import DType, Expr, Load, Location, Param, ReduceOp, Stmt
-
-NOWHERE = Location("", 0)
-
-
-@dataclass(frozen=True)
-class Affine:
-    """`const + sum(coefficient * loop index)`; `terms` sorted by loop name, no zero coefficient."""
-
-    const: int
-    terms: tuple[tuple[str, int], ...]
-
-    def coefficient(self, loop: str) -> int:
-        return dict(self.terms).get(loop, 0)
-
-
-@dataclass(frozen=True)
-class Access:
-    """One indexed use of an array: an affine index per axis, or None where the index is not affine (opaque tasks only)."""
-
-    array: str
-    axes: tuple[Affine | None, ...]
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A loop of a task, 0 <= index < extent. `name` is unique within the task and is what LoopIndex names."""
-
-    name: str
-    extent: int
-    is_reduction: bool
-
-
-class Closure(Enum):
-    """What keeps a task closed."""
-
-    BRANCH = "branch"  # control flow that depends on values
-    RANGE = "range"  # a loop whose extent is no constant
-    INDEX = "index"  # that is not affine in the loops
-    CARRIED = "carried"  # a value from one iteration to another, and no recognised reduction
-    ORDER = "order"  # of updates, which fast_math=False fixes
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a task is opaque: `text` has no verb ("an if around a store")."""
-
-    kind: Closure
-    text: str
-    where: Location
-
-
-@dataclass(frozen=True)
-class OpaqueBody:
-    """The statements of an opaque task, inside its outermost loop (if it has one); locals belong to one iteration."""
-
-    body: tuple[Stmt, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
-    reason: Reason = field(compare=False)
+from .access import Access
+from .body import Body
+from .domain import Loop
+from .kernel import NOWHERE, DType, Expr, Location, Param, ReduceOp
 
 
 @dataclass(frozen=True)
@@ -92,9 +35,14 @@ class Task:
     value: Expr | None
     op: ReduceOp | None = None
     finish: Expr | None = None
-    opaque: OpaqueBody | None = None
+    body: Body | None = None
     fast_math: bool = True
     where: Location = field(default=NOWHERE, compare=False)  # of the assignment
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether it is one assignment over a band, and not a body of statements."""
+        return self.body is None
 
     @property
     def is_reduction(self) -> bool:
@@ -137,15 +85,6 @@ class Problem:
         return next(a for a in self.arrays if a.name == name)
 
 
-__all__ = [
-    "Access",
-    "Affine",
-    "ArrayInfo",
-    "Closure",
-    "Load",
-    "Loop",
-    "OpaqueBody",
-    "Problem",
-    "Reason",
-    "Task",
-]
+def extents(task: Task) -> dict[str, int]:
+    """Loop name -> extent."""
+    return {loop.name: loop.extent for loop in task.loops}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 
+from .access import Access
+from .affine import Affine
 from .kernel import (
     Accumulator,
     Binary,
@@ -26,7 +28,7 @@ from .kernel import (
     Update,
     UpdateLocal,
 )
-from .task import Access, Affine, Problem, Task
+from .task import Problem, Task
 from .walk import nested_statements
 
 _INFIX = {
@@ -116,7 +118,7 @@ def show_access(access: Access, names: Names | None = None) -> str:
 
 
 def show_task(task: Task, names: Names | None = None) -> str:
-    """Loops and assignment of one task, without its name; several lines where it is opaque."""
+    """Loops and assignment of one task, without its name; several lines where it has a body."""
     names = names or {}
     loops = " ".join(
         f"{names.get('loop ' + x.name, x.name)}<{x.extent}{' reduced' if x.is_reduction else ''}"
@@ -124,10 +126,11 @@ def show_task(task: Task, names: Names | None = None) -> str:
     )
     head = f"for {loops}: " if loops else ""
     exact = "" if task.fast_math else " [order fixed]"
-    if task.opaque is not None:
-        reads = ", ".join(show_access(a, names) for a in task.opaque.reads)
-        writes = ", ".join(show_access(a, names) for a in task.opaque.writes)
-        body = "\n".join("    " + line for line in _statements(task.opaque.body, names))
+    if task.body is not None:
+        # The word is part of the keys of problems, which name records of earlier versions.
+        reads = ", ".join(show_access(a, names) for a in task.body.reads)
+        writes = ", ".join(show_access(a, names) for a in task.body.writes)
+        body = "\n".join("    " + line for line in _statements(task.body.statements, names))
         return f"{head}opaque{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
     assert task.value is not None
     target, value = show_access(task.target, names), show_expr(task.value, names)
@@ -198,8 +201,8 @@ def problem_key(problem: Problem) -> str:
 
 def _inner_names(task: Task) -> dict[str, str]:
     names = {"loop " + x.name: f"l{k}" for k, x in enumerate(task.loops)}
-    if task.opaque is not None:
-        for s in nested_statements(task.opaque.body):
+    if task.body is not None:
+        for s in nested_statements(task.body.statements):
             if isinstance(s, For):
                 names.setdefault("loop " + s.loop, f"l{len(names)}")
             if isinstance(s, SetLocal | UpdateLocal):

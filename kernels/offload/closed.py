@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ..ir.task import Problem, Reason
+from ..ir.body import Reason
+from ..ir.task import Problem
 
 _NAMED = 3  # reasons in a sentence
 
@@ -51,7 +52,5 @@ NOTHING_CLOSED = Closed((), 0)
 
 def closed_tasks(problem: Problem) -> Closed:
     """What of a problem is not opened, in program order."""
-    found = tuple(
-        ClosedTask(t.name, t.opaque.reason) for t in problem.tasks if t.opaque is not None
-    )
+    found = tuple(ClosedTask(t.name, t.body.reason) for t in problem.tasks if t.body is not None)
     return Closed(found, len(problem.tasks))

@@ -3,7 +3,7 @@ single-assignment form.
 
 `flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a
 `Reduce` (initialised outside the loops that update it). What cannot be said this way raises
-`NotStructuredError`, and the nest becomes an opaque task.
+`NotStructuredError`, and the nest becomes the body of a closed task.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from ..ir.affine import to_affine
+from ..ir.body import Closure, Reason
+from ..ir.domain import Loop
 from ..ir.kernel import (
+    NOWHERE,
     Binary,
     Expr,
     For,
@@ -29,7 +32,6 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.task import NOWHERE, Closure, Loop, Reason
 from ..ir.walk import (
     REDUCE_OPS,
     Renaming,
@@ -45,7 +47,7 @@ MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not reco
 
 
 class NotStructuredError(Exception):
-    """Why a nest has no structured form: ends in an opaque task, which keeps the reason."""
+    """Why a nest has no structured form: ends in a closed task, which keeps the reason."""
 
     def __init__(self, kind: Closure, text: str, where: Location) -> None:
         super().__init__(text)

@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ..ir.access import (
-    access_of,
+from ..ir.access import Access, access_of
+from ..ir.affine import Affine, drop_unit_loops
+from ..ir.domain import Loop
+from ..ir.effects import (
     arrays_read,
     arrays_written,
-    extents,
     read_region,
     task_reads,
     task_writes,
     written_region,
 )
-from ..ir.affine import drop_unit_loops
 from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, LoopIndex
-from ..ir.task import Access, Affine, Loop, Task
+from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
 from ..program.dependence import may_meet
 from .serial import with_fixed_order
@@ -58,7 +58,7 @@ def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
         other = tasks[position]
         if array not in arrays_read(other) and array not in arrays_written(other):
             continue
-        if other.opaque is not None or other.op is not None or other.target.array != array:
+        if not other.is_structured or other.op is not None or other.target.array != array:
             return None
         names = _same_elements(other, task)
         if names is None or other.value is None or other.dtype != task.dtype:
@@ -113,7 +113,7 @@ def _replaced(e: Expr, array: str, value: Expr) -> Expr:
 
 
 def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tuple[Task, ...]:
-    """Reductions of kernels without fast_math that start from an old value become opaque: the
+    """Reductions of kernels without fast_math that start from an old value become bodies: the
     first update must meet it first.
     """
 

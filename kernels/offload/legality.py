@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.affine import combine, constant, feasible, rename, to_affine
-from ..ir.kernel import Expr, Location, ReduceOp
-from ..ir.task import NOWHERE, Affine, Closure
+from ..ir.affine import Affine, combine, constant, feasible, rename, to_affine
+from ..ir.body import Closure
+from ..ir.kernel import NOWHERE, Expr, Location, ReduceOp
 from ..ir.walk import loads
 from .distribute import (
     Assign,

@@ -3,7 +3,7 @@ form of kernels/ir/task.py.
 
 Each call is put in terms of the sequence's arrays and scalars, cut into nests that share no
 locals, and each nest is distributed into structured tasks (distribute, legality, reductions) or
-kept as one opaque task. Then the tasks of the whole sequence are cleaned up (absorb).
+kept as the body of one closed task. Then the tasks of the whole sequence are cleaned up (absorb).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir.access import arrays_read, arrays_written, overwrites
+from ..ir.effects import arrays_read, arrays_written, overwrites
 from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
 from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.task_text import problem_key
@@ -20,7 +20,7 @@ from ..ir.walk import Renaming, coerced, expressions, loads, locals_read, nested
 from .distribute import NotStructuredError, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .reductions import Split, split
-from .serial import opaque_task
+from .serial import closed_task
 
 if TYPE_CHECKING:
     from ..language.record import Call, Recording
@@ -90,7 +90,7 @@ def _segment_tasks(
     try:
         return split(flatten(body, fast_math), label, kernel, known, fast_math)
     except NotStructuredError as e:
-        task = opaque_task(body, kernel, known, fast_math, e.reason)
+        task = closed_task(body, kernel, known, fast_math, e.reason)
         return Split((task,) if task is not None else (), ())
 
 

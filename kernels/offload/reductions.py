@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ..ir.access import Access
+from ..ir.body import Closure
+from ..ir.domain import Loop
 from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, Local, LoopIndex
-from ..ir.task import Access, Closure, Loop, Task
+from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, joined, loads, locals_read, size, walk
 from .distribute import (
     MAX_INLINED_NODES,

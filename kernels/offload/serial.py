@@ -1,11 +1,14 @@
-"""Opaque tasks: statements kept whole under their outermost loop, with what they touch."""
+"""Closed tasks: statements kept whole under their outermost loop, with what they touch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ..ir.access import Access
 from ..ir.affine import to_affine
+from ..ir.body import Body, Closure, Reason
+from ..ir.domain import Loop
 from ..ir.kernel import (
     ArrayParam,
     Binary,
@@ -19,12 +22,12 @@ from ..ir.kernel import (
     Store,
     Update,
 )
-from ..ir.task import Access, Closure, Loop, OpaqueBody, Reason, Task
+from ..ir.task import Task
 from ..ir.walk import Renaming, expressions, loads, nested_statements
 from .distribute import constant_extent
 
 
-def opaque_task(
+def closed_task(
     body: tuple[Stmt, ...],
     kernel: str,
     arrays: Mapping[str, ArrayParam],
@@ -56,7 +59,7 @@ def opaque_task(
             reads.append(writes[-1])
     if not writes:
         return None
-    inside = OpaqueBody(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), reason)
+    inside = Body(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), reason)
     target = inside.writes[0]
     dtype = arrays[target.array].dtype
     return Task(
@@ -66,7 +69,7 @@ def opaque_task(
         target,
         dtype,
         None,
-        opaque=inside,
+        body=inside,
         fast_math=fast_math,
         where=reason.where,
     )
@@ -100,7 +103,7 @@ def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
-    """A structured `target op= value` as an opaque task that keeps the order of its updates."""
+    """A structured `target op= value` as a closed task that keeps the order of its updates."""
     assert task.op is not None
     assert task.value is not None
     assert isinstance(task.finish, Binary)
@@ -112,6 +115,6 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
     serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
     text = f"the updates of {own.array} in their order (fast_math=False)"
     reason = Reason(Closure.ORDER, text, task.where)
-    made = opaque_task(body, task.kernel, arrays, False, reason, serial=serial)
+    made = closed_task(body, task.kernel, arrays, False, reason, serial=serial)
     assert made is not None
     return replace(made, name=task.name)

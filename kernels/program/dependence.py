@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from ..ir.access import extents, read_region, task_reads, task_writes, written_region
-from ..ir.affine import combine, feasible, rename
-from ..ir.task import Access, Affine, Problem, Task
+from ..ir.access import Access
+from ..ir.affine import Affine, combine, feasible, rename
+from ..ir.effects import read_region, task_reads, task_writes, written_region
+from ..ir.task import Problem, Task, extents
 
 Kind = Literal["flow", "anti", "output"]
 Mapped = tuple[tuple[str, str], ...]
@@ -182,14 +183,3 @@ def _is_overwritten(problem: Problem, source: int, sink: int, array: str, kind: 
         if touched is not None and written is not None and written.covers(touched):
             return True
     return False
-
-
-__all__ = [
-    "Dependence",
-    "SharedRead",
-    "dependences",
-    "may_meet",
-    "shared_reads",
-    "task_reads",
-    "task_writes",
-]

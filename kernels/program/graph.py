@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..ir.access import arrays_read, arrays_written, overwrites
+from ..ir.effects import arrays_read, arrays_written, overwrites
 from ..ir.task import Problem
 
 StateKind = Literal["value", "mask", "list", "allocator"]

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.ir.access import access_of, arrays_read, arrays_written, flat_strides, task_reads
-from ...kernels.ir.task import Access
+from ...kernels.ir.access import Access, access_of, flat_strides
+from ...kernels.ir.effects import arrays_read, arrays_written, task_reads
 from ...space.backbone import INNER, MID
 from ...space.engine.candidate import Space
 from .columns import Universes, int_rows
@@ -69,7 +69,7 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
 def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
     """Reads of a task whose neighbours along a loop no load covers together, each once."""
     task, v, tasks = space.problem.tasks[t], space.variables, space.problem.tasks
-    if task.opaque is not None:
+    if not task.is_structured:
         return
     # A value that another task hands over may lie in a buffer of another layout.
     doubtful = {f.array for f in v.mem_space if f.consumer == t} | set(arrays_written(task))

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels.ir.access import access_of, arrays_written, extents, flat_strides
-from ...kernels.ir.task import Access, ArrayInfo, Task
+from ...kernels.ir.access import Access, access_of, flat_strides
+from ...kernels.ir.effects import arrays_written
+from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.backbone import INNER, MID, OUTER, index_loops
 from ...space.engine.candidate import Space
 from ...space.gpu_resources import register_words
@@ -101,7 +102,7 @@ def build_gpu_tables(space: Space) -> GpuTables:
 
 
 def _sums(task: Task) -> bool:
-    return task.opaque is None and task.is_reduction and task.dtype.is_float
+    return task.is_structured and task.is_reduction and task.dtype.is_float
 
 
 def _loops(space: Space, universe: Universes) -> tuple[Ints, Ints, dict[tuple[int, str], int]]:
@@ -166,7 +167,7 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
 
     for k, array in enumerate(problem.arrays):
         for t, task in enumerate(problem.tasks):
-            loads = () if task.opaque is not None else sure_loads(task.value)
+            loads = () if not task.is_structured else sure_loads(task.value)
             for access in dict.fromkeys(access_of(x) for x in loads if x.array == array.name):
                 begin = len(flows)
                 for f, var in v.mem_space.items():
@@ -175,7 +176,7 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
                 add(k, t, access, staged.get((t, array.name), -1), begin)
             if array.name in arrays_written(task):
                 # A temporary that may be left away has a choice that says so; that it has none says nothing.
-                is_sure = task.opaque is None and (array.role != "temp" or t in v.store)
+                is_sure = task.is_structured and (array.role != "temp" or t in v.store)
                 store = v.store.get(t, -1) if array.role == "temp" else -1
                 add(k, t, task.target if is_sure else None, store, -1)
     return {

@@ -50,7 +50,7 @@ def weight(e: Expr) -> float:
 
 def named_flops(task: Task) -> float:
     """Operations as people count: every node once an iteration, a step of a reduction as one."""
-    if task.opaque is not None:
+    if not task.is_structured:
         return 0.0
     points = prod(loop.extent for loop in task.loops)
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
@@ -73,7 +73,7 @@ class SureOperations:
 
     def count(self, task: Task) -> tuple[float, float]:
         """Surely executed operations of `task` on f32 and on f64 values."""
-        if task.opaque is not None:
+        if not task.is_structured:
             return 0.0, 0.0
         sums = {4: 0.0, 8: 0.0}
         counter = _TaskOperations(task, self._seen)

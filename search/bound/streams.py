@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.ir.access import extents, task_reads, task_writes
-from ...kernels.ir.task import Problem, Task
+from ...kernels.ir.effects import task_reads, task_writes
+from ...kernels.ir.task import Problem, Task, extents
 from ...space.engine.jit import jit_flat, jit_flat_internal
 from ...space.targets.target import StreamCurve, Target
 from .columns import Floats, Ints, int_rows
@@ -60,7 +60,7 @@ def _goes_through(task: Task, array: str) -> bool:
     accesses = {access for access, _ in reads} | {w for w in task_writes(task) if w.array == array}
     # What a reduction adds to, and what it is finished with, may be touched in any iteration.
     is_late = any(late for _, late in reads) or task.target.array == array
-    if task.opaque is not None or len(accesses) != 1 or (is_late and task.is_reduction):
+    if not task.is_structured or len(accesses) != 1 or (is_late and task.is_reduction):
         return False
     loops = extents(task)
     n_iterations = int(np.prod(list(loops.values()), dtype=np.int64))

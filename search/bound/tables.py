@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels.ir.access import arrays_read, arrays_written
+from ...kernels.ir.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Task
 from ...space.backbone import INNER, MID, OUTER
 from ...space.engine.candidate import Space
@@ -225,7 +225,7 @@ def _chains(space: Space, universe: Universes) -> dict[str, Any]:
 
 def _chain_steps(task: Task) -> int:
     """Dependent steps of a task that reduces all to one number; others overlap their results."""
-    if task.opaque is not None or not task.is_reduction or not task.dtype.is_float:
+    if not task.is_structured or not task.is_reduction or not task.dtype.is_float:
         return 0
     if any(not loop.is_reduction and loop.extent > 1 for loop in task.loops):
         return 0

@@ -1,7 +1,7 @@
 """How much of an array an access surely touches: the static half of the memory bound.
 
 Everything here errs to the low side. A load under a condition is not counted, nor is anything that
-an opaque task touches, since its control flow may depend on what the arrays hold.
+a body touches, since its control flow may depend on what the arrays hold.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import gcd, prod
 
-from ...kernels.ir.access import access_of, extents, flat_strides
+from ...kernels.ir.access import Access, access_of, flat_strides
+from ...kernels.ir.affine import Affine
 from ...kernels.ir.kernel import Binary, Cast, Compare, Expr, Load, Select, Unary
-from ...kernels.ir.task import Access, Affine, ArrayInfo, Task
+from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.targets.target import LINE_BYTES
 
 
@@ -33,7 +34,7 @@ def sure_loads(e: Expr | None) -> Iterator[Load]:
 
 def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
     """Bytes of whole cache lines of `array` that the task surely reads; `line` bytes each."""
-    if task.opaque is not None:
+    if not task.is_structured:
         return 0
     loads = (*sure_loads(task.value), *sure_loads(task.finish))
     accesses = {access_of(x) for x in loads if x.array == array.name}
@@ -43,7 +44,7 @@ def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
 
 def written_bytes(task: Task, array: ArrayInfo) -> int:
     """Bytes of `array` that the task surely writes (elements: a line may be written in part)."""
-    if task.opaque is not None or task.target.array != array.name:
+    if not task.is_structured or task.target.array != array.name:
         return 0
     return distinct_elements(task.target, extents(task)) * array.dtype.size_bytes
 

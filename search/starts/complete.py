@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...kernels.ir.access import task_reads
+from ...kernels.ir.effects import task_reads
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand, index_loops
 from ...space.engine.candidate import Candidate, Space

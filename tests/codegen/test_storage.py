@@ -5,8 +5,11 @@ from itertools import pairwise
 import pytest
 from kernelscape.codegen.plan import LoopPlan, TaskPlan
 from kernelscape.codegen.storage import ALIGNMENT_BYTES, APART_BYTES, SharedLayout, Workspace
+from kernelscape.kernels.ir.access import Access
+from kernelscape.kernels.ir.affine import Affine
+from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import Const, DType
-from kernelscape.kernels.ir.task import Access, Affine, ArrayInfo, Loop, Task
+from kernelscape.kernels.ir.task import ArrayInfo, Task
 from kernelscape.space.backbone import INNER, MID, OUTER, Flow
 
 AXES = (Affine(0, (("i", 1),)), Affine(0, (("j", 1),)))

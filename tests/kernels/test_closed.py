@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.task import Closure
+from kernelscape.kernels.ir.body import Closure
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.closed import closed_tasks

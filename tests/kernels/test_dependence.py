@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
-from kernelscape.kernels.ir.access import task_reads
-from kernelscape.kernels.ir.task import Access, Problem, Task
+from kernelscape.kernels.ir.access import Access
+from kernelscape.kernels.ir.effects import task_reads
+from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.ir.access import Access
+from kernelscape.kernels.ir.effects import task_reads
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Binary,
@@ -27,7 +28,7 @@ from kernelscape.kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
-from kernelscape.kernels.ir.task import Access, Task
+from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.language.record import Call, Recording
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.testing.run_tasks import run_tasks
@@ -208,8 +209,8 @@ def test_tasks_of_a_nest_compute_what_its_statements_compute(body: tuple[Stmt, .
     _Plain(wanted).run(body)
     problem = normalise(recording)
     for task in problem.tasks:
-        if task.opaque is None:
+        if task.is_structured:
             check_iterations_are_independent(task)
-    event("structured" if all(t.opaque is None for t in problem.tasks) else "opaque")
+    event("structured" if all(t.is_structured for t in problem.tasks) else "closed")
     for name, got in run_tasks(problem, arrays, {}).items():
         np.testing.assert_allclose(got, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)

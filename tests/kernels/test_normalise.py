@@ -65,9 +65,9 @@ def test_tasks_compute_what_the_calls_compute(example: Example) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(sequences())
-def test_only_branches_are_opaque(example: Example) -> None:
+def test_only_branches_are_closed(example: Example) -> None:
     for task in normalise(example.recording).tasks:
-        assert (task.opaque is not None) == (task.kernel == "branch")
+        assert (not task.is_structured) == (task.kernel == "branch")
 
 
 def test_library_tasks(golden: Any) -> None:
@@ -362,7 +362,7 @@ def gathered(x: nd, y: nd):
 )
 def test_what_distributes(fn: Any, shapes: list[tuple[int, ...]], is_structured: bool) -> None:
     problem = problem_of(fn, *(array(*s) for s in shapes))
-    assert all((t.opaque is None) == is_structured for t in problem.tasks)
+    assert all((t.is_structured) == is_structured for t in problem.tasks)
 
 
 @kernel
@@ -389,17 +389,17 @@ def branching(x: nd, y: nd, n: int):
         y[i] = t
 
 
-def test_opaque_task_is_parallel_over_its_outermost_loop() -> None:
+def test_closed_task_is_parallel_over_its_outermost_loop() -> None:
     (task,) = problem_of(branching, array(9), array(9), 3).tasks
-    assert task.opaque is not None
+    assert task.body is not None
     assert [(x.name, x.extent) for x in task.loops] == [("i", 9)]
-    assert [a.array for a in task.opaque.reads] == ["x"]
-    assert task.target == task.opaque.writes[0]
+    assert [a.array for a in task.body.reads] == ["x"]
+    assert task.target == task.body.writes[0]
 
 
 def test_range_of_a_run_time_number_is_serial() -> None:
     (task,) = problem_of(counted, array(9), 4).tasks
-    assert task.opaque is not None
+    assert task.body is not None
     assert task.loops == ()
 
 
@@ -478,10 +478,10 @@ def exact_add(x: nd, r: nd):
 
 def test_order_of_updates_is_kept_without_fast_math() -> None:
     (task,) = problem_of(exact_sum, array(5), array(1)).tasks
-    assert task.opaque is None
+    assert task.is_structured
     assert not task.fast_math
     (task,) = problem_of(exact_add, array(5), array(1)).tasks
-    assert task.opaque is not None
+    assert task.body is not None
     assert task.loops == ()
 
 

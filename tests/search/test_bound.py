@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.kernels.ir.access import Access
+from kernelscape.kernels.ir.affine import Affine
+from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import Binary, DType, Load, LoopIndex, Param, Select
-from kernelscape.kernels.ir.task import Access, Affine, ArrayInfo, Loop, Task
+from kernelscape.kernels.ir.task import ArrayInfo, Task
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.search.bound.operations import SureOperations, named_flops

@@ -130,7 +130,7 @@ relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(He
 @given(sequences(4, extents=(1, 2, 3, 5, 7, 13)), st.sampled_from([1, 2, 3]), st.integers(0, 2**20))
 def test_random_candidates_are_legal(example, cores, seed):
     problem = normalise(example.recording)
-    if any(t.opaque is not None for t in problem.tasks):
+    if any(not t.is_structured for t in problem.tasks):
         return
     root = build_space(problem, checking.target(cores, 16)).root()
     assert isinstance(root, Candidate)

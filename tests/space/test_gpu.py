@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.ir.effects import task_reads
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise

@@ -9,7 +9,7 @@ from math import gcd
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.kernels.ir.access import task_reads
+from kernelscape.kernels.ir.effects import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space.backbone import index_loops, written_arrays
 from kernelscape.space.constraints import build_space
@@ -207,7 +207,7 @@ def test_what_a_sequence_can_use_is_drawn(name):
     written = {array for t in space.problem.tasks for array in written_arrays(t)}
     wanted = ["CG", "STREAM", "vectors of 2"] if v.load_cache else []
     wanted += ["READ_ONLY"] if any(array not in written for _, array in v.load_cache) else []
-    tasks = [t for t in space.problem.tasks if t.opaque is None]
+    tasks = [t for t in space.problem.tasks if t.is_structured]
     if any(t.is_reduction and t.fast_math for t in tasks):
         wanted += ["TREE", "PARTIALS", "ATOMIC"]
     if any(t.dtype.size_bytes == 4 for t in tasks):

@@ -1,10 +1,11 @@
-"""Writes the statements of an opaque task as they are: scalar C, one iteration of its outermost loop at a time."""
+"""Writes the statements of a body as they are: scalar C, one iteration of its outermost loop at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..kernels.ir import kernel as ir
+from ..kernels.ir.effects import arrays_written
 from ..kernels.ir.task import Problem
 from ..kernels.ir.walk import locals_read, nested_statements
 from .block import Block, Value, Writer
@@ -17,7 +18,7 @@ from .vectors import type_name
 _SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compilers may reorder
 
 
-class OpaqueWriter:
+class BodyWriter:
     """See `write`."""
 
     def __init__(self, w: Writer, problem: Problem, array_of: Callable[[str], c.CExpr]) -> None:
@@ -28,17 +29,17 @@ class OpaqueWriter:
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration."""
-        assert task.task.opaque is not None
+        assert task.task.body is not None
         self.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
         self.w.blocks.append(Block())
         self.is_free = task.task.fast_math
-        body = task.task.opaque.body
+        body = task.task.body.statements
         self.declare_locals(body)
         self.statements(body)
         written = tuple(self.w.blocks.pop().statements)
         self.w.write(c.Scope(written))
-        for access in task.task.opaque.writes:
-            self.w.forget(access.array)
+        for array in arrays_written(task.task):
+            self.w.forget(array)
 
     def declare_locals(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
