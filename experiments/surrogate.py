@@ -36,9 +36,10 @@ from ..search import events as ev
 from ..search.bound.bounder import Bounder
 from ..search.budget import Budget, Interrupt, Seconds
 from ..search.incumbent import BoundScale
+from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.neighbourhood import Neighbourhood
 from ..search.learn.surrogate import Surrogate
-from ..search.options import SearchOptions
+from ..search.options import Batches, SearchOptions
 from ..search.run import search
 from ..search.starts.complete import first_candidates
 from ..search.tree.ordering import NextChoice
@@ -152,7 +153,7 @@ def _searched(
         ExitStack() as last,
     ):
         device = CpuDevice(DeviceOptions(build_folder=Path(folder)))
-        evaluate: Any = Evaluator(
+        evaluate = Evaluator(
             device,
             worker,
             MemoryJournal(),
@@ -162,24 +163,24 @@ def _searched(
             failed_folder=None,
         )
         last.callback(evaluate.leave)
-        world: Any = {
-            "bound": bounder.ns,
-            "next_choice": NextChoice(space),
-            "neighbour": Neighbourhood(space),
-            "surrogate": surrogate,
-            "ahead": evaluate.ahead,
-            "scale": BoundScale(),
-        }
+        oracle = Oracle[Candidate](
+            bound=bounder.ns,
+            evaluate=evaluate,
+            key=evaluate.implementation_key,
+            scale=BoundScale(),
+            ahead=evaluate.ahead,
+        )
+        guidance = Guidance[Candidate](
+            next_choice=NextChoice(space), neighbour=Neighbourhood(space), surrogate=surrogate
+        )
         for event in search(
             root_of(space),
-            evaluate=evaluate,
-            implementation_key=evaluate.implementation_key,
-            budget=Budget(Seconds(seconds)),
-            rng=np.random.default_rng(seed),
-            incumbents=firsts[:1],
-            warm_starts=firsts[1:],
-            options=SearchOptions(batch=BATCH, largest_batch=largest_batch(device)),
-            **world,
+            oracle,
+            guidance,
+            History(incumbents=firsts[:1], warm_starts=firsts[1:]),
+            Budget(Seconds(seconds)),
+            np.random.default_rng(seed),
+            SearchOptions(batches=Batches(size=BATCH, largest=largest_batch(device))),
         ):
             if not isinstance(event, ev.Evaluated) or event.origin != "measured":
                 continue

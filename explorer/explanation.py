@@ -237,8 +237,8 @@ def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) ->
 
 def _is_doubtful(records: Sequence[Record] | None, time_ns: float, bound_ns: float) -> bool:
     """Whether the search, or the result now, has met a time below its bound."""
-    alarmed = any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in records or ())
-    return alarmed or time_ns < bound_ns * (1 - _SLACK)
+    doubted = any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in records or ())
+    return doubted or time_ns < bound_ns * (1 - _SLACK)
 
 
 # --- accounts ------------------------------------------------------------------------------------

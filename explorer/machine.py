@@ -141,16 +141,16 @@ def _curve_ratios(target: Target, now: dict[str, float]) -> list[float]:
 def lower_to_earlier(
     scale: BoundScale,
     evaluations: Sequence[EvaluationRecord],
-    alarmed: Container[str],
+    doubted: Container[str],
     bound: Callable[[EvaluationRecord], float],
 ) -> None:
     """Lowers the scale of bounds as far as earlier sessions had: the machine may have been faster then, or a bound wrong.
 
-    `alarmed` are source keys of implementations that were faster than their bound; `bound` says what it is today, in ns.
+    `doubted` are source keys of implementations that were faster than their bound; `bound` says what it is today, in ns.
     """
     bounded = [r for r in evaluations if r.bound_ns > 0]
     factors = [r.bound_ns / bound(r) for r in bounded[-1:]]
     for r in bounded:
-        if r.source_key in alarmed and r.time_ns is not None:
+        if r.source_key in doubted and r.time_ns is not None:
             factors.append(DOUBTED * min(1.0, r.time_ns / bound(r)))
     scale.lower(min([scale.factor, *factors]))

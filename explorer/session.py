@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,8 +27,9 @@ from ..search import events as ev
 from ..search.bound.bounder import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from ..search.incumbent import BoundScale
+from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.surrogate import Surrogate
-from ..search.options import SearchOptions
+from ..search.options import Batches, SearchOptions
 from ..search.precompile import precompile
 from ..search.run import search
 from ..search.starts.complete import solved_candidates, styled_candidates
@@ -167,11 +167,11 @@ class Session:
         self._space, self._root = space, root
         bounder = Bounder(space)
         whole = bounder.bound(root)
-        alarmed = set(self._keeper.notes("alarm"))
+        doubted = set(self._keeper.notes("alarm"))
         lower_to_earlier(
             self._scale,
             self._keeper.evaluations,
-            alarmed,
+            doubted,
             lambda r: bounder.ns(restore_complete(space, r.decisions)),
         )
         self._bound_ns = whole.ns * self._scale.factor
@@ -209,36 +209,38 @@ class Session:
         self._recall_default(firsts, known)
         finished: ev.Finished | None = None
         held: list[ev.Event] = []
-        # The search hands back what it was handed: candidates of this space.
-        world: Any = {
-            "bound": bounder.ns,
-            "evaluate": evaluator,
-            "ahead": evaluator.ahead,
-            "announce": evaluator.announce,
-            "next_choice": NextChoice(space),
-            "implementation_key": evaluator.implementation_key,
-            "neighbour": registers.neighbour,
-            "expected": registers.expected_ns if self._device.reports else None,
-            "surrogate": surrogate,
-            "widened": registers.widened,
-        }
-        found = search(
-            registers.widened() or root,
-            **world,
-            strategy=self._options.strategy,
-            budget=self._budget(),
-            rng=np.random.default_rng([self._options.seed, len(known)]),
+        oracle = Oracle[Candidate](
+            bound=bounder.ns,
+            evaluate=evaluator,
+            key=evaluator.implementation_key,
+            scale=self._scale,
+            announce=evaluator.announce,
+            ahead=evaluator.ahead,
+        )
+        guidance = Guidance[Candidate](
+            next_choice=NextChoice(space),
+            neighbour=registers.neighbour,
+            expected=registers.expected_ns if self._device.reports else None,
+            surrogate=surrogate,
+            widened=registers.widened,
+            names=_names_of(space),
+        )
+        history = History[Candidate](
+            outcomes=known,
+            doubted=[text.encode() for text in self._keeper.notes("alarm")],
             incumbents=firsts[:1],
             warm_starts=chain(warm, firsts[1:], solved),
-            known=known,
-            alarmed=[text.encode() for text in self._keeper.notes("alarm")],
-            scale=self._scale,
-            names=_names_of(space),
-            options=SearchOptions(
-                batch=BATCH,
-                first_batch=FIRST_BATCH,
-                largest_batch=largest_batch(self._device),
-                n_top=self._options.final_top,
+        )
+        batches = Batches(first=FIRST_BATCH, size=BATCH, largest=largest_batch(self._device))
+        found = search(
+            registers.widened() or root,
+            oracle,
+            guidance,
+            history,
+            self._budget(),
+            np.random.default_rng([self._options.seed, len(known)]),
+            SearchOptions(
+                strategy=self._options.strategy, n_top=self._options.final_top, batches=batches
             ),
         )
         try:

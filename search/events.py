@@ -12,10 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .tree.tree import SearchCandidate
+from .candidate import SearchCandidate
 
 Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
-Origin = Literal["measured", "duplicate", "known"]
+Origin = Literal["measured", "duplicate", "history"]
 
 STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
 
@@ -73,11 +73,11 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The root is bounded; `n_known` outcomes came with the call."""
+    """The root is bounded; `n_outcomes` came with the call."""
 
     strategy: str
     bound_ns: float
-    n_known: int
+    n_outcomes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Incumbent:
         self._prune = prune
         self._n_top = n_top
         self._top: list[Ranked] = []
-        self._alarmed: set[bytes] = set()
+        self._doubted: set[bytes] = set()
 
     @property
     def best(self) -> Ranked | None:
@@ -68,7 +68,7 @@ class Incumbent:
 
     @property
     def alarms(self) -> int:
-        return len(self._alarmed)
+        return len(self._doubted)
 
     def offer(self, ranked: Ranked) -> bool:
         """Take a measured implementation into the ranking; True if it is the new best. An equal
@@ -102,14 +102,14 @@ class Incumbent:
 
     def alarm(self, key: bytes) -> bool:
         """Note that implementation `key` was faster than its bound; True the first time."""
-        if key in self._alarmed:
+        if key in self._doubted:
             return False
-        self._alarmed.add(key)
+        self._doubted.add(key)
         return True
 
     def gap(self, bound_ns: float) -> float | None:
         """(incumbent - bound) / incumbent in [0, 1]; None without incumbent or after an alarm."""
-        if not self._top or self._alarmed:
+        if not self._top or self._doubted:
             return None
         best_ns = self._top[0].time_ns
         return max(0.0, (best_ns - bound_ns) / best_ns)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .candidate import SearchCandidate
 from .events import Origin, Outcome, Tag
-from .tree.tree import Node, SearchCandidate
+from .node import Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +45,12 @@ class Ledger:
     def __init__(
         self,
         evaluate: Callable[[list[SearchCandidate]], Sequence[Outcome]],
-        implementation_key: Callable[[SearchCandidate], bytes | None] | None,
-        known: Mapping[bytes, Outcome],
+        key: Callable[[SearchCandidate], bytes | None],
+        history: Mapping[bytes, Outcome],
     ) -> None:
         self._evaluate = evaluate
-        self._implementation_key = implementation_key
-        self._known = dict(known)
+        self._key = key
+        self._history = dict(history)
         self._measured: dict[bytes, Outcome] = {}
         self._waiting: dict[bytes, list[Request]] = {}
         self._asked: set[bytes] = set()
@@ -61,12 +62,12 @@ class Ledger:
 
     def key(self, candidate: SearchCandidate) -> bytes:
         """The implementation key, or the candidate key where there is none."""
-        key = None if self._implementation_key is None else self._implementation_key(candidate)
+        key = self._key(candidate)
         return candidate.key if key is None else key
 
     def is_settled(self, key: bytes) -> bool:
         """Whether `key` has an outcome or waits for one."""
-        return key in self._measured or key in self._known or key in self._waiting
+        return key in self._measured or key in self._history or key in self._waiting
 
     def was_asked(self, candidate: SearchCandidate) -> bool:
         """Whether this very candidate was asked about before; one of equal text may have been."""
@@ -82,9 +83,9 @@ class Ledger:
         self._asked.add(request.candidate.key)
         if (outcome := self._measured.get(request.key)) is not None:
             return Answer(request, outcome, "duplicate")
-        if (outcome := self._known.pop(request.key, None)) is not None:
+        if (outcome := self._history.pop(request.key, None)) is not None:
             self._measured[request.key] = outcome  # from now on a repetition like any other
-            return Answer(request, outcome, "known")
+            return Answer(request, outcome, "history")
         self._waiting.setdefault(request.key, []).append(request)
         return None
 

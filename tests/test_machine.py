@@ -131,7 +131,7 @@ def record(time_ns: float | None, bound_ns: float, key: str = "a") -> Evaluation
 
 
 @pytest.mark.parametrize(
-    ("records", "alarmed", "factor"),
+    ("records", "doubted", "factor"),
     [
         ([], (), 1.0),
         ([record(150.0, 100.0)], (), 1.0),
@@ -143,9 +143,9 @@ def record(time_ns: float | None, bound_ns: float, key: str = "a") -> Evaluation
         ([record(190.0, 100.0, "wrong"), record(150.0, 100.0)], ("wrong",), 0.5),
     ],
 )
-def test_bounds_give_way_to_what_earlier_sessions_met(records, alarmed, factor) -> None:
+def test_bounds_give_way_to_what_earlier_sessions_met(records, doubted, factor) -> None:
     scale = BoundScale()
-    lower_to_earlier(scale, records, alarmed, lambda r: 100.0)
+    lower_to_earlier(scale, records, doubted, lambda r: 100.0)
     assert scale.factor == pytest.approx(factor)
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import math
 
 from ...space.engine.candidate import DeadEnd
+from ..candidate import SearchCandidate
 from ..events import Tag
+from ..node import CLOSED_EXHAUSTED, OPEN, Node
 from .expansion import expand, live_children
 from .exploration import AbstractStrategy, Exploration
-from .tree import CLOSED_EXHAUSTED, OPEN, Node, SearchCandidate
 
 
 class RandomSampling(AbstractStrategy):
@@ -19,22 +20,25 @@ class RandomSampling(AbstractStrategy):
     def __init__(self) -> None:
         self._n_fruitless = 0
 
-    def step(self, world: Exploration) -> bool:
-        if world.tree.is_closed or self._n_fruitless >= world.options.random_patience:
+    def step(self, exploration: Exploration) -> bool:
+        if (
+            exploration.tree.is_closed
+            or self._n_fruitless >= exploration.options.limits.random_patience
+        ):
             return False
-        world.tally.rollouts += 1
+        exploration.tally.rollouts += 1
         self._n_fruitless += 1
-        candidate = world.root.random_completion(world.rng)
+        candidate = exploration.root.random_completion(exploration.rng)
         if isinstance(candidate, DeadEnd):
-            world.meet_dead_end(None, -1, "R", candidate.why)
+            exploration.meet_dead_end(None, -1, "R", candidate.why)
             return True
-        bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
-        if bound_ns >= world.cut_ns:
-            world.tally.rollout_bound += 1
+        bound_ns = max(exploration.root_bound_ns, float(exploration.oracle.bound(candidate)))
+        if bound_ns >= exploration.cut_ns:
+            exploration.tally.rollout_bound += 1
             return True
-        if not world.ledger.is_settled(world.ledger.key(candidate)):
+        if not exploration.ledger.is_settled(exploration.ledger.key(candidate)):
             self._n_fruitless = 0
-        world.submit(candidate, bound_ns, "R", None)
+        exploration.submit(candidate, bound_ns, "R", None)
         return True
 
 
@@ -43,11 +47,11 @@ class BoundFirst(AbstractStrategy):
     none finds good times later.
     """
 
-    def step(self, world: Exploration) -> bool:
-        node = world.tree.least_open()
+    def step(self, exploration: Exploration) -> bool:
+        node = exploration.tree.least_open()
         if node is None:
             return False
-        _visit(world, node, "D")
+        _visit(exploration, node, "D")
         return True
 
 
@@ -60,19 +64,19 @@ class Exhaustive(AbstractStrategy):
         self._stack: list[Node] = []
         self._is_begun = False
 
-    def step(self, world: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> bool:
         if not self._is_begun:
             self._is_begun = True
-            self._stack.append(world.tree.root)
+            self._stack.append(exploration.tree.root)
         while self._stack:
             node = self._stack.pop()
             if node.state != OPEN:  # closed meanwhile by a better cut
                 continue
-            children = _visit(world, node, "M")
+            children = _visit(exploration, node, "M")
             self._stack.extend(sorted(children, key=lambda n: (n.bound_ns, n.value), reverse=True))
             return True
         # A lowered bound scale may have reopened nodes behind the stack.
-        node_left = world.tree.least_open()
+        node_left = exploration.tree.least_open()
         if node_left is None:
             return False
         self._stack.append(node_left)
@@ -91,26 +95,26 @@ class Beam(AbstractStrategy):
         self._level: list[tuple[float, SearchCandidate]] = []
         self._is_cut_short = True
 
-    def step(self, world: Exploration) -> bool:
-        if world.tree.is_closed:
+    def step(self, exploration: Exploration) -> bool:
+        if exploration.tree.is_closed:
             return False
         if not self._level:
             if not self._is_cut_short:
-                world.flush()
-                if not world.tree.is_closed:
-                    world.tree.close(world.tree.root, CLOSED_EXHAUSTED)
+                exploration.flush()
+                if not exploration.tree.is_closed:
+                    exploration.tree.close(exploration.tree.root, CLOSED_EXHAUSTED)
                 return False
-            self._width = 2 * self._width or world.options.beam_width
+            self._width = 2 * self._width or exploration.options.limits.beam_width
             self._is_cut_short = False
-            self._level = [(world.root_bound_ns, world.root)]
+            self._level = [(exploration.root_bound_ns, exploration.root)]
         reached: list[tuple[float, float, SearchCandidate]] = []
         for depth_bound_ns, candidate in self._level:
-            if depth_bound_ns >= world.cut_ns:
-                world.pruning.note(depth_bound_ns, None)
+            if depth_bound_ns >= exploration.cut_ns:
+                exploration.pruning.note(depth_bound_ns, None)
             elif candidate.is_complete:
-                world.submit(candidate, depth_bound_ns, "D", None)
+                exploration.submit(candidate, depth_bound_ns, "D", None)
             else:
-                reached.extend(self._children(world, candidate, depth_bound_ns))
+                reached.extend(self._children(exploration, candidate, depth_bound_ns))
         reached.sort(key=lambda entry: entry[:2])
         self._is_cut_short |= len(reached) > self._width
         self._level = [(bound_ns, child) for bound_ns, _, child in reached[: self._width]]
@@ -118,23 +122,23 @@ class Beam(AbstractStrategy):
 
     @staticmethod
     def _children(
-        world: Exploration, candidate: SearchCandidate, bound_ns: float
+        exploration: Exploration, candidate: SearchCandidate, bound_ns: float
     ) -> list[tuple[float, float, SearchCandidate]]:
-        live = live_children(world, candidate, bound_ns)
-        world.tally.explored += 1
+        live = live_children(exploration, candidate, bound_ns)
+        exploration.tally.explored += 1
         if live.cut_floor_ns < math.inf:
-            world.pruning.note(live.cut_floor_ns, None)
+            exploration.pruning.note(live.cut_floor_ns, None)
         elif not live.candidates:
-            world.meet_dead_end(None, -1, "D", live.why)
+            exploration.meet_dead_end(None, -1, "D", live.why)
         return [
-            (child_ns, float(world.rng.random()), child)
+            (child_ns, float(exploration.rng.random()), child)
             for child_ns, child in zip(live.bounds_ns, live.candidates, strict=True)
         ]
 
 
-def _visit(world: Exploration, node: Node, tag: Tag) -> list[Node]:
+def _visit(exploration: Exploration, node: Node, tag: Tag) -> list[Node]:
     """Settle a complete node or open the children of another."""
-    if world.tree.candidate(node).is_complete:
-        world.submit_leaf(node, tag)
+    if exploration.tree.candidate(node).is_complete:
+        exploration.submit_leaf(node, tag)
         return []
-    return expand(world, node, tag)
+    return expand(exploration, node, tag)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...space.engine.candidate import DeadEnd
-from .tree import SearchCandidate
+from ..candidate import SearchCandidate
 
 NORMAL_95 = 1.96
 

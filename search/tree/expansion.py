@@ -10,8 +10,9 @@ import numpy as np
 
 from ...space.engine.candidate import DeadEnd
 from .. import events as ev
+from ..candidate import SearchCandidate
+from ..node import CLOSED_BOUND, CLOSED_CONSTRAINT, CLOSED_EXHAUSTED, Node
 from .exploration import Exploration
-from .tree import CLOSED_BOUND, CLOSED_CONSTRAINT, CLOSED_EXHAUSTED, Node, SearchCandidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,40 +30,40 @@ class Live:
 
 
 def live_children(
-    world: Exploration, candidate: SearchCandidate, bound_ns: float, limit: int | None = None
+    exploration: Exploration, candidate: SearchCandidate, bound_ns: float, limit: int | None = None
 ) -> Live:
     """Bounded children of a candidate outside the tree; the closed are counted and left out.
 
     With a `limit`, that many values are tried, and more only while none of them is live.
     """
-    choice = world.next_choice(candidate)
+    choice = exploration.guidance.next_choice(candidate)
     if limit is None:
-        return _sift(world, candidate.expand(choice), bound_ns)
-    values = world.rng.permutation(np.asarray(candidate.values(choice))).tolist()
+        return _sift(exploration, candidate.expand(choice), bound_ns)
+    values = exploration.rng.permutation(np.asarray(candidate.values(choice))).tolist()
     live = Live([], [], [], math.inf, "")
     floor_ns = math.inf
     while values and not live.candidates:
         some, values = values[:limit], values[limit:]
-        live = _sift(world, [(v, candidate.decide(choice, 1 << v)) for v in some], bound_ns)
+        live = _sift(exploration, [(v, candidate.decide(choice, 1 << v)) for v in some], bound_ns)
         floor_ns = min(floor_ns, live.cut_floor_ns)
     return replace(live, cut_floor_ns=floor_ns, is_partial=bool(values))
 
 
 def _sift(
-    world: Exploration,
+    exploration: Exploration,
     children: Sequence[tuple[int, SearchCandidate | DeadEnd]],
     bound_ns: float,
 ) -> Live:
     bounds_ns: list[float] = []
     prices_ns: list[float] = []
     candidates: list[SearchCandidate] = []
-    bound, cut_ns = world.bound, world.cut_ns
+    bound, cut_ns = exploration.oracle.bound, exploration.cut_ns
     floor_ns, why = math.inf, ""
     for _, child in children:
         if isinstance(child, DeadEnd):
-            world.tally.rollout_csp += 1
+            exploration.tally.rollout_csp += 1
             why = child.why
-            world.tally.refused[why] += 1
+            exploration.tally.refused[why] += 1
             continue
         child_ns = bound(child)
         if child_ns < bound_ns:
@@ -70,74 +71,76 @@ def _sift(
         if child_ns < cut_ns:
             bounds_ns.append(child_ns)
             prices_ns.append(
-                child_ns if world.expected is None else _price_ns(world, child, child_ns)
+                child_ns
+                if exploration.guidance.expected is None
+                else _price_ns(exploration, child, child_ns)
             )
             candidates.append(child)
         else:
-            world.tally.rollout_bound += 1
+            exploration.tally.rollout_bound += 1
             floor_ns = min(floor_ns, child_ns)
     return Live(bounds_ns, prices_ns, candidates, floor_ns, why)
 
 
-def _price_ns(world: Exploration, child: SearchCandidate, bound_ns: float) -> float:
+def _price_ns(exploration: Exploration, child: SearchCandidate, bound_ns: float) -> float:
     """What is expected of a child; half way to the cut at most, because a guess shall rule nothing out."""
-    assert world.expected is not None
-    dear_ns = 0.5 * (bound_ns + world.cut_ns)
-    return max(bound_ns, min(world.expected(child), dear_ns))
+    assert exploration.guidance.expected is not None
+    dear_ns = 0.5 * (bound_ns + exploration.cut_ns)
+    return max(bound_ns, min(exploration.guidance.expected(child), dear_ns))
 
 
-def expand(world: Exploration, node: Node, tag: ev.Tag) -> list[Node]:
+def expand(exploration: Exploration, node: Node, tag: ev.Tag) -> list[Node]:
     """Open the children of a frontier node of the tree; it closes if none is live. Returns the
     live ones.
     """
-    candidate = world.tree.candidate(node)
-    choice = world.next_choice(candidate)
+    candidate = exploration.tree.candidate(node)
+    choice = exploration.guidance.next_choice(candidate)
     opened: list[tuple[int, float, SearchCandidate, int]] = []
     listed: list[ev.Child] = []
     choice_name = ""
     for value, child in candidate.expand(choice):
-        node_id = world.tree.new_id()
-        choice_name, name = world.names(choice, value)
+        node_id = exploration.tree.new_id()
+        choice_name, name = exploration.guidance.names(choice, value)
         if isinstance(child, DeadEnd):
-            world.tally.pruned_csp += 1
+            exploration.tally.pruned_csp += 1
             why = child.why
-            world.tally.refused[why] += 1
+            exploration.tally.refused[why] += 1
             listed.append(ev.Child(node_id, name, None, CLOSED_CONSTRAINT, why))
             continue
-        bound_ns = max(node.bound_ns, float(world.bound(child)))
-        pruned = bound_ns >= world.cut_ns
+        bound_ns = max(node.bound_ns, float(exploration.oracle.bound(child)))
+        pruned = bound_ns >= exploration.cut_ns
         listed.append(
             ev.Child(
                 node_id,
                 name,
-                bound_ns * world.pruning.factor,
+                bound_ns * exploration.pruning.factor,
                 CLOSED_BOUND if pruned else "",
                 "",
             )
         )
         if pruned:
-            world.tally.pruned_bound += 1
-            world.pruning.note(bound_ns, Node(node_id, node, choice, value, bound_ns, None))
+            exploration.tally.pruned_bound += 1
+            exploration.pruning.note(bound_ns, Node(node_id, node, choice, value, bound_ns, None))
         else:
             opened.append((value, bound_ns, child, node_id))
-    world.tally.explored += 1
-    world.last_tag = tag
+    exploration.tally.explored += 1
+    exploration.last_tag = tag
     parent_id = -1 if node.parent is None else node.parent.node_id
-    world.told.append(
+    exploration.events.append(
         ev.NodeExpanded(
             node.node_id,
             parent_id,
             node.depth,
-            node.bound_ns * world.pruning.factor,
+            node.bound_ns * exploration.pruning.factor,
             choice_name,
             tuple(listed),
             tag,
         )
     )
     if opened:
-        return list(world.tree.attach(node, opened, choice))
+        return list(exploration.tree.attach(node, opened, choice))
     if all(child.pruned == CLOSED_CONSTRAINT for child in listed):
         why = listed[-1].why if listed else ""
-        world.meet_dead_end(node, node.depth, tag, why)
-    world.tree.close(node, CLOSED_EXHAUSTED)
+        exploration.meet_dead_end(node, node.depth, tag, why)
+    exploration.tree.close(node, CLOSED_EXHAUSTED)
     return []

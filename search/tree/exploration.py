@@ -1,4 +1,4 @@
-"""The state that all strategies share: what is known, what waits, what was told; and the operations
+"""The state that all strategies share: what is known, what waits, what happened; and the operations
 that keep it consistent.
 """
 
@@ -6,113 +6,65 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from ...space.engine.candidate import DeadEnd
 from .. import events as ev
 from ..budget import Budget, Progress
-from ..incumbent import DOUBTED, BoundScale, Incumbent
+from ..candidate import SearchCandidate
+from ..incumbent import DOUBTED, Incumbent
+from ..inputs import Guidance, History, Oracle
 from ..ledger import Answer, Ledger, Request
+from ..node import CLOSED_EVALUATED, IN_FLIGHT, OPEN, Node
 from ..options import SearchOptions
 from .pruning import Pruning
-from .tree import (
-    CLOSED_EVALUATED,
-    IN_FLIGHT,
-    OPEN,
-    Node,
-    SearchCandidate,
-    Tree,
-)
+from .tree import Tree
 
 # Two bounds this close (relatively) are one: summation order must not raise alarms or events.
 RELATIVE_SLACK = 1e-9
 _KNOWN_FOR_EACH = 8  # measured before, for each of a batch that has grown
 _BATCH_S = 1.0  # that a batch which has grown takes to run
-
-
-# A complete candidate near a given one; None: there is nothing to change.
-Neighbour = Callable[[SearchCandidate, np.random.Generator], SearchCandidate | DeadEnd | None]
-# Told what is to be measured, and how many more at most with it.
-Ahead = Callable[[SearchCandidate, int], None]
-# Told what is to be measured, and how it was come by.
-Announce = Callable[[SearchCandidate, ev.Provenance], None]
-# What a candidate may be expected to take, in ns, where that is more than its bound says: a guess, that prunes nothing.
-Expected = Callable[[SearchCandidate], float]
+_ROW_EVERY_S = 1.0  # a line of the log is due
 
 
 class AbstractStrategy(ABC):
     """What to do next, one step at a time."""
 
     @abstractmethod
-    def step(self, world: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> bool:
         """Work a little; False when there is nothing left to do but wait for what is in flight."""
 
 
-class Surrogate(Protocol):
-    """Guesses from what was measured; search/learn/surrogate.py has the one for spaces of implementations."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether enough is known for anything to be expected."""
-        ...
-
-    def learn(self, candidate: Any, time_ns: float | None, /) -> None:
-        """Take in the time of a complete candidate, None where it failed."""
-        ...
-
-    def expected(self, candidates: Any, /) -> npt.NDArray[np.float64] | None:
-        """Logarithms of the times expected, up to a constant; None while too little is known."""
-        ...
-
-
 class Exploration:
-    """One running search. Operations append to `told`, which the caller drains."""
+    """One running search. Operations append to `events`, which the caller drains."""
 
     def __init__(
         self,
         root: SearchCandidate,
-        *,
-        bound: Callable[[SearchCandidate], float],
-        next_choice: Callable[[SearchCandidate], int],
-        ledger: Ledger,
+        oracle: Oracle[SearchCandidate],
+        guidance: Guidance[SearchCandidate],
+        history: History[SearchCandidate],
         budget: Budget,
         rng: np.random.Generator,
         options: SearchOptions,
-        scale: BoundScale | None,
-        names: Callable[[int, int], tuple[str, str]],
-        neighbour: Neighbour | None = None,
-        expected: Expected | None = None,
-        surrogate: Surrogate | None = None,
-        ahead: Ahead = lambda candidate, n_to_come: None,
-        announce: Announce = lambda candidate, provenance: None,
     ) -> None:
-        self.surrogate = surrogate
-        self._ahead = ahead
-        self._announce = announce
-        self.neighbour = neighbour
-        self.expected = expected
-        self.bound = bound
-        self.next_choice = next_choice
-        self.ledger = ledger
+        self.oracle = oracle
+        self.guidance = guidance
+        self.history = history
         self.budget = budget
         self.rng = rng
         self.options = options
-        self.names = names
+        self.ledger = Ledger(oracle.evaluate, oracle.key, history.outcomes)
         self.tally = ev.Tally()
-        self.told: list[ev.Event] = []
+        self.events: list[ev.Event] = []
         self.incumbent = Incumbent(
             cut_gap=budget.gap_share if options.cut_at_gap else 0.0,
             prune=options.prune,
             n_top=options.n_top,
         )
-        self._scale = scale
         self._plant(root)
         self.is_interrupted = False
-        self._told_bound_ns = self.bound_ns
+        self._last_bound_ns = self.bound_ns  # that an event said
         self._since_best = 0
         self.last_tag: ev.Tag = "M"  # of what was done last
         self._start_s = budget.clock()
@@ -120,15 +72,17 @@ class Exploration:
 
     def _plant(self, root: SearchCandidate) -> None:
         self.root = root
-        self.root_bound_ns = float(self.bound(root))
-        self.tree = Tree(root, self.root_bound_ns, max_held=self.options.max_held)
-        self.pruning = Pruning(self.tree, self.incumbent, self._scale, self.tally, self.told)
+        self.root_bound_ns = float(self.oracle.bound(root))
+        self.tree = Tree(root, self.root_bound_ns, max_held=self.options.limits.max_held)
+        self.pruning = Pruning(
+            self.tree, self.incumbent, self.oracle.scale, self.tally, self.events
+        )
 
     def begin_again(self, root: SearchCandidate) -> None:
         """Take the root of a wider space: the tree is another one, what was measured stays. Nothing waits to be measured."""
         self._plant(root)
         self.pruning.refresh()
-        self.told.append(ev.Widened(self.root_bound_ns * self.pruning.factor, self.elapsed_s))
+        self.events.append(ev.Widened(self.root_bound_ns * self.pruning.factor, self.elapsed_s))
 
     # ------------------------------------------------------------------ what is known
 
@@ -191,7 +145,7 @@ class Exploration:
 
     def meet_dead_end(self, node: Node | None, depth: int, tag: ev.Tag, why: str) -> None:
         self.tally.dead_ends += 1
-        self.told.append(ev.DeadEndMet(-1 if node is None else node.node_id, depth, tag, why))
+        self.events.append(ev.DeadEndMet(-1 if node is None else node.node_id, depth, tag, why))
 
     # ------------------------------------------------------------------ evaluating
 
@@ -215,14 +169,14 @@ class Exploration:
         if is_leaf and node is not None:
             node.state = IN_FLIGHT
         node_id = -1 if node is None else node.node_id
-        self._announce(candidate, ev.Provenance(tag, node_id, parent))
+        self.oracle.announce(candidate, ev.Provenance(tag, node_id, parent))
         remaining = self.budget.remaining_evaluations(self.tally.evaluations)
         batch = self.batch if remaining is None else min(self.batch, remaining)
         n_to_come = batch - self.ledger.n_waiting
         if n_to_come <= 0 and remaining != 0:
             self.flush()
         elif n_to_come > 0 and self.ledger.n_waiting > n_before:
-            self._ahead(candidate, n_to_come)
+            self.oracle.ahead(candidate, n_to_come)
         return True
 
     @property
@@ -230,12 +184,12 @@ class Exploration:
         """How many are measured at once. What a batch shows comes too late for the rest of it: that matters less once much was
         measured, and more where each takes long.
         """
-        o, n = self.options, self.tally.evaluations
+        o, n = self.options.batches, self.tally.evaluations
         if n == 0:
-            return o.first_batch or o.batch
+            return o.first or o.size
         _, spent_s = self.tally.spent_by("")
         in_time = n if spent_s == 0 else int(n * _BATCH_S / spent_s)
-        return max(o.batch, min(o.largest_batch or o.batch, n // _KNOWN_FOR_EACH, in_time))
+        return max(o.size, min(o.largest or o.size, n // _KNOWN_FOR_EACH, in_time))
 
     def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
         """Ask for the outcome of a complete candidate of the tree; True if it has to be measured."""
@@ -265,9 +219,9 @@ class Exploration:
             self.tally.count(outcome.status)
             self.tally.spend(request.tag, outcome.spent_s)
             self._since_best += 1
-            if self.surrogate is not None:
+            if self.guidance.surrogate is not None:
                 ns = outcome.time_ns
-                self.surrogate.learn(
+                self.guidance.surrogate.learn(
                     request.candidate, None if ns is None else ns / outcome.slowness
                 )
         elif answer.origin == "duplicate":
@@ -277,7 +231,7 @@ class Exploration:
         node = request.node
         node_id = -1 if node is None else node.node_id
         bound_ns = max(request.bound_ns, outcome.bound_ns) * self.pruning.factor
-        self.told.append(
+        self.events.append(
             ev.Evaluated(
                 node=node_id,
                 bound_ns=bound_ns,
@@ -313,10 +267,10 @@ class Exploration:
         if time_ns >= bound_ns * (1 - RELATIVE_SLACK) or not self.incumbent.alarm(key):
             return
         self.tally.alarms = self.incumbent.alarms
-        if self._scale is not None:
+        if self.oracle.scale is not None:
             share = time_ns / bound_ns * self.pruning.factor
-            self._scale.lower(min(self._scale.factor, DOUBTED * share))
-        self.told.append(
+            self.oracle.scale.lower(min(self.oracle.scale.factor, DOUBTED * share))
+        self.events.append(
             ev.AdmissibilityAlarm(node_id, time_ns, bound_ns, key, self.tally.alarms, candidate)
         )
 
@@ -336,11 +290,11 @@ class Exploration:
             self.incumbent.name_candidate(ranked)
             return
         self._since_best = 0
-        self.told.append(
+        self.events.append(
             ev.NewIncumbent(ranked, previous_ns, node_id, self.tally.evaluations, self.elapsed_s)
         )
         self.pruning.refresh()
-        self.told.append(self.row(tag, True))
+        self.events.append(self.row(tag, True))
         self._row_s = self.elapsed_s
 
     # ------------------------------------------------------------------ telling
@@ -358,12 +312,12 @@ class Exploration:
         if (
             not self.incumbent.alarms
             and bound_ns < math.inf
-            and abs(bound_ns - self._told_bound_ns) > RELATIVE_SLACK * bound_ns
+            and abs(bound_ns - self._last_bound_ns) > RELATIVE_SLACK * bound_ns
         ):
             elapsed_s = self.elapsed_s
             at_bound = self._candidate_at(bound_ns)
-            self.told.append(ev.BoundMoved(bound_ns, self._told_bound_ns, elapsed_s, at_bound))
-            self._told_bound_ns = bound_ns
-        if (elapsed_s := self.elapsed_s) - self._row_s >= self.options.row_every_s:
+            self.events.append(ev.BoundMoved(bound_ns, self._last_bound_ns, elapsed_s, at_bound))
+            self._last_bound_ns = bound_ns
+        if (elapsed_s := self.elapsed_s) - self._row_s >= _ROW_EVERY_S:
             self._row_s = elapsed_s
-            self.told.append(self.row(self.last_tag, False))
+            self.events.append(self.row(self.last_tag, False))

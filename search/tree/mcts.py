@@ -12,11 +12,12 @@ from itertools import islice
 import numpy as np
 
 from ...space.engine.candidate import DeadEnd
+from ..candidate import SearchCandidate
 from ..events import Ranked, Tally
+from ..node import EXPANDED, OPEN, SELECTABLE, Node
 from .expansion import Live, expand, live_children
-from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration, Neighbour
+from .exploration import RELATIVE_SLACK, AbstractStrategy, Exploration
 from .policies import POLICIES, pick_by_bound
-from .tree import EXPANDED, OPEN, SELECTABLE, Node, SearchCandidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,199 +123,207 @@ class Mcts(AbstractStrategy):
         self._centres: set[bytes] = set()  # that descents have found
         self._n_since_asked = 0
 
-    def step(self, world: Exploration) -> bool:
-        if world.tree.is_closed:
+    def step(self, exploration: Exploration) -> bool:
+        if exploration.tree.is_closed:
             return False
-        if world.ledger.n_waiting:
+        if exploration.ledger.n_waiting:
             # Once descents mostly meet known implementations a batch would never fill.
             self._n_since_asked += 1
-            if self._n_since_asked > 4 * world.batch:
+            if self._n_since_asked > 4 * exploration.batch:
                 self._n_since_asked = 0
-                world.flush()
+                exploration.flush()
                 return True
         else:
             self._n_since_asked = 0
-        self._look_back(world)
+        self._look_back(exploration)
         is_deep, is_far = self._dives.is_due(), self._descents.is_due()
-        if is_deep and self._dive(world):
+        if is_deep and self._dive(exploration):
             self._dives.done()
             return True
-        is_far = is_far and not self._descents.is_over(world.tally)
-        if is_far or not self._step_near(world):
+        is_far = is_far and not self._descents.is_over(exploration.tally)
+        if is_far or not self._step_near(exploration):
             self._descents.done()
-            self._descend(world)
+            self._descend(exploration)
         return True
 
-    def _look_back(self, world: Exploration) -> None:
+    def _look_back(self, exploration: Exploration) -> None:
         """Dives were worth it when the bound has moved, descents when they have found one of the best."""
-        bound_ns = world.bound_ns / world.pruning.factor
+        bound_ns = exploration.bound_ns / exploration.pruning.factor
         if bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
             self._bound_ns = bound_ns
-            self._dives.was_worth_it(world.tally)
-        best = world.incumbent.top(N_CENTRES)
+            self._dives.was_worth_it(exploration.tally)
+        best = exploration.incumbent.top(N_CENTRES)
         found = {r.key for r in best if r.tag in ("M", "R")} - self._centres
         if found:
             self._centres |= found
-            self._descents.was_worth_it(world.tally)
+            self._descents.was_worth_it(exploration.tally)
 
-    def _step_near(self, world: Exploration) -> bool:
+    def _step_near(self, exploration: Exploration) -> bool:
         """Submit a new neighbour of one of the best; False where none is found."""
-        best = [r for r in world.incumbent.top(N_CENTRES) if r.candidate is not None]
-        if world.neighbour is None or not best:
+        best = [r for r in exploration.incumbent.top(N_CENTRES) if r.candidate is not None]
+        if exploration.guidance.neighbour is None or not best:
             return False
-        draws = self._draw_near(world, world.neighbour, best)
-        n_draws = self._n_draws(world)
+        draws = self._draw_near(exploration, best)
+        n_draws = self._n_draws(exploration)
         while drawn := list(islice(draws, n_draws)):
-            for n_better, k in enumerate(self._by_promise(world, drawn)):
+            for n_better, k in enumerate(self._by_promise(exploration, drawn)):
                 candidate, bound_ns, parent = drawn[k]
-                key = world.ledger.key(candidate)
-                if not world.ledger.is_settled(key):
-                    world.submit(candidate, bound_ns, "N", None, parent=parent)
-                    world.tally.near_worse += len(drawn) - n_better - 1
+                key = exploration.ledger.key(candidate)
+                if not exploration.ledger.is_settled(key):
+                    exploration.submit(candidate, bound_ns, "N", None, parent=parent)
+                    exploration.tally.near_worse += len(drawn) - n_better - 1
                     return True
-                world.ledger.pass_over(candidate, key)
-                world.tally.near_known += 1
+                exploration.ledger.pass_over(candidate, key)
+                exploration.tally.near_known += 1
         return False
 
     @staticmethod
-    def _n_draws(world: Exploration) -> int:
-        if world.surrogate is None or not world.surrogate.is_ready:
+    def _n_draws(exploration: Exploration) -> int:
+        if exploration.guidance.surrogate is None or not exploration.guidance.surrogate.is_ready:
             return 1
-        return 1 if world.rng.random() < BLIND else N_DRAWS
+        return 1 if exploration.rng.random() < BLIND else N_DRAWS
 
     @staticmethod
-    def _odds(world: Exploration, candidates: Sequence[SearchCandidate]) -> list[float] | None:
+    def _odds(
+        exploration: Exploration, candidates: Sequence[SearchCandidate]
+    ) -> list[float] | None:
         """What a rollout weighs siblings by, beside their bounds."""
         expected = None
-        if world.surrogate is not None and len(candidates) > 1:
-            expected = world.surrogate.expected(candidates)
+        if exploration.guidance.surrogate is not None and len(candidates) > 1:
+            expected = exploration.guidance.surrogate.expected(candidates)
         if expected is None:
             return None
         odds: list[float] = np.exp((expected.min() - expected) / HEAT).tolist()
         return odds
 
     @staticmethod
-    def _by_promise(world: Exploration, drawn: Sequence[Draw]) -> list[int]:
+    def _by_promise(exploration: Exploration, drawn: Sequence[Draw]) -> list[int]:
         """Places of draws, the most expected first; as they were drawn where nothing is expected."""
         expected = None
-        if world.surrogate is not None and len(drawn) > 1:
-            expected = world.surrogate.expected([candidate for candidate, _, _ in drawn])
+        if exploration.guidance.surrogate is not None and len(drawn) > 1:
+            expected = exploration.guidance.surrogate.expected(
+                [candidate for candidate, _, _ in drawn]
+            )
         if expected is None:
             return list(range(len(drawn)))
         return [int(k) for k in np.argsort(expected, kind="stable")]
 
     @staticmethod
-    def _draw_near(
-        world: Exploration, neighbour: Neighbour, best: Sequence[Ranked]
-    ) -> Iterator[Draw]:
+    def _draw_near(exploration: Exploration, best: Sequence[Ranked]) -> Iterator[Draw]:
         """New neighbours that may beat the cut, with their bounds; not many tries are made."""
+        neighbour = exploration.guidance.neighbour
+        assert neighbour is not None
         drawn: set[bytes] = set()
         for _ in range(NEAR_TRIES):
             # The best half of the time, the next half of the rest, and so on.
-            centre = best[min(int(world.rng.geometric(0.5)) - 1, len(best) - 1)]
+            centre = best[min(int(exploration.rng.geometric(0.5)) - 1, len(best) - 1)]
             assert centre.candidate is not None
-            candidate = neighbour(centre.candidate, world.rng)
+            candidate = neighbour(centre.candidate, exploration.rng)
             if candidate is None:
                 continue
             if isinstance(candidate, DeadEnd):
-                world.tally.near_dead += 1
+                exploration.tally.near_dead += 1
                 continue
-            bound_ns = max(world.root_bound_ns, float(world.bound(candidate)))
-            if bound_ns >= world.cut_ns:
-                world.tally.near_bound += 1
-            elif world.ledger.was_asked(candidate):
-                world.tally.near_known += 1
+            bound_ns = max(exploration.root_bound_ns, float(exploration.oracle.bound(candidate)))
+            if bound_ns >= exploration.cut_ns:
+                exploration.tally.near_bound += 1
+            elif exploration.ledger.was_asked(candidate):
+                exploration.tally.near_known += 1
             elif candidate.key not in drawn:
                 drawn.add(candidate.key)
                 yield candidate, bound_ns, centre.key
 
-    def _dive(self, world: Exploration) -> bool:
+    def _dive(self, exploration: Exploration) -> bool:
         """Open nodes of least bound; False where that leads to a candidate and there is no time for one, by its share."""
         for _ in range(self._focus.n_nodes):
-            node = world.tree.least_open()
+            node = exploration.tree.least_open()
             if node is None:
-                world.flush()
+                exploration.flush()
                 return True
-            if world.tree.candidate(node).is_complete:
-                if self._dives.is_over(world.tally):
+            if exploration.tree.candidate(node).is_complete:
+                if self._dives.is_over(exploration.tally):
                     return False
-                if world.submit_leaf(node, "D"):
-                    self._dives.was_in_vain(world.tally)
+                if exploration.submit_leaf(node, "D"):
+                    self._dives.was_in_vain(exploration.tally)
                 return True
-            expand(world, node, "D")
+            expand(exploration, node, "D")
         return True
 
-    def _descend(self, world: Exploration) -> None:
-        path = self._select(world)
+    def _descend(self, exploration: Exploration) -> None:
+        path = self._select(exploration)
         node = path[-1]
         if node.state == EXPANDED:  # whatever is below waits for its outcome
-            world.flush()
+            exploration.flush()
             return
         for visited in path:
             visited.visits += 1
-        if world.tree.candidate(node).is_complete:
-            self._note_descent(world, world.submit_leaf(node, "M"))
+        if exploration.tree.candidate(node).is_complete:
+            self._note_descent(exploration, exploration.submit_leaf(node, "M"))
             return
-        children = expand(world, node, "M")
+        children = expand(exploration, node, "M")
         if not children:
             return
-        at = pick_by_bound([child.bound_ns for child in children], world.cut_ns, world.rng)
+        at = pick_by_bound(
+            [child.bound_ns for child in children], exploration.cut_ns, exploration.rng
+        )
         child = children[at]
         child.visits += 1
-        if world.tree.candidate(child).is_complete:
-            self._note_descent(world, world.submit_leaf(child, "M"))
+        if exploration.tree.candidate(child).is_complete:
+            self._note_descent(exploration, exploration.submit_leaf(child, "M"))
         else:
-            self._roll_out(world, child)
+            self._roll_out(exploration, child)
 
-    def _select(self, world: Exploration) -> list[Node]:
+    def _select(self, exploration: Exploration) -> list[Node]:
         """Nodes from the root to a frontier node, or to an expanded one without selectable
         children.
         """
-        node = world.tree.root
+        node = exploration.tree.root
         path = [node]
         while node.state == EXPANDED:
             live = [i for i, child in enumerate(node.children) if child.state in SELECTABLE]
             if not live:
                 return path
-            node = node.children[self._policy.select(node.children, live, world.cut_ns, world.rng)]
+            node = node.children[
+                self._policy.select(node.children, live, exploration.cut_ns, exploration.rng)
+            ]
             path.append(node)
         return path
 
-    def _roll_out(self, world: Exploration, node: Node) -> None:
+    def _roll_out(self, exploration: Exploration, node: Node) -> None:
         """Go down at random to complete candidates, and submit the one that most is expected of."""
         drawn: dict[bytes, Draw] = {}
-        n_draws = self._n_draws(world)
+        n_draws = self._n_draws(exploration)
         for _ in range(n_draws):
-            draw = self._draw_below(world, node, is_blind=n_draws == 1)
-            if draw is not None and not world.ledger.was_asked(draw[0]):
+            draw = self._draw_below(exploration, node, is_blind=n_draws == 1)
+            if draw is not None and not exploration.ledger.was_asked(draw[0]):
                 drawn[draw[0].key] = draw
             if node.state != OPEN or draw is None:
                 break
         if drawn:
             found = list(drawn.values())
-            candidate, bound_ns, _ = found[self._by_promise(world, found)[0]]
-            self._note_descent(world, world.submit(candidate, bound_ns, "R", node))
+            candidate, bound_ns, _ = found[self._by_promise(exploration, found)[0]]
+            self._note_descent(exploration, exploration.submit(candidate, bound_ns, "R", node))
 
-    def _note_descent(self, world: Exploration, is_measured: bool) -> None:
+    def _note_descent(self, exploration: Exploration, is_measured: bool) -> None:
         if is_measured:
-            self._descents.was_in_vain(world.tally)
+            self._descents.was_in_vain(exploration.tally)
 
-    def _draw_below(self, world: Exploration, node: Node, *, is_blind: bool) -> Draw | None:
+    def _draw_below(self, exploration: Exploration, node: Node, *, is_blind: bool) -> Draw | None:
         """A complete candidate below a node, and its bound; backs out of a few dead ends on the way."""
-        world.tally.rollouts += 1
-        candidate: SearchCandidate = world.tree.candidate(node)
+        exploration.tally.rollouts += 1
+        candidate: SearchCandidate = exploration.tree.candidate(node)
         bound_ns = node.bound_ns
         passed: list[Live] = []  # the siblings not taken, level by level
-        retries = world.options.rollout_retries
+        retries = exploration.options.limits.rollout_retries
         cut_floor_ns = math.inf
         is_partial = False
-        limit = world.options.rollout_siblings
+        limit = exploration.options.limits.rollout_siblings
         while not candidate.is_complete:
-            live = live_children(world, candidate, bound_ns, limit)
+            live = live_children(exploration, candidate, bound_ns, limit)
             cut_floor_ns = min(cut_floor_ns, live.cut_floor_ns)
             is_partial |= live.is_partial
             if not live.candidates:
-                world.meet_dead_end(node, node.depth + len(passed), "R", live.why)
+                exploration.meet_dead_end(node, node.depth + len(passed), "R", live.why)
                 if retries == 0:
                     return None
                 retries -= 1
@@ -322,10 +331,10 @@ class Mcts(AbstractStrategy):
                     live = passed.pop()
                 if not live.candidates:
                     if not is_partial:
-                        world.pruning.close_explored(node, cut_floor_ns)
+                        exploration.pruning.close_explored(node, cut_floor_ns)
                     return None
-            odds = None if is_blind else self._odds(world, live.candidates)
-            at = pick_by_bound(live.prices_ns, world.cut_ns, world.rng, odds)
+            odds = None if is_blind else self._odds(exploration, live.candidates)
+            at = pick_by_bound(live.prices_ns, exploration.cut_ns, exploration.rng, odds)
             live.prices_ns.pop(at)
             bound_ns = live.bounds_ns.pop(at)
             candidate = live.candidates.pop(at)

@@ -8,7 +8,8 @@ import math
 
 from .. import events as ev
 from ..incumbent import BoundScale, Incumbent
-from .tree import CLOSED_BOUND, CLOSED_CONSTRAINT, Node, Tree
+from ..node import CLOSED_BOUND, CLOSED_CONSTRAINT, Node
+from .tree import Tree
 
 
 class Pruning:
@@ -23,13 +24,13 @@ class Pruning:
         incumbent: Incumbent,
         scale: BoundScale | None,
         tally: ev.Tally,
-        told: list[ev.Event],
+        events: list[ev.Event],
     ) -> None:
         self._tree = tree
         self._incumbent = incumbent
         self._scale = scale
         self._tally = tally
-        self._told = told
+        self._events = events
         self.cut_ns = math.inf
         self.factor = 1.0 if scale is None else scale.factor
         self.floor_ns = math.inf  # least bound of what was pruned by bound
@@ -76,7 +77,7 @@ class Pruning:
             self._tally.pruned_bound += 1
         else:
             self._tally.pruned_csp += 1
-        self._told.append(
+        self._events.append(
             ev.Pruned(
                 node=node.node_id,
                 parent=-1 if node.parent is None else node.parent.node_id,
@@ -95,7 +96,7 @@ class Pruning:
                 continue
             self._tree.reopen(node)
             self._tally.pruned_bound -= 1
-            self._told.append(ev.Reopened(node.node_id, node.bound_ns * self.factor))
+            self._events.append(ev.Reopened(node.node_id, node.bound_ns * self.factor))
         self._pruned = still
         self.floor_ns = min((floor_ns for floor_ns, _ in still), default=math.inf)
         self.floor_ns = min(self.floor_ns, self._lost_ns)

@@ -29,8 +29,7 @@ from kernelscape.search.events import (
     Row,
 )
 from kernelscape.search.incumbent import BoundScale
-from kernelscape.search.options import SearchOptions
-from kernelscape.search.run import search
+from kernelscape.tests.search.searching import searched
 from kernelscape.tests.search.toy import (
     ToyBench,
     ToySpace,
@@ -56,7 +55,6 @@ class SearcherContract:
     proves = True  # a search of a small space without limits ends `optimal`
 
     def run(self, space: ToySpace, bench: ToyBench, *rules: Any, **over: Any) -> list[Any]:
-        settings = {**self.options, **over.pop("options", {})}
         arguments: dict[str, Any] = {
             "bound": toy_bound(0.9),
             "evaluate": bench,
@@ -64,15 +62,15 @@ class SearcherContract:
             "strategy": self.strategy,
             "budget": Budget(*rules, clock=Stopped()),
             "rng": np.random.default_rng(0),
-            "options": SearchOptions(**settings),
+            **self.options,
         }
-        return list(search(space.root(), **{**arguments, **over}))
+        return list(searched(space.root(), **{**arguments, **over}))
 
     @pytest.mark.parametrize("seed", SEEDS)
     @pytest.mark.parametrize("batch", [1, 3])
     def test_ends_with_the_best(self, seed: int, batch: int) -> None:
         space = random_space(np.random.default_rng(seed))
-        events = self.run(space, ToyBench(), options={"batch": batch})
+        events = self.run(space, ToyBench(), batch=batch)
         last = events[-1]
         assert isinstance(last, Finished)
         assert last.best is not None
@@ -85,7 +83,7 @@ class SearcherContract:
     def test_without_pruning_everything_is_measured(self, seed: int) -> None:
         space = random_space(np.random.default_rng(seed))
         bench = ToyBench()
-        events = self.run(space, bench, options={"prune": False})
+        events = self.run(space, bench, prune=False)
         assert sorted(bench.measured) == sorted(space.implementations())
         assert events[-1].tally.pruned_bound == 0
 
@@ -117,7 +115,7 @@ class SearcherContract:
         space = random_space(np.random.default_rng(seed), n_choices=6)
         cut_ns = math.inf
         settled_ns = math.inf  # the cut when the batch was handed over
-        for event in self.run(space, ToyBench(), options={"batch": batch}):
+        for event in self.run(space, ToyBench(), batch=batch):
             if isinstance(event, NodeExpanded):
                 assert event.bound_ns < cut_ns
                 for child in event.children:
@@ -132,15 +130,15 @@ class SearcherContract:
     @pytest.mark.parametrize("batch", [1, 3])
     def test_same_seed_same_events(self, batch: int) -> None:
         space = random_space(np.random.default_rng(1), n_choices=6)
-        first = self.run(space, ToyBench(), options={"batch": batch})
-        again = self.run(space, ToyBench(), options={"batch": batch})
+        first = self.run(space, ToyBench(), batch=batch)
+        again = self.run(space, ToyBench(), batch=batch)
         assert first == again
 
     def test_failures_are_answers(self) -> None:
         space = random_space(np.random.default_rng(2))
         kinds = ("crash", "timeout", "wrong", "compile", "launch", "memory", None, None)
         bench = ToyBench(lambda values: kinds[hash(values) % 8])
-        last = self.run(space, bench, options={"prune": False})[-1]
+        last = self.run(space, bench, prune=False)[-1]
         times = [space.time_ns(v) for v in space.implementations() if bench.fails(v) is None]
         assert last.best.time_ns == min(times)
         tally = last.tally
@@ -177,9 +175,7 @@ class SearcherContract:
             return bench(candidates)
 
         budget = Budget(clock=Stopped(), interrupt=interrupt)
-        last = self.run(space, bench, evaluate=evaluate, budget=budget, options={"prune": False})[
-            -1
-        ]
+        last = self.run(space, bench, evaluate=evaluate, budget=budget, prune=False)[-1]
         assert last.status == "interrupted"
         assert last.best.time_ns == min(space.time_ns(v) for v in bench.measured)
 
@@ -192,7 +188,7 @@ class SearcherContract:
                 raise KeyboardInterrupt
             return bench(candidates)
 
-        last = self.run(space, bench, evaluate=evaluate, options={"prune": False})[-1]
+        last = self.run(space, bench, evaluate=evaluate, prune=False)[-1]
         assert last.status == "interrupted"
         assert last.best.time_ns == min(space.time_ns(v) for v in bench.measured)
 
@@ -204,20 +200,18 @@ class SearcherContract:
         def key(candidate: Any) -> bytes:
             return repr(candidate.assignment()[:-1]).encode()
 
-        last = self.run(
-            space, bench, implementation_key=key, options={"prune": False, "batch": batch}
-        )[-1]
+        last = self.run(space, bench, key=key, prune=False, batch=batch)[-1]
         assert len({v[:-1] for v in bench.measured}) == len(bench.measured)
         assert last.tally.duplicates > 0
 
     def test_known_outcomes_are_not_measured_again(self) -> None:
         space = random_space(np.random.default_rng(6))
         whole = ToyBench()
-        events = self.run(space, whole, options={"prune": False})
+        events = self.run(space, whole, prune=False)
         known = {e.key: e.outcome for e in events if isinstance(e, Evaluated)}
         half = dict(list(known.items())[: len(known) // 2])
         bench = ToyBench()
-        last = self.run(space, bench, known=half, options={"prune": False})[-1]
+        last = self.run(space, bench, outcomes=half, prune=False)[-1]
         assert last.best.time_ns == best_ns(space)
         assert len(bench.measured) == len(known) - len(half)
         assert last.tally.replayed == len(half)
@@ -228,7 +222,7 @@ class SearcherContract:
         events = self.run(space, ToyBench())
         known = {e.key: e.outcome for e in events if isinstance(e, Evaluated)}
         bench = ToyBench()
-        last = self.run(space, bench, known=known)[-1]
+        last = self.run(space, bench, outcomes=known)[-1]
         assert not bench.measured
         assert last.best.time_ns == best_ns(space)
 
@@ -250,7 +244,7 @@ class SearcherContract:
         space = random_space(np.random.default_rng(1), n_choices=6)
         bench = ToyBench()
         options = {"prune": False, "batch": batch}
-        last = self.run(space, bench, Evaluations(5), options=options)[-1]
+        last = self.run(space, bench, Evaluations(5), **options)[-1]
         assert last.status == "eval_limit"
         assert len(bench.measured) == last.tally.evaluations == 5
 
@@ -258,14 +252,14 @@ class SearcherContract:
         space = random_space(np.random.default_rng(1), n_choices=6)
         ticks = iter(range(10**6))
         budget = Budget(Seconds(200), clock=lambda: float(next(ticks)))
-        last = self.run(space, ToyBench(), budget=budget, options={"prune": False})[-1]
+        last = self.run(space, ToyBench(), budget=budget, prune=False)[-1]
         assert last.status == "time_limit"
 
     def test_target_time_and_stall(self) -> None:
         space = random_space(np.random.default_rng(1), n_choices=6)
         last = self.run(space, ToyBench(), TargetTime(1e9))[-1]
         assert last.status == "target_time"
-        last = self.run(space, ToyBench(), Stall(3), options={"prune": False})[-1]
+        last = self.run(space, ToyBench(), Stall(3), prune=False)[-1]
         assert last.status == "stalled"
 
     def test_gap_limit(self) -> None:
@@ -301,7 +295,7 @@ class SearcherContract:
             assert events[-1].best.time_ns == best_ns(space)
 
     def iterate(self, space: ToySpace, bench: ToyBench, **over: Any) -> Any:
-        return search(
+        return searched(
             space.root(),
             **{
                 "evaluate": bench,
@@ -309,7 +303,7 @@ class SearcherContract:
                 "strategy": self.strategy,
                 "budget": Budget(clock=Stopped()),
                 "rng": np.random.default_rng(0),
-                "options": SearchOptions(**self.options),
+                **self.options,
                 **over,
             },
         )

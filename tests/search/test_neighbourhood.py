@@ -7,11 +7,11 @@ import pytest
 from kernelscape.search.budget import Budget, Evaluations
 from kernelscape.search.events import Evaluated, Outcome
 from kernelscape.search.learn.neighbourhood import Neighbourhood
-from kernelscape.search.run import search
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing.machines import library_space
+from kernelscape.tests.search.searching import searched
 
 
 @pytest.mark.parametrize("name", ["axpydot", "bicgk", "matmul"])
@@ -36,7 +36,7 @@ def test_neighbours_are_legal_and_mostly_near(name):
 
 def evaluated(space, evaluate, n, neighbour):
     """The first n evaluations of a search from the default, without a bound."""
-    events = search(
+    events = searched(
         space.root(),
         bound=lambda c: 1.0,
         evaluate=evaluate,

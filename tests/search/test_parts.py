@@ -21,16 +21,11 @@ from kernelscape.search.events import (
 )
 from kernelscape.search.incumbent import BoundScale, Incumbent
 from kernelscape.search.ledger import Ledger, Request
-from kernelscape.search.options import SearchOptions
-from kernelscape.search.run import search
-from kernelscape.search.tree.tree import (
-    CLOSED_BOUND,
-    CLOSED_EVALUATED,
-    EXPANDED,
-    IN_FLIGHT,
-    Tree,
-)
+from kernelscape.search.node import CLOSED_BOUND, CLOSED_EVALUATED, EXPANDED, IN_FLIGHT
+from kernelscape.search.options import Batches
+from kernelscape.search.tree.tree import Tree
 from kernelscape.space.engine.candidate import DeadEnd
+from kernelscape.tests.search.searching import searched
 from kernelscape.tests.search.toy import ToyBench, best_ns, first_open, random_space, toy_bound
 
 
@@ -175,7 +170,7 @@ class TestLedger:
         rng = np.random.default_rng(1)
         one, two = space.root().random_completion(rng), space.root().random_completion(rng)
         bench = ToyBench()
-        ledger = Ledger(bench, None, {two.key: Outcome("ok", 7.0)})
+        ledger = Ledger(bench, lambda candidate: None, {two.key: Outcome("ok", 7.0)})
 
         def ask(candidate: object, bound_ns: float = 1.0) -> object:
             return ledger.ask(Request(candidate, ledger.key(candidate), bound_ns, "M", None, False))
@@ -183,7 +178,7 @@ class TestLedger:
         assert ask(one) is None
         assert ask(one, 5.0) is None
         assert ledger.n_waiting == 1
-        assert ask(two).origin == "known"
+        assert ask(two).origin == "history"
         assert ask(two).origin == "duplicate"
         assert ledger.withdraw(2.0) == []
         assert [a.origin for a in ledger.measure()] == ["measured", "duplicate"]
@@ -192,7 +187,7 @@ class TestLedger:
 
     def test_counts_the_answers(self) -> None:
         space = random_space(np.random.default_rng(0), n_forbidden=0)
-        ledger = Ledger(lambda candidates: [], None, {})
+        ledger = Ledger(lambda candidates: [], lambda candidate: None, {})
         one = space.root().random_completion(np.random.default_rng(1))
         ledger.ask(Request(one, one.key, 1.0, "M", None, False))
         with pytest.raises(ValueError, match="0 outcomes for 1"):
@@ -211,7 +206,7 @@ class TestSearch:
         }
 
     def test_a_dead_root_is_infeasible(self) -> None:
-        events = list(search(DeadEnd("c", "because"), **self.arguments()))
+        events = list(searched(DeadEnd("c", "because"), **self.arguments()))
         assert isinstance(events[-1], Finished)
         assert events[-1].status == "infeasible"
 
@@ -219,27 +214,26 @@ class TestSearch:
         ("over", "message"),
         [
             ({"strategy": "luck"}, "strategies are mcts"),
-            ({"options": SearchOptions(policy="luck")}, "policies are threshold_ascent"),
-            ({"options": SearchOptions(focus="luck")}, "it is one of best"),
+            ({"policy": "luck"}, "policies are threshold_ascent"),
+            ({"focus": "luck"}, "it is one of best"),
         ],
     )
     def test_unknown_names_get_a_sentence(self, over: dict[str, object], message: str) -> None:
         root = random_space(np.random.default_rng(0)).root()
         with pytest.raises(ValueError, match=message):
-            search(root, **self.arguments(**over))
+            searched(root, **self.arguments(**over))
 
     def test_an_open_incumbent_is_refused(self) -> None:
         root = random_space(np.random.default_rng(0)).root()
         with pytest.raises(ValueError, match="leaves choices open"):
-            search(root, **self.arguments(incumbents=[root]))
+            searched(root, **self.arguments(incumbents=[root]))
 
     def test_cutting_at_the_gap_proves_the_gap(self) -> None:
         space = random_space(np.random.default_rng(2), n_choices=7)
         bench = ToyBench()
         budget = Budget(Gap(0.2), clock=lambda: 0.0)
-        options = SearchOptions(cut_at_gap=True)
-        arguments = self.arguments(budget=budget, options=options, evaluate=bench)
-        last = list(search(space.root(), **arguments))[-1]
+        arguments = self.arguments(budget=budget, cut_at_gap=True, evaluate=bench)
+        last = list(searched(space.root(), **arguments))[-1]
         assert last.status in ("gap_limit", "optimal")
         assert last.best.time_ns * 0.8 <= best_ns(space)
 
@@ -247,23 +241,24 @@ class TestSearch:
         space = random_space(np.random.default_rng(2), n_choices=10, n_values=4, n_forbidden=20)
         moves = {}
         for focus in ("best", "bound"):
-            options = SearchOptions(focus=focus, prune=False)
             budget = Budget(Evaluations(20), clock=lambda: 0.0)
-            arguments = self.arguments(bound=toy_bound(1.0), options=options, budget=budget)
-            events = list(search(space.root(), **arguments))
+            arguments = self.arguments(
+                bound=toy_bound(1.0), focus=focus, prune=False, budget=budget
+            )
+            events = list(searched(space.root(), **arguments))
             moves[focus] = [e.bound_ns for e in events if isinstance(e, BoundMoved)]
         assert max(moves["bound"]) > max(moves["best"], default=0.0)
 
     def test_a_dive_is_best_first(self) -> None:
         space = random_space(np.random.default_rng(2), n_choices=6)
-        events = list(search(space.root(), **self.arguments(strategy="bound")))
+        events = list(searched(space.root(), **self.arguments(strategy="bound")))
         bounds = [e.bound_ns for e in events if isinstance(e, NodeExpanded)]
         assert bounds == sorted(bounds)
 
     def test_a_known_time_below_the_root_bound_is_an_alarm(self) -> None:
         space = random_space(np.random.default_rng(2))
         known = {b"old": Outcome("ok", 1.0)}
-        events = list(search(space.root(), **self.arguments(known=known)))
+        events = list(searched(space.root(), **self.arguments(outcomes=known)))
         assert any(isinstance(e, AdmissibilityAlarm) for e in events)
         assert events[-1].status == "exhausted"
         assert events[-1].gap is None
@@ -279,7 +274,7 @@ class TestSearch:
             return outcomes
 
         arguments = self.arguments(evaluate=evaluate, bound=bound, scale=scale)
-        events = list(search(space.root(), **arguments))
+        events = list(searched(space.root(), **arguments))
         assert scale.factor < 1
         assert not any(isinstance(e, AdmissibilityAlarm) for e in events)
         assert events[-1].status == "optimal"
@@ -289,14 +284,14 @@ class TestSearch:
     def test_what_was_wrongly_closed_is_opened_after_an_alarm(self, seed: int) -> None:
         space = random_space(np.random.default_rng(seed))
         arguments = self.arguments(bound=toy_bound(1.9), scale=BoundScale())
-        *events, last = list(search(space.root(), **arguments))
+        *events, last = list(searched(space.root(), **arguments))
         assert sum(isinstance(e, AdmissibilityAlarm) for e in events) >= 1
         assert last.best.time_ns == best_ns(space)
         assert last.gap is None
 
     def test_alarms_of_an_earlier_session_stay(self) -> None:
         space = random_space(np.random.default_rng(2))
-        last = list(search(space.root(), **self.arguments(alarmed=[b"old"])))[-1]
+        last = list(searched(space.root(), **self.arguments(doubted=[b"old"])))[-1]
         assert last.gap is None
         assert last.status == "exhausted"
         assert last.tally.alarms == 1
@@ -306,33 +301,34 @@ class TestSearch:
         bench = ToyBench()
         arguments = self.arguments(
             evaluate=bench,
-            options=SearchOptions(batch=4),
+            batch=4,
             budget=Budget(Evaluations(20), clock=lambda: 0.0),
         )
-        events = list(search(space.root(), **arguments))
+        events = list(searched(space.root(), **arguments))
         assert bench.batches == [4] * 5
         assert len({e.key for e in events if isinstance(e, Evaluated)}) == 20
 
     def test_what_is_to_be_measured_is_told_once_and_before(self) -> None:
         """With how many more may come: the last of a batch is measured at once."""
         space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
-        bench, told = ToyBench(), []
+        bench, ahead = ToyBench(), []
 
         def evaluate(candidates: Sequence[Any]) -> list[Outcome]:
             keys = [c.key for c in candidates]
-            assert {key for key, _ in told} <= set(keys)
-            assert [n for _, n in told] == [len(keys) - k for k in range(1, len(keys))]
-            told.clear()
+            assert {key for key, _ in ahead} <= set(keys)
+            assert [n for _, n in ahead] == [len(keys) - k for k in range(1, len(keys))]
+            ahead.clear()
             return bench(candidates)
 
         arguments = self.arguments(
             evaluate=evaluate,
-            ahead=lambda candidate, n: told.append((candidate.key, n)),
-            implementation_key=lambda candidate: candidate.key[:-1],  # some are equal
-            options=SearchOptions(batch=4, prune=False),
+            ahead=lambda candidate, n: ahead.append((candidate.key, n)),
+            key=lambda candidate: candidate.key[:-1],  # some are equal
+            batch=4,
+            prune=False,
             budget=Budget(Evaluations(20), clock=lambda: 0.0),
         )
-        list(search(space.root(), **arguments))
+        list(searched(space.root(), **arguments))
         assert bench.batches == [4] * 5
 
     def test_batches_grow_with_what_was_measured(self) -> None:
@@ -340,10 +336,12 @@ class TestSearch:
         bench = ToyBench()
         arguments = self.arguments(
             evaluate=bench,
-            options=SearchOptions(batch=2, largest_batch=4, prune=False),
+            batch=2,
+            largest=4,
+            prune=False,
             budget=Budget(Evaluations(50), clock=lambda: 0.0),
         )
-        list(search(space.root(), **arguments))
+        list(searched(space.root(), **arguments))
         known = 0
         for n in bench.batches[:-1]:
             assert n == max(2, min(4, known // 8))
@@ -355,13 +353,15 @@ class TestSearch:
         bench = ToyBench()
         arguments = self.arguments(
             evaluate=bench,
-            options=SearchOptions(batch=4, first_batch=2, prune=False),
+            batch=4,
+            first=2,
+            prune=False,
             budget=Budget(Evaluations(18), clock=lambda: 0.0),
         )
-        list(search(space.root(), **arguments))
+        list(searched(space.root(), **arguments))
         assert bench.batches == [2, 4, 4, 4, 4]
-        with pytest.raises(ValueError, match="first_batch=5 is not in"):
-            SearchOptions(batch=4, first_batch=5)
+        with pytest.raises(ValueError, match="first batch of 5 is not in"):
+            Batches(size=4, first=5)
 
     def test_batches_of_what_takes_long_do_not_grow(self) -> None:
         space = random_space(np.random.default_rng(2), n_choices=8, n_forbidden=0)
@@ -372,10 +372,12 @@ class TestSearch:
 
         arguments = self.arguments(
             evaluate=slowly,
-            options=SearchOptions(batch=2, largest_batch=4, prune=False),
+            batch=2,
+            largest=4,
+            prune=False,
             budget=Budget(Evaluations(50), clock=lambda: 0.0),
         )
-        list(search(space.root(), **arguments))
+        list(searched(space.root(), **arguments))
         assert bench.batches == [2] * 25
 
 

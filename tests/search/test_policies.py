@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from kernelscape.search.node import Node
 from kernelscape.search.tree.policies import POLICIES, pick_by_bound, threshold_ascent_score
-from kernelscape.search.tree.tree import Node
 
 
 @dataclass

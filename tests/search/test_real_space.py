@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from kernelscape.search.budget import Budget
 from kernelscape.search.events import Finished, Outcome
-from kernelscape.search.run import STRATEGIES, search
+from kernelscape.search.run import STRATEGIES
 from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.tests.search.searching import searched
 
 COST = np.random.default_rng(0).integers(0, 50, size=(6, 4)).astype(float)
 
@@ -57,7 +58,7 @@ def test_finds_the_best(strategy: str) -> None:
     def names(choice: int, value: int) -> tuple[str, str]:
         return space.choices[choice].name, space.choices[choice].values[value]
 
-    *_, last = search(
+    *_, last = searched(
         root,
         bound=lambda c: 0.8 * bound(c),
         evaluate=evaluate,

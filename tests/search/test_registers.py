@@ -13,11 +13,12 @@ from kernelscape.search import events as ev
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
 from kernelscape.search.learn.registers import Compiled, RegisterModel
-from kernelscape.search.run import STRATEGIES, search
+from kernelscape.search.run import STRATEGIES
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.gpu_resources import REGISTER_ROOMS
 from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.machines import library_space, root_of
+from kernelscape.tests.search import searching
 from kernelscape.tests.search.test_gpu import PRODUCT, N, decided, gpu_target, tile_of
 from kernelscape.tests.search.toy import ToyBench, ToySpace, best_ns, first_open, toy_bound
 
@@ -152,7 +153,7 @@ def searched(strategy: str, *, widens=False, expected=None, space=NARROW, seed=1
         return None
 
     return list(
-        search(
+        searching.searched(
             space.root(),
             bound=toy_bound(),
             evaluate=bench,

@@ -13,13 +13,12 @@ from kernelscape.search.learn import surrogate as sg
 from kernelscape.search.learn.neighbourhood import Neighbourhood
 from kernelscape.search.learn.surrogate import LEAST, Surrogate
 from kernelscape.search.ledger import Ledger, Request
-from kernelscape.search.options import SearchOptions
-from kernelscape.search.run import search
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.mcts import Pace
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing.machines import library_space, root_of
+from kernelscape.tests.search.searching import searched
 from threadpoolctl import threadpool_info, threadpool_limits
 
 SPACE = library_space("bicgk", n=256)
@@ -166,7 +165,7 @@ def best_after(n: int, seed: int, with_it: bool) -> tuple[float, list[Evaluated]
     def evaluate(candidates):
         return [Outcome("ok", time_ns(c)) for c in candidates]
 
-    events = search(
+    events = searched(
         root_of(SPACE),
         bound=lambda c: 1.0,
         evaluate=evaluate,
@@ -176,7 +175,7 @@ def best_after(n: int, seed: int, with_it: bool) -> tuple[float, list[Evaluated]
         incumbents=[c for _, c in first_candidates(SPACE, cpsat_seconds=0)[:1]],
         neighbour=Neighbourhood(SPACE),
         surrogate=Surrogate(SPACE) if with_it else None,
-        options=SearchOptions(batch=4),
+        batch=4,
     )
     found = [e for e in events if isinstance(e, Evaluated)]
     return min(e.outcome.time_ns for e in found), found
@@ -194,7 +193,7 @@ def test_a_slow_state_of_the_machine_says_nothing_of_decisions() -> None:
 
     learnt: list[float | None] = []
     outcomes = [Outcome("ok", 100.0), Outcome("ok", 300.0, slowness=3.0), Outcome("crash")]
-    events = search(
+    events = searched(
         root_of(SPACE),
         bound=lambda c: 1.0,
         evaluate=lambda candidates: [outcomes[len(learnt)] for _ in candidates],
@@ -214,7 +213,7 @@ def test_equal_seeds_make_equal_searches() -> None:
 
 def test_a_candidate_is_known_without_its_text_until_it_is_withdrawn() -> None:
     a, b = drawn(400)[:2]
-    ledger = Ledger(lambda cs: [Outcome("ok", 1.0) for _ in cs], None, {})
+    ledger = Ledger(lambda cs: [Outcome("ok", 1.0) for _ in cs], lambda c: None, {})
     for c, bound_ns in ((a, 1.0), (b, 9.0)):
         ledger.ask(Request(c, c.key, bound_ns, "N", None, False))
     assert ledger.was_asked(a)
@@ -275,14 +274,14 @@ def test_small_spaces_are_still_proved(seed: int) -> None:
         return 1e3 + float(c.domains.sum() % 97)
 
     def finished(**how):
-        *_, last = search(
+        *_, last = searched(
             root_of(space),
             bound=lambda c: 1.0,
             evaluate=lambda candidates: [Outcome("ok", time_ns(c)) for c in candidates],
             next_choice=NextChoice(space),
             budget=Budget(clock=lambda: 0.0),
             rng=np.random.default_rng(seed),
-            options=SearchOptions(batch=4),
+            batch=4,
             **how,
         )
         return last
