@@ -15,11 +15,11 @@ from msgspec import UNSET, UnsetType
 Number = float | None
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="event"):
+class AbstractLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="event"):
     """One line; `event` says which. Times are ns where the name ends in _ns, else seconds (_s)."""
 
 
-class Sequence(Line, tag="sequence"):
+class Sequence(AbstractLine, tag="sequence"):
     """`list`: a library sequence."""
 
     name: str
@@ -38,7 +38,7 @@ class ClosedTask(msgspec.Struct, forbid_unknown_fields=True):
     line: int
 
 
-class Space(Line, tag="space"):
+class Space(AbstractLine, tag="space"):
     """`show`."""
 
     problem: str
@@ -58,7 +58,7 @@ class Space(Line, tag="space"):
     dead_end_share: float | UnsetType = UNSET
 
 
-class Start(Line, tag="start"):
+class Start(AbstractLine, tag="start"):
     """`run` and `resume`, as all down to `Result`: the run directory is there and the space is built."""
 
     run_dir: str
@@ -72,35 +72,35 @@ class Start(Line, tag="start"):
     notes: list[str]  # what has changed since the run began
 
 
-class RootBound(Line, tag="root_bound"):
+class RootBound(AbstractLine, tag="root_bound"):
     """The bound of the whole space, by resource."""
 
     bound_ns: float
     terms_ns: dict[str, float]
 
 
-class ReferenceTooSlow(Line, tag="reference_too_slow"):
+class ReferenceTooSlow(AbstractLine, tag="reference_too_slow"):
     """The user's NumPy function took longer than it may."""
 
     limit_s: float
     compared: bool
 
 
-class FirstWrong(Line, tag="first_wrong"):
+class FirstWrong(AbstractLine, tag="first_wrong"):
     """The first implementation whose results were wrong."""
 
     key: str
     detail: str
 
 
-class Baseline(Line, tag="baseline"):
+class Baseline(AbstractLine, tag="baseline"):
     """What the result is compared with."""
 
     baseline_ns: Number
     numpy_ns: Number
 
 
-class NumpyTime(Line, tag="numpy"):
+class NumpyTime(AbstractLine, tag="numpy"):
     """The NumPy function that the result is compared with, timed after the first candidates."""
 
     time_ns: float
@@ -109,7 +109,7 @@ class NumpyTime(Line, tag="numpy"):
     disturbed: int  # samples in which other work had the cores
 
 
-class Row(Line, tag="row"):
+class Row(AbstractLine, tag="row"):
     """A row of the log."""
 
     elapsed_s: float
@@ -130,20 +130,20 @@ class Row(Line, tag="row"):
     unbuilt: int
 
 
-class Alarm(Line, tag="alarm"):
+class Alarm(AbstractLine, tag="alarm"):
     """A measurement below its bound: the bound is wrong."""
 
     time_ns: float
     bound_ns: float
 
 
-class Widened(Line, tag="widened"):
+class Widened(AbstractLine, tag="widened"):
     """The space grew."""
 
     bound_ns: Number
 
 
-class MachineChanged(Line, tag="machine_changed"):
+class MachineChanged(AbstractLine, tag="machine_changed"):
     """One program takes `ratio` times as long as a moment ago."""
 
     ratio: float
@@ -155,14 +155,14 @@ class Finalist(msgspec.Struct, forbid_unknown_fields=True):
     spread: float
 
 
-class Final(Line, tag="final"):
+class Final(AbstractLine, tag="final"):
     """The best, timed again in turn, fastest first; the first `ties` are equal."""
 
     top: list[Finalist]
     ties: int
 
 
-class OtherCompiler(Line, tag="other_compiler"):
+class OtherCompiler(AbstractLine, tag="other_compiler"):
     """What another compiler makes of the best."""
 
     compiler: str
@@ -170,7 +170,7 @@ class OtherCompiler(Line, tag="other_compiler"):
     ratio: float
 
 
-class Result(Line, tag="result"):
+class Result(AbstractLine, tag="result"):
     """The last line of a run."""
 
     status: str
@@ -205,7 +205,7 @@ class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):
     limit: str
 
 
-class Built(Line, tag="built"):
+class Built(AbstractLine, tag="built"):
     """`run --build-only`: an implementation."""
 
     tag: str
@@ -267,7 +267,7 @@ class UntriedFields(msgspec.Struct, forbid_unknown_fields=True):
     open_values: list[str]
 
 
-class Explanation(Line, tag="explanation"):
+class Explanation(AbstractLine, tag="explanation"):
     """`explain`."""
 
     sequence: str
@@ -290,7 +290,7 @@ class FailureFields(msgspec.Struct, forbid_unknown_fields=True):
     detail: str
 
 
-class Fruitless(Line, tag="fruitless"):
+class Fruitless(AbstractLine, tag="fruitless"):
     """`explain` of a run that has found nothing: of each kind of failure the first."""
 
     sequence: str
@@ -302,7 +302,7 @@ class Fruitless(Line, tag="fruitless"):
     pruned: PrunedFields
 
 
-class Replay(Line, tag="replay"):
+class Replay(AbstractLine, tag="replay"):
     """`replay`."""
 
     source_key: str
@@ -317,7 +317,7 @@ class Replay(Line, tag="replay"):
     exit: int
 
 
-class Check(Line, tag="check"):
+class Check(AbstractLine, tag="check"):
     """`check`: `status` is "ok", or why theirs is not right."""
 
     sequence: str
@@ -340,7 +340,7 @@ class Check(Line, tag="check"):
     exit: int
 
 
-class Shape(Line, tag="shape"):
+class Shape(AbstractLine, tag="shape"):
     """`tune`: one shape; `is_new` says that it was searched now."""
 
     sizes: dict[str, int]
@@ -352,7 +352,7 @@ class Shape(Line, tag="shape"):
     run_dir: str | None
 
 
-class Tuned(Line, tag="tuned"):
+class Tuned(AbstractLine, tag="tuned"):
     """`tune`: the file."""
 
     file: str
@@ -360,7 +360,7 @@ class Tuned(Line, tag="tuned"):
     exit: int
 
 
-class SourceFile(Line, tag="source"):
+class SourceFile(AbstractLine, tag="source"):
     """`codegen`."""
 
     file: str
@@ -368,7 +368,7 @@ class SourceFile(Line, tag="source"):
     entry: str
 
 
-class Export(Line, tag="export"):
+class Export(AbstractLine, tag="export"):
     """`export`: `function` is what C calls; the files are in `folder`. `library` is null where its compiler, nvcc, is not here."""
 
     folder: str
@@ -377,7 +377,7 @@ class Export(Line, tag="export"):
     library: str | None
 
 
-class GraphText(Line, tag="graph"):
+class GraphText(AbstractLine, tag="graph"):
     """`graph`."""
 
     problem: str
@@ -386,14 +386,14 @@ class GraphText(Line, tag="graph"):
     file: str | None
 
 
-class Trace(Line, tag="trace"):
+class Trace(AbstractLine, tag="trace"):
     """`trace`."""
 
     file: str
     events: int
 
 
-class Calibration(Line, tag="calibration"):
+class Calibration(AbstractLine, tag="calibration"):
     """`calibrate`."""
 
     machine: str
@@ -404,7 +404,7 @@ class Calibration(Line, tag="calibration"):
     vector_bytes: int
 
 
-class Finding(Line, tag="finding"):
+class Finding(AbstractLine, tag="finding"):
     """`doctor`."""
 
     topic: str
@@ -413,20 +413,20 @@ class Finding(Line, tag="finding"):
     advice: str
 
 
-class OutOfTime(Line, tag="out_of_time"):
+class OutOfTime(AbstractLine, tag="out_of_time"):
     """The time limit was over before anything could be searched."""
 
     limit_s: float
 
 
-class Report(Line, tag="report"):
+class Report(AbstractLine, tag="report"):
     """`report`: a page that was written."""
 
     file: str
     evaluations: int
 
 
-class Kept(Line, tag="kept"):
+class Kept(AbstractLine, tag="kept"):
     """`cache`: one place."""
 
     name: str
@@ -437,23 +437,23 @@ class Kept(Line, tag="kept"):
     what: str
 
 
-class Cleared(Line, tag="cleared"):
+class Cleared(AbstractLine, tag="cleared"):
     """`cache --clear`."""
 
     names: list[str]
     freed_bytes: int
 
 
-class Schema(Line, tag="schema"):
+class Schema(AbstractLine, tag="schema"):
     """`schema`."""
 
     schema: dict[str, Any]
 
 
-LINES: tuple[type[Line], ...] = tuple(Line.__subclasses__())
+LINES: tuple[type[AbstractLine], ...] = tuple(AbstractLine.__subclasses__())
 
 
-def events() -> dict[str, type[Line]]:
+def events() -> dict[str, type[AbstractLine]]:
     """Every event, by the name that a line has it under."""
     return {str(c.__struct_config__.tag): c for c in LINES}
 
@@ -468,9 +468,9 @@ def line_schema() -> dict[str, Any]:
     return head | schema | {"$defs": parts}
 
 
-def read_line(text: str | bytes) -> Line:
+def read_line(text: str | bytes) -> AbstractLine:
     """A line as its class. Raises msgspec.ValidationError where it is none."""
-    line: Line = msgspec.json.decode(text, type=_any_line())
+    line: AbstractLine = msgspec.json.decode(text, type=_any_line())
     return line
 
 

@@ -9,24 +9,20 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
+import msgspec
 import numpy as np
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..explorer import numpy_timing, session
 from ..explorer import stages as st
 from ..explorer.entry import explore_subject, library_subject
 from ..explorer.workload import Options, Subject
 from ..kernels.library import load
 from ..runtime.building.artifact import Artifact
-from ..runtime.building.queue import BuildQueue
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import AbstractDevice, open_device
@@ -78,42 +74,27 @@ class Watch:
                 self.ended = event
 
 
-@contextmanager
-def spent(places: Mapping[str, tuple[Any, str]]) -> Iterator[dict[str, float]]:
-    """Seconds spent in functions, by name: each is replaced by one that adds them up."""
-    seconds = dict.fromkeys(places, 0.0)
-
-    def watched(key: str, function: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            started_s = time.monotonic()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                seconds[key] += time.monotonic() - started_s
-
-        return call
-
-    with ExitStack() as replaced:
-        for key, (place, name) in places.items():
-            function = watched(key, getattr(place, name))
-            replaced.enter_context(patch.object(place, name, function))
-        yield seconds
+def spent_s(records: Sequence[EvaluationRecord]) -> dict[str, float]:
+    """Seconds in which a compiler ran, or several did, and in which candidates ran, as the journal says."""
+    timings = [r.timing for r in records if r.timing is not None]
+    spans = [t.compiling_s for t in timings if t.compiling_s is not msgspec.UNSET]
+    return {"compilers": covered_s(spans), "run": sum(t.run_s for t in timings)}
 
 
-@contextmanager
-def told_beside() -> Iterator[list[float]]:
-    """Of every batch, the seconds in which compilers ran while the search was still about it."""
-    take, seconds = BuildQueue.take, list[float]()
+def compilers_s(spent: Mapping[str, float]) -> float:
+    """Those of compilers; rows of earlier versions had the time in which the search waited, and the rest, if they had it."""
+    return (
+        spent["compilers"] if "compilers" in spent else spent["compile"] + spent.get("beside", 0.0)
+    )
 
-    def told(queue: BuildQueue, sources: Sequence[Source]) -> list[Artifact | Failure]:
-        before_s = queue.ahead_s
-        try:
-            return take(queue, sources)
-        finally:
-            seconds.append(queue.ahead_s - before_s)
 
-    with patch.object(BuildQueue, "take", told):
-        yield seconds
+def covered_s(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds in at least one of the spans."""
+    total_s, reached_s = 0.0, 0.0
+    for began_s, ended_s in sorted(spans):
+        total_s += max(0.0, ended_s - max(began_s, reached_s))
+        reached_s = max(reached_s, ended_s)
+    return total_s
 
 
 def make_row(job: Job, options: RowOptions) -> Row:
@@ -151,15 +132,7 @@ def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
 def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
     """Explore into `folder`; what the search did, as JSON values. Raises RuntimeError where it found nothing."""
     watch = Watch()
-    places = {
-        "compile": (BuildQueue, "take"),
-        "run": (Worker, "evaluate"),
-        "references": (session, "make_workload"),
-        "prepare": (Worker, "prepare"),
-        "numpy": (numpy_timing, "time_reference"),
-    }
-    with spent(places) as seconds, told_beside() as beside_s:
-        explore_subject(subject, explored, directory=folder, on_event=watch.hear)
+    explore_subject(subject, explored, directory=folder, on_event=watch.hear)
     ended = watch.ended
     if ended is None or ended.best_ns is None:
         raise RuntimeError("no implementation was found" if ended is None else ended.status)
@@ -183,7 +156,7 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
         "near_s": near_s,
         "nearer_s": nearer_s,
         "set_up_s": watch.set_up_s,
-        "spent_s": seconds | {"beside": sum(beside_s)},
+        "spent_s": spent_s(records),
         "elapsed_s": ended.elapsed_s,
     }
 

@@ -18,7 +18,7 @@ from ..kernels.library import load, names
 from .conditions import stamp_text
 from .rows import Job, Row, Table, answer, table_parser, title, wanted_jobs
 from .rows import run_row as row_of_child
-from .run_row import RowOptions, make_row
+from .run_row import RowOptions, compilers_s, make_row
 from .writing import ratio_text, share_text, table, time_text
 
 SPEED_UP = 1.5
@@ -34,8 +34,8 @@ formed inside a round; ± is half the inter-quartile range. Caches are warm: eac
 GB/s counts every argument once (compulsory bytes of the fused sequence, no write-allocate). The
 share of the roofline in memory is of the probe of the same round whose mix of reads and writes is
 nearest, in caches of the calibrated read rate; of compute-bound rows of the calibrated peak. The gap
-compares the bound with this table's best time. "waits" is the share of the search's time in which
-it waits for compilers. A default that fails its verification says
+compares the bound with this table's best time. "compilers" is the share of the search's time in which
+any ran. A default that fails its verification says
 so. Seconds count from the start of the exploration: "set-up" until the search begins,
 "within 5 %" until something that near the search's best was measured."""
 
@@ -77,7 +77,7 @@ def report(made: dict[str, Any]) -> str:
     rows: list[Row] = made["rows"]
     heads = [
         *("sequence", "best", "± %", "default", "NumPy", "x default", "x NumPy", "rate"),
-        *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "waits"),
+        *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "compilers"),
         *("below bound", "set-up s", "within 5 % s", "ended"),
     ]
     good = [r for r in rows if r["status"] == "ok"]
@@ -108,7 +108,7 @@ def _cells(r: Row) -> list[str]:
         return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
     rate = r["flops"] if r["is_computed"] else r["bytes"]
     failed = r["default_ns"] is None
-    spent_s, search_s = r["spent_s"], r["search_s"]
+    search_s = r["search_s"]
     return [
         title(r),
         time_text(r["best_ns"]),
@@ -125,7 +125,7 @@ def _cells(r: Row) -> list[str]:
         f"{r['options']['seconds']:g}",
         str(r["evaluations"]),
         f"{r['evaluations'] / search_s:.1f}",
-        f"{spent_s['compile'] / search_s:.0%}",
+        f"{compilers_s(r['spent_s']) / search_s:.0%}",
         str(r["below_bound"]),
         f"{r['set_up_s']['started']:.1f}",
         f"{r['near_s']:.1f}",

@@ -1,0 +1,224 @@
+"""What the layout rests on, read from the sources: the engine stands alone, targets are data, experiments patch nothing.
+
+Where code of today still breaks a rule, it is listed here. The lists may only get shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = ("kernels", "space", "search", "codegen", "runtime", "explorer", "report", "cli")
+SHIPPED = (*PRODUCT, "testing", "experiments")
+
+# Subclasses of classes that are no interfaces. They go with the families of choices and with the passes.
+SUBCLASSES = {
+    "space/constraints.py: SpaceBuilder(CopyConstraints)",
+    "space/constraints.py: SpaceBuilder(ShiftConstraints)",
+    "space/copies.py: CopyConstraints(ChoiceBuilder)",
+    "space/gpu.py: GpuSpaceBuilder(BlockResources)",
+    "space/gpu_resources.py: BlockResources(SpaceBuilder)",
+    "space/shifts.py: ShiftConstraints(ChoiceBuilder)",
+    "codegen/gpu/emit.py: KernelWriter(LaunchWriter)",
+    "codegen/gpu/nest.py: Transfer(Phase)",
+    "codegen/gpu/nest.py: _GridBuilder(TreeBuilder)",
+    "codegen/gpu/reductions.py: GpuReductions(Reductions)",
+    "codegen/gpu/scene.py: GpuScene(Scene)",
+    "codegen/gpu/scene.py: GpuWriter(Writer)",
+    "codegen/gpu/values.py: GpuValues(Values)",
+    "codegen/gpu/vectors.py: GpuPrelude(Prelude)",
+}
+# Where a GPU may be told from a CPU: its facts, and what people see.
+GPU_PLACES = ("space/targets/", "cli/views.py", "search/bound/explain.py", "codegen/describe.py")
+# How often other files still ask; `lower` and `program` choose between the lists of passes.
+GPU_QUESTIONS = {
+    "codegen/emit.py": 3,
+    "codegen/lower.py": 2,
+    "codegen/plan.py": 1,
+    "codegen/program.py": 1,
+    "codegen/scene.py": 1,
+    "explorer/check.py": 2,
+    "runtime/records/replay.py": 1,
+    "search/bound/bounder.py": 1,
+    "search/starts/complete.py": 6,
+    "search/starts/sketches.py": 3,
+    "space/constraints.py": 1,
+}
+# Modules that replace what they do not own.
+PATCHERS = {"mock", "unittest", "pytest"}
+
+
+def files(*folders: str) -> list[Path]:
+    return sorted(p for folder in folders for p in (ROOT / folder).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def source_of(path: Path, node: ast.ImportFrom) -> Path:
+    """The module or package that a relative import names, without its suffix."""
+    return path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+
+
+# --- the engine ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", files("space/engine"), ids=name_of)
+def test_the_engine_imports_nothing_of_ours(path: Path) -> None:
+    engine = ROOT / "space" / "engine"
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert source_of(path, node).is_relative_to(engine), ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            assert "kernelscape" not in ast.unparse(node)
+
+
+# --- classes -------------------------------------------------------------------------------------
+
+
+@cache
+def classes_of(path: Path) -> dict[str, ast.ClassDef]:
+    return {n.name: n for n in tree_of(path).body if isinstance(n, ast.ClassDef)}
+
+
+def bases_of(path: Path, name: str) -> Iterator[tuple[Path, str]]:
+    """Classes of ours that a class is derived from, with the files that define them."""
+    come_from = {
+        alias.asname or alias.name: (source_of(path, node).with_suffix(".py"), alias.name)
+        for node in tree_of(path).body
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+    for base in classes_of(path)[name].bases:
+        named = base.value if isinstance(base, ast.Subscript) else base
+        if not isinstance(named, ast.Name):
+            continue
+        file, original = come_from.get(named.id, (path, named.id))
+        if file.exists() and original in classes_of(file):
+            yield file, original
+
+
+def is_interface(path: Path, name: str) -> bool:
+    """An abstract class, a protocol, or an exception that others refine."""
+    if name.startswith("Abstract") or name.endswith(("Error", "Warning")):
+        return True
+    return any(
+        "ABC" in ast.unparse(b) or "Protocol" in ast.unparse(b)
+        for b in classes_of(path)[name].bases
+    )
+
+
+def subclasses() -> set[str]:
+    """Those of concrete classes."""
+    return {
+        f"{name_of(path)}: {name}({base})"
+        for path in files(*SHIPPED)
+        for name in classes_of(path)
+        for file, base in bases_of(path, name)
+        if not is_interface(file, base)
+    }
+
+
+def test_no_further_concrete_class_is_subclassed() -> None:
+    assert subclasses() - SUBCLASSES == set()
+
+
+def test_a_subclass_of_a_concrete_class_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("class Tile: pass\nclass AbstractTile: pass\n")
+    two = tmp_path / "two.py"
+    two.write_text(
+        "from .one import Tile as T, AbstractTile\n"
+        "class Wide(T): pass\nclass Narrow(AbstractTile): pass\nclass Other(Path): pass\n"
+    )
+    found = {
+        name: [b for f, b in bases_of(two, name) if not is_interface(f, b)]
+        for name in classes_of(two)
+    }
+    assert found == {"Wide": ["Tile"], "Narrow": [], "Other": []}
+
+
+# --- targets -------------------------------------------------------------------------------------
+
+
+def test_nobody_else_asks_whether_a_target_is_a_gpu() -> None:
+    asked = Counter(
+        name_of(path)
+        for path in files(*SHIPPED)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr == "is_gpu"
+        if not name_of(path).startswith(GPU_PLACES)
+    )
+    assert asked <= Counter(GPU_QUESTIONS), asked - Counter(GPU_QUESTIONS)
+
+
+# --- experiments ---------------------------------------------------------------------------------
+
+
+def patches(tree: ast.Module) -> list[str]:
+    """What replaces names of others: tools that are for that, `setattr`, and assignments to what was imported."""
+    imported: set[str] = set()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names]
+            imported |= {(a.asname or a.name).split(".")[0] for a in node.names}
+            found += [ast.unparse(node) for m in modules if set(m.split(".")) & PATCHERS]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found += [ast.unparse(node)] if node.func.id in ("setattr", "delattr") else []
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign | ast.Delete)
+            else [node.target]
+            if isinstance(node, ast.AugAssign | ast.AnnAssign)
+            else []
+        )
+        for target in targets:
+            owner = target.value if isinstance(target, ast.Attribute) else None
+            while isinstance(owner, ast.Attribute):
+                owner = owner.value
+            if isinstance(owner, ast.Name) and owner.id in imported:
+                found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("path", files("experiments", "testing"), ids=name_of)
+def test_experiments_patch_nothing(path: Path) -> None:
+    assert patches(tree_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from unittest.mock import patch",
+        "import unittest",
+        "from ..explorer import evaluation\nevaluation.JOBS_AHEAD = 0",
+        "from ..runtime.building.queue import BuildQueue\nBuildQueue.take.limit = None",
+        "from ..explorer import evaluation\nsetattr(evaluation, 'JOBS_AHEAD', 0)",
+        "from ..explorer import evaluation\ndel evaluation.JOBS_AHEAD",
+    ],
+)  # fmt: skip
+def test_a_patch_is_found(text: str) -> None:
+    assert len(patches(ast.parse(text))) == 1
+
+
+@pytest.mark.parametrize("path", files("experiments", "testing"), ids=name_of)
+def test_experiments_use_no_private_name_of_the_product(path: Path) -> None:
+    own = ROOT / path.relative_to(ROOT).parts[0]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            private = [a.name for a in node.names if a.name.startswith("_")]
+            assert not private or source_of(path, node).is_relative_to(own), ast.unparse(node)
