@@ -1,0 +1,123 @@
+"""ARCHITECTURE.md opens with one kernel in every stage: its texts are what the program prints today.
+
+`pytest tests/test_pages.py --update-golden` writes them anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.lower import lower, print_source
+from kernelscape.explorer.entry import library_subject
+from kernelscape.kernels.ir.task_text import show_tasks
+from kernelscape.kernels.ir.text import show
+from kernelscape.kernels.library import axpydot as library
+from kernelscape.kernels.library import load
+from kernelscape.kernels.program.graph import build_graph, show_graph
+from kernelscape.runtime.cpu.dialect import C_TEAM
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.space.constraints import build_space
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.engine.decisions import restore, to_names
+from kernelscape.testing.checking import target
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    "ARCHITECTURE.md",
+    "README.md",
+    "CONTRIBUTING.md",
+    *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
+)
+DECISIONS = (
+    ("reduction(dot0.i.outer)", "PARTIALS"),
+    ("size(dot0.i.mid)", "1"),
+    ("dim_kind(dot0.i.inner)", "VECTOR"),
+    ("size(dot0.i.inner)", "8"),
+    ("mem_space(subtract_scaled0->dot0.z)", "REGISTER"),
+    ("cache(subtract_scaled0.z)", "DEFAULT"),
+)  # all else follows from them
+_BLOCK = re.compile(r"<!-- stage: (\w+) -->\n(?:\n```\w*\n(.*?)```\n)?", re.DOTALL)
+_MOST_WORDS = 3500
+_MOST_CHARACTERS = 200  # of a line that is not a table
+
+
+@cache
+def stages() -> dict[str, str]:
+    """The text of each stage by its name."""
+    entry = load("axpydot")
+    subject = library_subject(entry, entry.complete({"n": 100_000}), "f32", 1)
+    space = build_space(subject.problem, target(2, 32))
+    root, best = space.root(), restore(space, DECISIONS)
+    assert isinstance(root, Candidate) and isinstance(best, Candidate) and best.is_complete
+    bounder = Bounder(space)
+    n_open = sum(len(root.values(v)) > 1 for v in map(int, space.searchable))
+    bound = bounder.bound(best)
+    source = print_source(lower(best), C_TEAM)
+    return {
+        "python": "".join(
+            inspect.getsource(f) + "\n\n"
+            for f in (library.subtract_scaled.fn, library.dot.fn, library.axpydot)
+        ).rstrip()
+        + "\n",
+        "ir": "\n".join(show(call.ir) for call in subject.recording.calls),
+        "tasks": show_tasks(subject.problem),
+        "graph": show_graph(build_graph(subject.problem)),
+        "space": f"{len(space.searchable)} choices, {n_open} of them open\n",
+        "decided": "".join(f"{name} = {value}\n" for name, value in DECISIONS),
+        "propagated": "".join(
+            f"{name} = {value}\n"
+            for name, value in to_names(best)
+            if (name, value) not in DECISIONS and not name.startswith("order")
+        ),
+        "bound": f"{bound.ns:.1f} ns\n"
+        + "".join(f"  {name:<13}{ns:7.1f}\n" for name, ns in bound.terms if ns),
+        "text": thread_function(source),
+    }
+
+
+def thread_function(source: Source) -> str:
+    """The function that each thread of the first launch runs."""
+    begin = source.text.index("static void launch_0_thread")
+    return source.text[begin : source.text.index("\n}\n", begin) + 3]
+
+
+def language(stage: str) -> str:
+    return {"python": "python", "text": "c"}.get(stage, "text")
+
+
+def test_architecture_shows_what_is_printed(request: pytest.FixtureRequest) -> None:
+    page = ROOT / "ARCHITECTURE.md"
+    text = page.read_text()
+    assert [m[1] for m in _BLOCK.finditer(text)] == list(stages())
+
+    def written(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"<!-- stage: {name} -->\n\n```{language(name)}\n{stages()[name]}```\n"
+
+    now = _BLOCK.sub(written, text)
+    if request.config.getoption("--update-golden"):
+        page.write_text(now)
+    assert page.read_text() == now, "run pytest tests/test_pages.py --update-golden"
+
+
+def test_architecture_is_short() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= _MOST_WORDS
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_of_prose_are_short(page: str) -> None:
+    """Tables, code and the one line of options of the command are as long as they are."""
+    is_code = False
+    for line in (ROOT / page).read_text().splitlines():
+        is_code ^= line.lstrip().startswith("```")
+        if not is_code and not line.startswith(("|", "    ")):
+            assert len(line) <= _MOST_CHARACTERS, line
