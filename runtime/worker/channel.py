@@ -78,14 +78,14 @@ class Channel:
         self._options = ChildOptions(device, path, available_cores())
         self._scratch = scratch
         self._given = dict(environment or {})
-        self.child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self._request_fd = self._reply_fd = -1
         self._is_ready = False
 
     @property
     def is_alive(self) -> bool:
-        return self.child is not None
+        return self._child is not None
 
     def ask(self, request: Request, deadline_s: float) -> Answer:
         """The answer, or the child's death. Raises RuntimeError when the child reports a bug of
@@ -105,7 +105,7 @@ class Channel:
 
     def kill(self) -> None:
         """End the child's whole group; the next request starts another."""
-        child, self.child = self.child, None
+        child, self._child = self._child, None
         if child is None:
             return
         with suppress(ProcessLookupError):
@@ -116,7 +116,7 @@ class Channel:
 
     def start(self) -> None:
         """Begin to start a child, unless there is one, without waiting for it."""
-        if self.child is not None:
+        if self._child is not None:
             return
         self._is_ready = False
         child_in, self._request_fd = os.pipe()
@@ -126,7 +126,7 @@ class Channel:
         command = [sys.executable, "-P", "-m", module, str(child_in), str(child_out), options]
         try:
             with open(self._scratch / "child.log", "wb") as log:
-                self.child = subprocess.Popen(
+                self._child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -194,7 +194,7 @@ class Channel:
         return parts
 
     def _bury(self, deadline_s: float, fault: Fault | None, timed_out: bool = False) -> Death:
-        child = self.child
+        child = self._child
         assert child is not None
         used_bytes = _data_bytes(child.pid) if timed_out else 0
         code = None
