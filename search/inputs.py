@@ -35,7 +35,7 @@ class Surrogate(Protocol[_Asked]):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Oracle(Generic[C]):
     """Whom a search asks about candidates, and tells what it is about to ask.
 
@@ -59,7 +59,7 @@ def _plain_names(choice: int, value: int) -> tuple[str, str]:
     return str(choice), str(value)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Guidance(Generic[C]):
     """What steers a search, and rules nothing out."""
 
@@ -79,7 +79,7 @@ class Guidance(Generic[C]):
     """Of a choice and of its value, as events say them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class History(Generic[C]):
     """What is there before a search begins.
 
