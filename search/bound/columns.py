@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +16,19 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def int_rows(rows: Iterable[tuple[int, ...]], width: int) -> Ints:
-    return np.array(list(rows), np.int64).reshape(-1, width)
+Table = Any  # an array of records: numba reads `table[k].column`, and type checkers know no columns
+
+
+def table(rows: Iterable[tuple[float, ...]], integers: str, floats: str = "") -> Table:
+    """Rows of columns with names: first those of whole numbers, then those of others."""
+    return np.array(list(rows), _row(integers, floats))
+
+
+@cache  # numba looks types up by their identity first
+def _row(integers: str, floats: str) -> np.dtype[np.void]:
+    columns: list[tuple[str, type[np.generic]]] = [(name, np.int64) for name in integers.split()]
+    columns += [(name, np.float64) for name in floats.split()]
+    return np.dtype((np.record, np.dtype(columns, align=True)))
 
 
 class Universes:

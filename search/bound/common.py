@@ -107,20 +107,22 @@ def _threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
     for t in range(parallel.size):
         parallel[t] = 0
     for k in range(tables.outer.shape[0]):
-        task = tables.outer[k, 0]
-        kind = np.int64(domains[tables.outer[k, 1]])
+        task = tables.outer[k].task
+        kind = np.int64(domains[tables.outer[k].kind])
         if not kind & _PARALLEL:
             continue
         parallel[task] |= _MAYBE
         if kind == _PARALLEL:
             parallel[task] |= _SURELY
             mid = _largest(
-                tables.universe, tables.outer[k, 4], np.int64(domains[tables.outer[k, 3]])
+                tables.universe, tables.outer[k].mid_at, np.int64(domains[tables.outer[k].mid_size])
             )
             inner = _largest(
-                tables.universe, tables.outer[k, 6], np.int64(domains[tables.outer[k, 5]])
+                tables.universe,
+                tables.outer[k].inner_at,
+                np.int64(domains[tables.outer[k].inner_size]),
             )
-            if tables.outer[k, 2] >= mid * inner * BALANCED_TILES * tables.cores:
+            if tables.outer[k].extent >= mid * inner * BALANCED_TILES * tables.cores:
                 parallel[task] |= _BALANCED
 
 
@@ -139,8 +141,8 @@ def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
     for t in range(phase.size):
         phase[t] = t
     for k in range(tables.merge.shape[0]):
-        if domains[tables.merge[k, 2]] & _MERGED:
-            join(phase, tables.merge[k, 0], tables.merge[k, 1])
+        if domains[tables.merge[k].order] & _MERGED:
+            join(phase, tables.merge[k].a, tables.merge[k].b)
 
 
 @jit_flat_internal
@@ -149,8 +151,8 @@ def _phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> 
     merged_tasks(tables, domains, phase)
     in_step = 1.0
     for k in range(tables.pair.shape[0]):
-        a, b = tables.pair[k, 0], tables.pair[k, 1]
-        if not domains[tables.pair[k, 2]] & _SAME_LAUNCH or phase[a] == phase[b]:
+        a, b = tables.pair[k].a, tables.pair[k].b
+        if not domains[tables.pair[k].fused] & _SAME_LAUNCH or phase[a] == phase[b]:
             continue
         both = parallel[a] & parallel[b]
         if not (parallel[a] | parallel[b]) & _MAYBE:
@@ -175,21 +177,21 @@ def array_traffic(
     for p in range(phase.size):
         moved[p, ARRAY_READS], moved[p, ARRAY_WRITES], moved[p, IS_WRITTEN] = 0.0, 0.0, 0.0
     for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
-        p = phase[tables.touch[k, 0]]
-        first, end = tables.touch[k, 3], tables.touch[k, 4]
-        if tables.touch_bytes[k, 0] > moved[p, ARRAY_READS] and not moved[p, IS_WRITTEN]:
+        p = phase[tables.touch[k].task]
+        first, end = tables.touch[k].first_flow, tables.touch[k].end_flow
+        if tables.touch[k].read_bytes > moved[p, ARRAY_READS] and not moved[p, IS_WRITTEN]:
             in_memory = first == end
             for f in range(first, end):
-                in_memory = in_memory or domains[tables.flow[f, 0]] == _GLOBAL
-                in_memory = in_memory or ends[tables.flow[f, 1], tables.touch[k, 0]]
+                in_memory = in_memory or domains[tables.flow[f].mem_space] == _GLOBAL
+                in_memory = in_memory or ends[tables.flow[f].producer, tables.touch[k].task]
             if in_memory:
-                moved[p, ARRAY_READS] = tables.touch_bytes[k, 0]
-        if tables.touch[k, 1]:
+                moved[p, ARRAY_READS] = tables.touch[k].read_bytes
+        if tables.touch[k].is_written:
             # Whatever comes later in this phase may find the value on chip.
             moved[p, IS_WRITTEN] = 1.0
-            store = tables.touch[k, 2]
+            store = tables.touch[k].store
             if store < 0 or domains[store] == _KEEP:
-                moved[p, ARRAY_WRITES] = max(moved[p, ARRAY_WRITES], tables.touch_bytes[k, 1])
+                moved[p, ARRAY_WRITES] = max(moved[p, ARRAY_WRITES], tables.touch[k].written_bytes)
 
 
 @jit_flat_internal
@@ -217,12 +219,12 @@ def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: Bo
         first, end = tables.touch_start[array], tables.touch_start[array + 1]
         if tables.passes[array] == ANYHOW or first == end:
             continue
-        p = phase[tables.touch[first, 0]]
+        p = phase[tables.touch[first].task]
         is_together = True
         fresh = 0
         for k in range(first, end):
-            is_together = is_together and phase[tables.touch[k, 0]] == p
-            fresh = max(fresh, tables.touch_fresh[k])
+            is_together = is_together and phase[tables.touch[k].task] == p
+            fresh = max(fresh, tables.touch[k].is_fresh)
         if is_together:
             # What several tasks of different phases touch may be used in another order by each.
             array_traffic(tables, domains, phase, scratch.ends, array, moved)
@@ -240,24 +242,26 @@ def _arithmetic(
     n = phase.size
     for t in range(n):
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
-        costs[t, FACTOR] = max(tables.lanes[t] / CLOCK_SLACK, 1.0)
+        costs[t, FACTOR] = max(tables.task[t].lanes / CLOCK_SLACK, 1.0)
         costs[t, COPIES] = 1.0
     for k in range(tables.vector.shape[0]):
-        if domains[tables.vector[k, 1]] & _VECTOR:
-            costs[tables.vector[k, 0], FACTOR] = 1.0
+        if domains[tables.vector[k].kind] & _VECTOR:
+            costs[tables.vector[k].task, FACTOR] = 1.0
     for k in range(tables.chain.shape[0]):
-        size = _largest(tables.universe, tables.chain[k, 2], np.int64(domains[tables.chain[k, 1]]))
-        costs[tables.chain[k, 0], COPIES] *= min(size, tables.chain[k, 3])
+        size = _largest(
+            tables.universe, tables.chain[k].at, np.int64(domains[tables.chain[k].dim_size])
+        )
+        costs[tables.chain[k].task, COPIES] *= min(size, tables.chain[k].most)
     for t in range(n):
         p = phase[t]
-        ns = tables.operations_ns[t] * costs[t, FACTOR]
+        ns = tables.task[t].operations_ns * costs[t, FACTOR]
         costs[p, WORK] += ns
         copies = costs[t, COPIES]
         if parallel[t] & _MAYBE:
             copies *= tables.cores
         else:
             costs[p, ONE_CORE] += ns * max(1.0, tables.cores / CLOCK_SLACK)
-        costs[p, CHAINS] = max(costs[p, CHAINS], tables.chain_ns[t] / copies)
+        costs[p, CHAINS] = max(costs[p, CHAINS], tables.task[t].chain_ns / copies)
     for p in range(n):
         costs[p, WORK] = max(costs[p, WORK], costs[p, ONE_CORE])
 
@@ -267,17 +271,17 @@ def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> 
     """For how many iterations of loops `first` to `end` of load_spared one load may do, at most."""
     copies = 1.0
     for k in range(first, end):
-        mids = np.int64(domains[tables.load_spared[k, 0]])
-        inners = np.int64(domains[tables.load_spared[k, 2]])
-        extent = tables.load_spared[k, 4]
+        mids = np.int64(domains[tables.load_spared[k].mid_size])
+        inners = np.int64(domains[tables.load_spared[k].inner_size])
+        extent = tables.load_spared[k].extent
         most = 1
         i = 0
         while mids >> i:
             j = 0
             while mids >> i & 1 and inners >> j:
                 if inners >> j & 1:
-                    mid = tables.universe[tables.load_spared[k, 1] + i]
-                    inner = tables.universe[tables.load_spared[k, 3] + j]
+                    mid = tables.universe[tables.load_spared[k].mid_at + i]
+                    inner = tables.universe[tables.load_spared[k].inner_at + j]
                     most = max(most, _shared_at(extent, mid, inner))
                 j += 1
             i += 1
@@ -305,15 +309,15 @@ def _element_loads(
     for t in range(phase.size):
         costs[t, LOADED], costs[t, LEAST] = 0.0, np.inf
     for k in range(tables.load_group.shape[0]):
-        t = tables.load_group[k, 0]
-        if domains[tables.load_group[k, 1]] != _VECTOR:
+        t = tables.load_group[k].task
+        if domains[tables.load_group[k].kind] != _VECTOR:
             continue
         ns = 0.0
-        for i in range(tables.load_group[k, 2], tables.load_group[k, 3]):
-            staged = tables.load[i, 0]
+        for i in range(tables.load_group[k].first, tables.load_group[k].end):
+            staged = tables.load[i].staged
             if staged < 0 or domains[staged] == _DIRECT:
-                copies = _shared_copies(tables, domains, tables.load[i, 1], tables.load[i, 2])
-                ns += tables.load_ns[i] / copies
+                copies = _shared_copies(tables, domains, tables.load[i].first, tables.load[i].end)
+                ns += tables.load[i].ns / copies
         costs[t, LEAST] = min(costs[t, LEAST], ns)
     for t in range(phase.size):
         ns = costs[t, LEAST]
@@ -330,8 +334,8 @@ def _launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) 
     for t in range(parallel.size):
         chosen[t] = 1 if parallel[t] & _SURELY else 0
         for k in range(tables.pair.shape[0]):
-            is_shared = tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]
-            if is_shared and domains[tables.pair[k, 2]] & _SAME_LAUNCH:
+            is_shared = tables.pair[k].b == t and chosen[tables.pair[k].a]
+            if is_shared and domains[tables.pair[k].fused] & _SAME_LAUNCH:
                 chosen[t] = 0
         count += chosen[t]
     return count
@@ -341,9 +345,9 @@ def _launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) 
 def _has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
     """Whether partial results of threads surely meet inside a launch, for other threads to read."""
     for k in range(tables.barrier.shape[0]):
-        surely = domains[tables.barrier[k, 0]] == _PARALLEL
-        surely = surely and domains[tables.barrier[k, 2]] == _SAME_LAUNCH
-        if surely and parallel[tables.barrier[k, 1]] & _SURELY:
+        surely = domains[tables.barrier[k].kind] == _PARALLEL
+        surely = surely and domains[tables.barrier[k].fused] == _SAME_LAUNCH
+        if surely and parallel[tables.barrier[k].reader] & _SURELY:
             return True
     return False
 
@@ -437,9 +441,9 @@ def _ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
         for t in range(n):
             ends[u, t] = tables.after[u, t] != 0
     for k in range(tables.merge.shape[0]):
-        if domains[tables.merge[k, 2]] & _MERGED:
-            ends[tables.merge[k, 0], tables.merge[k, 1]] = False
-            ends[tables.merge[k, 1], tables.merge[k, 0]] = False
+        if domains[tables.merge[k].order] & _MERGED:
+            ends[tables.merge[k].a, tables.merge[k].b] = False
+            ends[tables.merge[k].b, tables.merge[k].a] = False
     any_ends = False
     for u in range(n):
         for t in range(n):

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from ...kernels.ir.access import Access, access_of, flat_strides
 from ...kernels.ir.effects import arrays_read, arrays_written, task_reads
 from ...space.backbone import INNER, MID
 from ...space.engine.candidate import Space
-from .columns import Universes, int_rows
+from .columns import Universes, table
 from .traffic import sure_loads
 
 
@@ -38,9 +36,8 @@ class _Read:
 def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
     """The tables of `BoundTables` on such loads; empty ones where nothing is known of the rate."""
     groups: list[tuple[int, ...]] = []
-    rows: list[tuple[int, ...]] = []
+    rows: list[tuple[float, ...]] = []
     spared: list[tuple[int, ...]] = []
-    ns: list[float] = []
     v, rate = space.variables, space.target.loads_per_ns
     for t, task in enumerate(space.problem.tasks) if rate else ():
         points = prod(loop.extent for loop in task.loops)
@@ -55,14 +52,12 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
                         parts = [space.backbone.dim(t, loop.name, k) for k in (MID, INNER)]
                         sizes = [x for d in parts for x in (v.size[d], universe.at(d))]
                         spared.append((*sizes, loop.extent))
-                    rows.append((read.staged, begin, len(spared)))
-                    ns.append(points / rate)
+                    rows.append((read.staged, begin, len(spared), points / rate))
                 groups.append((t, kind, first, len(rows)))
     return {
-        "load_group": int_rows(groups, 4),
-        "load": int_rows(rows, 3),
-        "load_ns": np.array(ns, np.float64),
-        "load_spared": int_rows(spared, 5),
+        "load_group": table(groups, "task kind first end"),
+        "load": table(rows, "staged first end", "ns"),
+        "load_spared": table(spared, "mid_size mid_at inner_size inner_at extent"),
     }
 
 

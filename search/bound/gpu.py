@@ -47,6 +47,8 @@ from .tables import BoundTables
 
 READ, WRITE, MIXED, L2, L1, SHARED, OPERATIONS, ISSUE, LATENCY, LAUNCHES = range(10)
 N_TERMS = 10
+BY_L1, BY_SHARED, BY_ISSUE = range(3)  # what requests are counted by
+N_COUNTED = 3
 
 SECTOR_BYTES = 32
 REQUEST_BYTES = (
@@ -64,11 +66,11 @@ _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
     """How many threads, one beside the other or in different blocks, load each element."""
     n = 1.0
-    for at in range(gpu.access[row, 6], gpu.access[row, 7]):
-        if gpu.along[at, 2]:
+    for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
+        if gpu.along[at].how:
             continue
-        k = gpu.along[at, 0]
-        extent = gpu.loop[k, 1]
+        k = gpu.along[at].loop
+        extent = gpu.loop[k].extent
         is_thread = facts[k, IS_THREAD] == 2
         # Each thread of a loop of vectors begins with a vector of its own.
         lanes = min(facts[k, INNER_MOST], MOST_LANES) if facts[k, IS_VECTOR] else 1.0
@@ -87,17 +89,17 @@ def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, flo
     Loops that walk from element to element lie in one sector as far as they reach; loops with strides beyond all that smaller
     strides reach are in others. Which of them vary inside a warp is open: the best order counts (Telamon, section 4.3).
     """
-    size = np.int64(gpu.amount[row, 1])
+    size = np.int64(gpu.access[row].element_bytes)
     same, near, reach, widest, step = 1.0, 1.0, 0, 1.0, 0
-    for at in range(gpu.access[row, 6], gpu.access[row, 7]):
-        k, stride, how = gpu.along[at, 0], gpu.along[at, 1], gpu.along[at, 2]
+    for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
+        k, stride, how = gpu.along[at].loop, gpu.along[at].stride, gpu.along[at].how
         threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
         lanes = 1.0
         if facts[k, IS_VECTOR] and stride == size:
-            lanes = float(gpu.access[row, 9])
+            lanes = float(gpu.access[row].widest)
             widest = lanes
         n = threads * lanes
-        if how == TOGETHER or (stride == 0 and not gpu.access[row, 2]):
+        if how == TOGETHER or (stride == 0 and not gpu.access[row].is_store):
             same *= n  # but of threads with one result only one stores it
         elif n > 1 and 0 < stride < reach + SECTOR_BYTES:
             near *= n
@@ -111,12 +113,12 @@ def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, flo
 @jit_internal
 def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
     """Whether an access surely goes to memory, surely to shared memory, surely to either."""
-    choice = gpu.access[row, 3]
-    if gpu.access[row, 2]:
+    choice = gpu.access[row].choice
+    if gpu.access[row].is_store:
         is_kept = choice < 0 or domains[choice] == _KEEP
         return is_kept, False, is_kept
     staging = _DIRECT if choice < 0 else np.int64(domains[choice])
-    first, end = gpu.access[row, 4], gpu.access[row, 5]
+    first, end = gpu.access[row].first_flow, gpu.access[row].end_flow
     in_memory, in_shared, in_register = first == end, first < end, False
     for f in range(first, end):
         space = domains[gpu.flow[f]]
@@ -138,41 +140,46 @@ def _requests(
     Of the accesses of one phase to one array only the dearest counts: what one task has loaded the other may still have.
     """
     n = phase.size
-    dearest = np.zeros((n, 3))
-    stores = np.zeros((n, 3))
+    dearest = np.zeros((n, N_COUNTED))
+    stores = np.zeros((n, N_COUNTED))
     is_written = np.zeros(n, np.bool_)
     for row in range(gpu.access.shape[0]):
-        if row == 0 or gpu.access[row, 0] != gpu.access[row - 1, 0]:
+        if row == 0 or gpu.access[row].array != gpu.access[row - 1].array:
             _add_requests(costs, dearest, stores)
             dearest[:] = 0.0
             stores[:] = 0.0
             is_written[:] = False
-        t, is_store = gpu.access[row, 1], gpu.access[row, 2]
+        t, is_store = gpu.access[row].task, gpu.access[row].is_store
         p = phase[t]
         in_memory, in_shared, is_there = _where(gpu, domains, row)
-        if gpu.access[row, 8] and (is_store or not is_written[p]):
+        if gpu.access[row].is_known and (is_store or not is_written[p]):
             into = stores if is_store else dearest
-            n_elements = gpu.amount[row, 0]
+            n_elements = gpu.access[row].elements
             core, issue = tasks[t, CORE_FACTOR], tasks[t, ISSUE_FACTOR]
             per_sector, same, widest = _sharing(gpu, row, facts)
             if not is_store:
                 n_elements *= _copies_of_loads(gpu, row, facts)
             elif tasks[t, SPLITS]:
                 # Another launch may store what the blocks leave, with threads of its own.
-                core, issue, widest = 1.0, 1.0, float(gpu.access[row, 9])
-                per_sector = SECTOR_BYTES / gpu.amount[row, 1]
+                core, issue, widest = 1.0, 1.0, float(gpu.access[row].widest)
+                per_sector = SECTOR_BYTES / gpu.access[row].element_bytes
             if not is_store and (in_memory or in_shared):
                 tasks[t, LOADS] = max(tasks[t, LOADS], 2.0 if in_memory else 1.0)
             if in_memory:
                 ns = n_elements * SECTOR_BYTES / per_sector / gpu.l1_rate
-                into[p, 0] = max(into[p, 0], ns * core)
+                into[p, BY_L1] = max(into[p, BY_L1], ns * core)
             if in_shared and gpu.shared_rate > 0:
-                each = max(REQUEST_BYTES / (WARP * gpu.access[row, 9]), gpu.amount[row, 1] / same)
-                into[p, 1] = max(into[p, 1], n_elements * each / gpu.shared_rate * core)
+                each = max(
+                    REQUEST_BYTES / (WARP * gpu.access[row].widest),
+                    gpu.access[row].element_bytes / same,
+                )
+                into[p, BY_SHARED] = max(
+                    into[p, BY_SHARED], n_elements * each / gpu.shared_rate * core
+                )
             if is_there and gpu.issue_rate > 0:
-                lanes = widest if in_memory else float(gpu.access[row, 9])
+                lanes = widest if in_memory else float(gpu.access[row].widest)
                 ns = n_elements / (WARP * lanes) / gpu.issue_rate
-                into[p, 2] = max(into[p, 2], ns * issue)
+                into[p, BY_ISSUE] = max(into[p, BY_ISSUE], ns * issue)
         if is_store:
             is_written[p] = True
     _add_requests(costs, dearest, stores)
@@ -181,9 +188,9 @@ def _requests(
 @jit_internal
 def _add_requests(costs: Floats, dearest: Floats, stores: Floats) -> None:
     for p in range(costs.shape[0]):
-        costs[p, L1] += dearest[p, 0] + stores[p, 0]
-        costs[p, SHARED] += dearest[p, 1] + stores[p, 1]
-        costs[p, ISSUE] += dearest[p, 2] + stores[p, 2]
+        costs[p, L1] += dearest[p, BY_L1] + stores[p, BY_L1]
+        costs[p, SHARED] += dearest[p, BY_SHARED] + stores[p, BY_SHARED]
+        costs[p, ISSUE] += dearest[p, BY_ISSUE] + stores[p, BY_ISSUE]
 
 
 @jit_internal
@@ -191,14 +198,14 @@ def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> 
     """Group the tasks (phase[t] is the least task of its group); whether a phase surely begins with a launch."""
     merged_tasks(tables, domains, phase)
     for k in range(tables.pair.shape[0]):
-        a, b = tables.pair[k, 0], tables.pair[k, 1]
+        a, b = tables.pair[k].a, tables.pair[k].b
         # One block runs both, or else they are merged; its warps drift apart unless a value passes.
-        if domains[tables.pair[k, 2]] & _SAME_LAUNCH and not tables.pair[k, 3]:
+        if domains[tables.pair[k].fused] & _SAME_LAUNCH and not tables.pair[k].is_dependent:
             join(phase, a, b)
     is_first[:] = 1
     for k in range(tables.pair.shape[0]):
-        a, b = tables.pair[k, 0], tables.pair[k, 1]
-        if domains[tables.pair[k, 2]] & _SAME_LAUNCH and phase[a] != phase[b]:
+        a, b = tables.pair[k].a, tables.pair[k].b
+        if domains[tables.pair[k].fused] & _SAME_LAUNCH and phase[a] != phase[b]:
             is_first[phase[a]] = 0
             is_first[phase[b]] = 0
 
@@ -228,11 +235,11 @@ def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> int
     count = 0
     for t in range(n):
         for k in range(tables.pair.shape[0]):
-            if tables.pair[k, 1] == t and chosen[tables.pair[k, 0]]:
-                chosen[t] = chosen[t] and not domains[tables.pair[k, 2]] & _SAME_LAUNCH
+            if tables.pair[k].b == t and chosen[tables.pair[k].a]:
+                chosen[t] = chosen[t] and not domains[tables.pair[k].fused] & _SAME_LAUNCH
         count += chosen[t]
     for k in range(gpu.loop.shape[0]):
-        if gpu.loop[k, 9] >= 0 and domains[gpu.loop[k, 9]] == _PARTIALS:
+        if gpu.loop[k].reduction >= 0 and domains[gpu.loop[k].reduction] == _PARTIALS:
             return count + 1
     return count
 
@@ -244,9 +251,11 @@ def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: 
         p = phase[t]
         factor = tasks[t, ISSUE_FACTOR]
         finishing = 1.0 if tasks[t, SPLITS] else factor  # another launch may finish what is split
-        costs[p, OPERATIONS] += gpu.work_ns[t] * factor + gpu.finish_ns[t] * finishing
+        costs[p, OPERATIONS] += gpu.task[t].work_ns * factor + gpu.task[t].finish_ns * finishing
         if gpu.issue_rate > 0:
-            costs[p, ISSUE] += gpu.instructions[t] / WARP / gpu.issue_rate * min(factor, finishing)
+            costs[p, ISSUE] += (
+                gpu.task[t].instructions / WARP / gpu.issue_rate * min(factor, finishing)
+            )
         # The blocks that a multiprocessor has no room for at first begin when others have ended.
         chain = tasks[t, CHAIN] + (gpu.load_ns if tasks[t, LOADS] else 0.0)
         ns = chain * tasks[t, WAVES]

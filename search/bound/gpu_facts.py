@@ -55,12 +55,14 @@ def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
 def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
     """The facts of every loop."""
     for k in range(gpu.loop.shape[0]):
-        outer = np.int64(domains[gpu.loop[k, 2]])
-        mid = np.int64(domains[gpu.loop[k, 3]])
-        inner = np.int64(domains[gpu.loop[k, 6]])
-        sizes = _extremes(gpu.universe, gpu.loop[k, 5], np.int64(domains[gpu.loop[k, 4]]))
+        outer = np.int64(domains[gpu.loop[k].outer_kind])
+        mid = np.int64(domains[gpu.loop[k].mid_kind])
+        inner = np.int64(domains[gpu.loop[k].inner_kind])
+        sizes = _extremes(gpu.universe, gpu.loop[k].mid_at, np.int64(domains[gpu.loop[k].mid_size]))
         facts[k, MID_LEAST], facts[k, MID_MOST] = sizes
-        sizes = _extremes(gpu.universe, gpu.loop[k, 8], np.int64(domains[gpu.loop[k, 7]]))
+        sizes = _extremes(
+            gpu.universe, gpu.loop[k].inner_at, np.int64(domains[gpu.loop[k].inner_size])
+        )
         facts[k, INNER_LEAST], facts[k, INNER_MOST] = sizes
         facts[k, IS_BLOCK] = 0 if not outer & _BLOCK else 2 if outer == _BLOCK else 1
         facts[k, IS_THREAD] = 0 if not mid & _THREAD else 2 if mid == _THREAD else 1
@@ -71,7 +73,7 @@ def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
 @jit_internal
 def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
     """Iterations of one thread along a loop, one after the other, at least."""
-    extent = gpu.loop[k, 1]
+    extent = gpu.loop[k].extent
     if facts[k, IS_LOOP] == 2:
         threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
         return max(1.0, float(np.ceil(extent / (threads * facts[k, INNER_MOST]))))
@@ -85,10 +87,10 @@ def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
 @jit_internal
 def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> float:
     """Registers that the sums of a thread of a task take, as the space counts them: the least that is still open."""
-    n = float(gpu.words[t])
+    n = float(gpu.task[t].words)
     for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
-        lanes = gpu.loop[k, 10]
-        if not gpu.loop[k, 0] or (lanes >= 0 and domains[lanes] == _LANES):
+        lanes = gpu.loop[k].lanes
+        if not gpu.loop[k].is_reduction or (lanes >= 0 and domains[lanes] == _LANES):
             n *= facts[k, INNER_LEAST]
     return n
 
@@ -98,7 +100,7 @@ def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
     """[n_tasks] `count_registers` of every task."""
     facts = np.zeros((gpu.loop.shape[0], N_FACTS))
     tilings(gpu, domains, facts)
-    counted = np.zeros(gpu.words.size)
+    counted = np.zeros(gpu.task.shape[0])
     for t in range(counted.size):
         counted[t] = count_registers(gpu, domains, facts, t)
     return counted
@@ -117,13 +119,13 @@ def task_facts(
         most, full, share, is_open, splits = 1.0, 1.0, 1.0, False, 0.0
         threads_least, threads_most, steps, sums = 1.0, 1.0, 1.0, 1.0
         for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
-            extent = gpu.loop[k, 1]
+            extent = gpu.loop[k].extent
             if facts[k, IS_BLOCK]:
                 least = facts[k, MID_LEAST] * facts[k, INNER_LEAST]
                 tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
                 most *= np.ceil(extent / least)
                 is_open = is_open or least < tile or facts[k, IS_BLOCK] == 1
-                splits = max(splits, gpu.loop[k, 0])
+                splits = max(splits, gpu.loop[k].is_reduction)
                 if facts[k, IS_BLOCK] == 2 and tile <= extent:
                     full *= np.floor(extent / tile)
                     share *= tile / extent
@@ -131,13 +133,13 @@ def task_facts(
                 threads_most *= facts[k, MID_MOST]
             if facts[k, IS_THREAD] == 2:
                 threads_least *= facts[k, MID_LEAST]
-            if gpu.loop[k, 0]:
+            if gpu.loop[k].is_reduction:
                 steps *= _steps(gpu, k, facts)
             else:
                 sums *= facts[k, INNER_LEAST]
         tasks[t, BLOCKS_MOST], tasks[t, FULL_BLOCKS] = most, full
         tasks[t, THREADS_LEAST], tasks[t, THREADS_MOST] = threads_least, threads_most
-        tasks[t, CHAIN] = (steps - 1) * gpu.add_ns if gpu.reduces[t] else 0.0
+        tasks[t, CHAIN] = (steps - 1) * gpu.add_ns if gpu.task[t].reduces else 0.0
         tasks[t, SPLITS] = splits
         # Some multiprocessor has as many full blocks as any, and does their work at its own rate.
         alone = gpu.cores / gpu.boost
@@ -148,10 +150,11 @@ def task_facts(
         warps = np.ceil(threads_most / WARP)
         scheduled = max(factor, SCHEDULERS * alone / (most * warps))
         tasks[t, ISSUE_FACTOR] = scheduled * WARP / min(WARP, threads_most)
-        kept = sums * gpu.words[t] if gpu.reduces[t] and steps >= KEPT_STEPS else 0.0
+        kept = sums * gpu.task[t].words if gpu.task[t].reduces and steps >= KEPT_STEPS else 0.0
         kept = max(kept, registers[t])
-        if gpu.words[t] and (line[0] > 0 or line[1] > 0):
-            kept = max(kept, line[0] + line[1] * count_registers(gpu, domains, facts, t))
+        base, slope = line[0], line[1]
+        if gpu.task[t].words and (base > 0 or slope > 0):
+            kept = max(kept, base + slope * count_registers(gpu, domains, facts, t))
         resident = _resident(gpu, domains, facts, t, threads_least, kept)
         tasks[t, WAVES] = max(1.0, np.ceil(full / (gpu.cores * resident)))
 
@@ -177,9 +180,9 @@ def _resident(
         most = min(most, np.floor(gpu.registers_per_core / (registers * threads)))
     shared = 0.0
     for row in range(gpu.copy.shape[0]):
-        if gpu.copy[row, 0] == t and is_copied(np.int64(domains[gpu.copy[row, 1]])):
-            n_bytes = float(gpu.copy[row, 2])
-            for at in range(gpu.copy[row, 3], gpu.copy[row, 4]):
+        if gpu.copy[row].task == t and is_copied(np.int64(domains[gpu.copy[row].staging])):
+            n_bytes = float(gpu.copy[row].element_bytes)
+            for at in range(gpu.copy[row].first_loop, gpu.copy[row].end_loop):
                 k = gpu.copy_loop[at]
                 n_bytes *= facts[k, MID_LEAST] * facts[k, INNER_LEAST]
             shared += n_bytes
@@ -192,13 +195,13 @@ def _resident(
 def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
     """A copied block is waited for in every iteration of the loops around it."""
     for row in range(gpu.copy.shape[0]):
-        if is_copied(np.int64(domains[gpu.copy[row, 1]])):
+        if is_copied(np.int64(domains[gpu.copy[row].staging])):
             n = 1.0
-            for at in range(gpu.copy[row, 3], gpu.copy[row, 4]):
+            for at in range(gpu.copy[row].first_loop, gpu.copy[row].end_loop):
                 k = gpu.copy_loop[at]
                 if facts[k, IS_LOOP] == 2:
                     tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
-                    n *= np.ceil(gpu.loop[k, 1] / tile)
-            t = gpu.copy[row, 0]
+                    n *= np.ceil(gpu.loop[k].extent / tile)
+            t = gpu.copy[row].task
             if tasks[t, THREADS_LEAST] > WARP:  # one warp alone may meet for nothing
                 tasks[t, CHAIN] = max(tasks[t, CHAIN], n * gpu.barrier_ns)

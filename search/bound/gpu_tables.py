@@ -13,7 +13,7 @@ from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.backbone import INNER, MID, OUTER, index_loops
 from ...space.engine.candidate import Space
 from ...space.gpu_resources import register_words
-from .columns import Floats, Ints, Universes, int_rows
+from .columns import Ints, Table, Universes, table
 from .operations import SureOperations, expression_weight
 from .traffic import distinct_elements, sure_loads
 
@@ -45,23 +45,21 @@ class GpuTables(NamedTuple):
     # tasks
     universe: Ints  # all universes of sizes, one after the other
     loop_start: Ints  # [n_tasks + 1] first row of `loop`
-    # [n, 11] 1 where it reduces, extent, outer kind; of mid and of inner: kind, size, where its universe begins; reduction of
-    # the outer dim, and of the inner dim
-    loop: Ints
-    reduces: Ints  # [n_tasks] 1 where floating-point values are summed up, or the like
-    words: Ints  # [n_tasks] registers of one accumulator, 0 where nothing is reduced
-    instructions: Floats  # [n_tasks] of threads, arithmetic only, multiply-adds fused
-    work_ns: Floats  # [n_tasks] on all cores, of values
-    finish_ns: Floats  # [n_tasks] of what finishes reductions
+    # is_reduction extent outer_kind; of mid and of inner: kind, size, where its universe begins; reduction of the outer dim, and
+    # lanes of the inner one
+    loop: Table
+    # reduces: 1 where floating-point values are summed up, or the like; words: registers of one accumulator, 0 where nothing is
+    # reduced; instructions of threads, arithmetic only, multiply-adds fused; work_ns on all cores, of values; finish_ns of what
+    # finishes reductions
+    task: Table
     # loads and stores, array by array, each in program order
-    # [n, 10] array, task, 1 of a store, its store or else staging, first and end of its flows, first and end of its loops,
-    # 1 where it is known, widest vector in elements
-    access: Ints
-    amount: Floats  # [n, 2] distinct elements, bytes of one
+    # array task is_store; choice: its store or else staging; first and end of its flows, and of its loops (of `along`); is_known;
+    # widest vector in elements; elements: distinct ones; element_bytes
+    access: Table
     flow: Ints  # mem_space of the flows
-    along: Ints  # [n, 3] row of `loop`, bytes from one iteration to the next, how it takes part; nearest neighbours first
+    along: Table  # row of `loop`; stride in bytes; how it takes part; nearest neighbours first
     # copies in shared memory
-    copy: Ints  # [n, 5] task, staging, bytes of an element, first and end of its loops
+    copy: Table  # task staging element_bytes, first and end of its loops (of `copy_loop`)
     copy_loop: Ints  # rows of `loop`
 
 
@@ -93,9 +91,7 @@ def build_gpu_tables(space: Space) -> GpuTables:
         universe=universe.array(),
         loop_start=start,
         loop=loops,
-        reduces=np.array([int(_sums(task)) for task in space.problem.tasks], np.int64),
-        words=np.array([register_words(task) for task in space.problem.tasks], np.int64),
-        **_arithmetic(space),
+        task=_tasks(space),
         **_accesses(space, row_of),
         **_copies(space, row_of),
     )
@@ -105,7 +101,7 @@ def _sums(task: Task) -> bool:
     return task.is_structured and task.is_reduction and task.dtype.is_float
 
 
-def _loops(space: Space, universe: Universes) -> tuple[Ints, Ints, dict[tuple[int, str], int]]:
+def _loops(space: Space, universe: Universes) -> tuple[Ints, Table, dict[tuple[int, str], int]]:
     v, b = space.variables, space.backbone
     rows: list[tuple[int, ...]] = []
     start, row_of = [0], dict[tuple[int, str], int]()
@@ -119,34 +115,32 @@ def _loops(space: Space, universe: Universes) -> tuple[Ints, Ints, dict[tuple[in
             row += [v.reduction.get(b.dim(t, loop.name, level), -1) for level in (OUTER, INNER)]
             rows.append(tuple(row))
         start.append(len(rows))
-    return np.array(start, np.int64), int_rows(rows, 11), row_of
+    columns = (
+        "is_reduction extent outer_kind mid_kind mid_size mid_at inner_kind inner_size inner_at"
+    )
+    return np.array(start, np.int64), table(rows, f"{columns} reduction lanes"), row_of
 
 
-def _arithmetic(space: Space) -> dict[str, Any]:
+def _tasks(space: Space) -> Table:
     t, counter = space.target, SureOperations()
     counts = [counter.count(task) for task in space.problem.tasks]
     f32, f64 = (sum(numbers) for numbers in zip(*counts, strict=True))
     # It computes in f32 and in f64 side by side: the pipe that is busy longer counts.
     is_single = f32 / t.f32_flops_per_ns >= f64 / t.f64_flops_per_ns
-    work, finish = [], []
+    rows = []
     for task, pair in zip(space.problem.tasks, counts, strict=True):
         n = pair[0] if is_single else pair[1]
         rate = t.f32_flops_per_ns if is_single else t.f64_flops_per_ns
         outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
         finishing = min(n, outputs * expression_weight(task.finish))
-        work.append((n - finishing) / rate)
-        finish.append(finishing / rate)
-    return {
-        "instructions": np.array([sum(pair) / 2 for pair in counts]),
-        "work_ns": np.array(work),
-        "finish_ns": np.array(finish),
-    }
+        work, finish = (n - finishing) / rate, finishing / rate
+        rows.append((int(_sums(task)), register_words(task), sum(pair) / 2, work, finish))
+    return table(rows, "reduces words", "instructions work_ns finish_ns")
 
 
 def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any]:
     v, problem = space.variables, space.problem
-    rows: list[tuple[int, ...]] = []
-    amounts: list[tuple[float, int]] = []
+    rows: list[tuple[float, ...]] = []
     flows: list[int] = []
     along: list[tuple[int, int, int]] = []
     staged = {(o.task, o.access.array): var for o, var in v.staged.items()}
@@ -162,8 +156,8 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
         widest = max(1, space.target.vector_bytes // array.dtype.size_bytes)
         is_store = int(first_flow < 0)
         spaces = (0, 0) if is_store else (first_flow, len(flows))
-        rows.append((k, t, is_store, store, *spaces, first, len(along), int(is_known), widest))
-        amounts.append((float(elements), array.dtype.size_bytes))
+        sizes = (widest, elements, array.dtype.size_bytes)
+        rows.append((k, t, is_store, store, *spaces, first, len(along), int(is_known), *sizes))
 
     for k, array in enumerate(problem.arrays):
         for t, task in enumerate(problem.tasks):
@@ -180,10 +174,13 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
                 store = v.store.get(t, -1) if array.role == "temp" else -1
                 add(k, t, task.target if is_sure else None, store, -1)
     return {
-        "access": int_rows(rows, 10),
-        "amount": np.array(amounts, np.float64).reshape(-1, 2),
+        "access": table(
+            rows,
+            "array task is_store choice first_flow end_flow first_loop end_loop is_known widest",
+            "elements element_bytes",
+        ),
         "flow": np.array(flows, np.int64),
-        "along": int_rows(along, 3),
+        "along": table(along, "loop stride how"),
     }
 
 
@@ -210,4 +207,7 @@ def _copies(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any]:
         loops += [row_of[o.task, name] for name in o.loops]
         size_bytes = space.problem.array(o.access.array).dtype.size_bytes
         rows.append((o.task, var, size_bytes, first, len(loops)))
-    return {"copy": int_rows(rows, 5), "copy_loop": np.array(loops, np.int64)}
+    return {
+        "copy": table(rows, "task staging element_bytes first_loop end_loop"),
+        "copy_loop": np.array(loops, np.int64),
+    }

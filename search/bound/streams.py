@@ -17,7 +17,7 @@ from ...kernels.ir.effects import task_reads, task_writes
 from ...kernels.ir.task import Problem, Task, extents
 from ...space.engine.jit import jit_flat, jit_flat_internal
 from ...space.targets.target import StreamCurve, Target
-from .columns import Floats, Ints, int_rows
+from .columns import Floats, Ints, Table, table
 from .traffic import distinct_elements
 
 Int = int | np.int64
@@ -29,6 +29,7 @@ ANYHOW, ONCE, BY_EACH = 0, 1, 2
 # written to lines that nothing has read.
 READ_ONCE, READ_BY_EACH, WRITTEN_ONCE, WRITTEN_BY_EACH, FRESH_ONCE, FRESH_BY_EACH = range(6)
 N_COLUMNS = 6
+READ, WRITTEN = range(2)  # rows of rates, in bytes a ns
 
 _UNKNOWN = 1e30  # bytes a ns where nothing as small was measured
 
@@ -79,8 +80,8 @@ def stream_tables(target: Target) -> dict[str, Any]:
         # In place a line that is written has been read: of arrays that are not, nothing can be written that way.
         kinds.append((curve.cores, int(curve.kind == "scale"), first, len(points)))
     return {
-        "stream": int_rows(kinds, 4),
-        "stream_point": np.array(points, np.float64).reshape(-1, 4),
+        "stream": table(kinds, "cores is_in_place first end"),
+        "stream_point": table(points, "", "read_bytes written_bytes read_rate written_rate"),
     }
 
 
@@ -127,19 +128,19 @@ def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
 
 @jit_flat
 def least_time(rates: Floats, n: int, read: float, written: float) -> float:
-    """ns until a mix of n ways has read and written so much, at least; rates[0, k] and rates[1, k] are read and written a ns."""
+    """ns until a mix of n ways has read and written so much, at least."""
     least = np.inf
     for k in range(n):
-        x, y = rates[0, k], rates[1, k]
+        x, y = rates[READ, k], rates[WRITTEN, k]
         if (x > 0 or read <= 0) and (y > 0 or written <= 0):
             by_read = read / x if read > 0 else 0.0
             by_written = written / y if written > 0 else 0.0
             least = min(least, max(by_read, by_written))
         for i in range(k):
-            area = rates[0, i] * y - x * rates[1, i]
+            area = rates[READ, i] * y - x * rates[WRITTEN, i]
             if area != 0.0:
                 first = (read * y - x * written) / area
-                second = (rates[0, i] * written - read * rates[1, i]) / area
+                second = (rates[READ, i] * written - read * rates[WRITTEN, i]) / area
                 if first >= 0.0 and second >= 0.0:
                     least = min(least, first + second)
     return least
@@ -147,43 +148,46 @@ def least_time(rates: Floats, n: int, read: float, written: float) -> float:
 
 @jit_flat_internal
 def _rates(
-    kinds: Ints, points: Floats, cores: Int, read: float, written: float, rates: Floats
+    kinds: Table, points: Table, cores: Int, read: float, written: float, rates: Floats
 ) -> int:
     """Fill bytes a ns of each kind, and of reading and of writing alone behind them; the number of kinds, 0 without any."""
     most_x, most_y = 0.0, 0.0
     n = 0
     for k in range(kinds.shape[0]):
-        if kinds[k, 0] != cores:
+        if kinds[k].cores != cores:
             continue
-        first, by_read, by_written = kinds[k, 2], -1, -1
-        for i in range(first, kinds[k, 3]):
-            if points[i, 0] <= read:
+        first, by_read, by_written = kinds[k].first, -1, -1
+        for i in range(first, kinds[k].end):
+            if points[i].read_bytes <= read:
                 by_read = i
-            if points[i, 1] <= written:
+            if points[i].written_bytes <= written:
                 by_written = i
-        if points[first, 2] > 0:
-            most_x = max(most_x, points[by_read, 2] if by_read >= 0 else _UNKNOWN)
-        if points[first, 3] > 0:
-            most_y = max(most_y, points[by_written, 3] if by_written >= 0 else _UNKNOWN)
+        if points[first].read_rate > 0:
+            most_x = max(most_x, points[by_read].read_rate if by_read >= 0 else _UNKNOWN)
+        if points[first].written_rate > 0:
+            most_y = max(most_y, points[by_written].written_rate if by_written >= 0 else _UNKNOWN)
         both = min(by_read, by_written)
-        rates[0, n] = points[both, 2] if both >= 0 else _UNKNOWN
-        rates[1, n] = points[both, 3] if both >= 0 else _UNKNOWN
-        if points[first, 2] == 0:
-            rates[0, n] = 0.0
-        if points[first, 3] == 0:
-            rates[1, n] = 0.0
+        rates[READ, n] = points[both].read_rate if both >= 0 else _UNKNOWN
+        rates[WRITTEN, n] = points[both].written_rate if both >= 0 else _UNKNOWN
+        if points[first].read_rate == 0:
+            rates[READ, n] = 0.0
+        if points[first].written_rate == 0:
+            rates[WRITTEN, n] = 0.0
         n += 1
     for k in range(n):
-        rates[0, k], rates[1, k] = min(rates[0, k], most_x), min(rates[1, k], most_y)
-    rates[0, n], rates[1, n] = most_x, 0.0
-    rates[0, n + 1], rates[1, n + 1] = 0.0, most_y
+        rates[READ, k], rates[WRITTEN, k] = (
+            min(rates[READ, k], most_x),
+            min(rates[WRITTEN, k], most_y),
+        )
+    rates[READ, n], rates[WRITTEN, n] = most_x, 0.0
+    rates[READ, n + 1], rates[WRITTEN, n + 1] = 0.0, most_y
     return n
 
 
 @jit_flat_internal
 def streaming_ns(
-    kinds: Ints,
-    points: Floats,
+    kinds: Table,
+    points: Table,
     cores: Int,
     through: Floats,
     held: float,
@@ -216,9 +220,9 @@ def streaming_ns(
     if fresh > 0:
         at = 0
         for k in range(kinds.shape[0]):
-            if kinds[k, 0] == cores:
-                if kinds[k, 1]:
-                    rates[1, at] = 0.0
+            if kinds[k].cores == cores:
+                if kinds[k].is_in_place:
+                    rates[WRITTEN, at] = 0.0
                 at += 1
         ns = max(ns, least_time(rates, n + 2, read, fresh))
     return ns

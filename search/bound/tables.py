@@ -12,7 +12,7 @@ from ...kernels.ir.task import Task
 from ...space.backbone import INNER, MID, OUTER
 from ...space.engine.candidate import Space
 from ...space.targets.target import Target
-from .columns import Floats, Ints, Universes, int_rows
+from .columns import Floats, Ints, Table, Universes, table
 from .element_loads import element_loads
 from .operations import SureOperations, expression_weight
 from .streams import is_fresh, passes, stream_tables
@@ -35,32 +35,39 @@ class BoundTables(NamedTuple):
     launch_ns: float
     barrier_ns: float
     # dims and pairs of tasks
-    outer: Ints  # [n, 7] task, kind, extent; of mid and of inner: size, where its universe begins
-    vector: Ints  # [n, 2] task, kind: inner dims that may be vectors
+    outer: Table  # task kind extent, of mid and of inner: variable of its size, where its universe begins
+    vector: Table  # task kind: inner dims that may be vectors
     universe: Ints  # all universes of sizes, one after the other
-    merge: Ints  # [n, 3] task, task, order of their outer dims
-    pair: Ints  # [n, 4] task, task, fused, 1 where one depends on the other
+    merge: Table  # a b, the tasks; order of their outer dims
+    pair: Table  # a b, the tasks; fused; is_dependent: one depends on the other
+    after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
     # arrays: who touches them, in program order
     touch_start: Ints  # [n_arrays + 1]
-    touch: Ints  # [n, 5] task, 1 where it may write, store, first and end of its flows
-    touch_bytes: Floats  # [n, 2] surely read, surely written
-    flow: Ints  # [n, 2] of the flows of touches: mem_space, task that the value comes from
-    touch_fresh: Ints  # [n] 1 where it writes lines that no task of the call has read before
+    # task; is_written: it may be; store; first_flow end_flow; is_fresh: lines are written that no task of the call has read before;
+    # read_bytes written_bytes: surely
+    touch: Table
+    flow: Table  # mem_space of the flows of touches, producer of the value
     passes: Ints  # [n_arrays] how it is gone through, see streams.py
     reused_bytes: float  # of arrays both written and read: keeping a dirty line can save two trips
-    stream: Ints  # [n_kinds, 4] cores, 1 of updates in place, where its points begin and end
-    stream_point: Floats  # [n, 4] bytes read and written; bytes a ns read and written
-    after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
+    stream: Table  # cores; is_in_place: lines are updated; first end of its points
+    stream_point: Table  # read_bytes written_bytes; read_rate written_rate in bytes a ns
     # arithmetic
-    operations_ns: Floats  # [n_tasks] on all cores, in vectors
-    lanes: Floats  # [n_tasks] by how much scalar code is slower
-    chain_ns: Floats  # [n_tasks] of one accumulator; 0 where there is more than one result
-    chain: Ints  # [n, 4] task, size, where its universe begins, largest size that counts
-    load_group: Ints  # [n, 4] task, kind of its vector loop, first and end of its reads: those of one innermost loop
-    load: Ints  # [n, 3] where it is read, first and end of the loops that it does not depend on
-    load_ns: Floats  # of the loads, on all cores, if nothing was loaded once for several iterations
-    load_spared: Ints  # [n, 5] of mid and of inner: size, where its universe begins; extent
-    barrier: Ints  # [n, 3] kind of a reduced outer dim, task that reads the result, fused
+    # operations_ns: on all cores, in vectors; lanes: by how much scalar code is slower; chain_ns: of one accumulator, 0 where there
+    # is more than one result
+    task: Table
+    chain: (
+        Table  # task, dim_size, at: where its universe begins, most: the largest size that counts
+    )
+    load_group: (
+        Table  # task, kind of its vector loop, first end of its reads: those of one innermost loop
+    )
+    # staged: where it is read; first end of the loops that it does not depend on; ns on all cores, if it was loaded anew for each
+    # iteration
+    load: Table
+    load_spared: (
+        Table  # of mid and of inner: variable of its size, where its universe begins; extent
+    )
+    barrier: Table  # kind of a reduced outer dim, reader of the result, fused
 
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
@@ -76,8 +83,8 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         merge=_merges(space),
         pair=_pairs(space),
         **_touches(space),
-        **_operations(space, compiler_vectorises),
-        **_chains(space, universe),
+        task=_tasks(space, compiler_vectorises),
+        chain=_chains(space, universe),
         **element_loads(space, universe),
         universe=universe.array(),
         barrier=_barriers(space),
@@ -103,7 +110,7 @@ def _machine(target: Target) -> dict[str, Any]:
     }
 
 
-def _outer_dims(space: Space, universe: Universes) -> Ints:
+def _outer_dims(space: Space, universe: Universes) -> Table:
     v, rows = space.variables, []
     for d in space.backbone.dims:
         if d.level == OUTER:
@@ -112,27 +119,28 @@ def _outer_dims(space: Space, universe: Universes) -> Ints:
                 part = space.backbone.dim(d.task, d.loop.name, level)
                 row += [v.size[part], universe.at(part)]
             rows.append(tuple(row))
-    return int_rows(rows, 7)
+    return table(rows, "task kind extent mid_size mid_at inner_size inner_at")
 
 
-def _vector_dims(space: Space) -> Ints:
+def _vector_dims(space: Space) -> Table:
     kinds = space.variables.kind
-    return int_rows(((d.task, kinds[d]) for d in space.backbone.dims if d.level == INNER), 2)
+    return table(((d.task, kinds[d]) for d in space.backbone.dims if d.level == INNER), "task kind")
 
 
-def _merges(space: Space) -> Ints:
+def _merges(space: Space) -> Table:
     b = space.backbone
     rows = []
     for m in b.merges:
         a, c = b.dim(m.a, m.loop_a, OUTER), b.dim(m.b, m.loop_b, OUTER)
         rows.append((m.a, m.b, space.model.order(a.order_id, c.order_id)))
-    return int_rows(rows, 3)
+    return table(rows, "a b order")
 
 
-def _pairs(space: Space) -> Ints:
+def _pairs(space: Space) -> Table:
     bound = {(d.source, d.sink) for d in space.backbone.dependences}
     fused = space.variables.fused
-    return int_rows(((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items()), 4)
+    rows = ((a, b, var, int((a, b) in bound)) for (a, b), var in fused.items())
+    return table(rows, "a b fused is_dependent")
 
 
 def _after(space: Space) -> Ints:
@@ -148,8 +156,6 @@ def _after(space: Space) -> Ints:
 def _touches(space: Space) -> dict[str, Any]:
     v, problem = space.variables, space.problem
     rows: list[tuple[int, ...]] = []
-    amounts: list[tuple[int, int]] = []
-    fresh: list[int] = []
     start, flows, reused = [0], list[tuple[int, int]](), 0
     for array in problem.arrays:
         is_temp = array.role == "temp"
@@ -172,30 +178,30 @@ def _touches(space: Space) -> dict[str, Any]:
             if is_temp:
                 read = read if flows[first:] else 0
                 written = written if store >= 0 else 0
-            rows.append((t, int(writes), store, first, len(flows)))
-            amounts.append((read, written))
-            fresh.append(int(writes and is_fresh(problem, t, array.name)))
+            fresh = int(writes and is_fresh(problem, t, array.name))
+            rows.append((t, int(writes), store, first, len(flows), fresh, read, written))
         start.append(len(rows))
         reused += array.size_bytes if readers and writers else 0
     return {
         "touch_start": np.array(start, np.int64),
-        "touch": int_rows(rows, 5),
-        "touch_bytes": np.array(amounts, np.float64).reshape(-1, 2),
-        "touch_fresh": np.array(fresh, np.int64),
-        "flow": int_rows(flows, 2),
+        "touch": table(
+            rows, "task is_written store first_flow end_flow is_fresh", "read_bytes written_bytes"
+        ),
+        "flow": table(flows, "mem_space producer"),
         "reused_bytes": float(reused),
     }
 
 
-def _operations(space: Space, compiler_vectorises: bool) -> dict[str, Any]:
+def _tasks(space: Space, compiler_vectorises: bool) -> Table:
     target: Target = space.target
     counter = SureOperations()
-    ns, lanes = [], []
+    rows = []
     for task in space.problem.tasks:
         f32, f64 = counter.count(task)
-        ns.append(f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns)
-        lanes.append(1.0 if compiler_vectorises else _scalar_slowdown(target, task, f32 + f64))
-    return {"operations_ns": np.array(ns), "lanes": np.array(lanes)}
+        ns = f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns
+        lanes = 1.0 if compiler_vectorises else _scalar_slowdown(target, task, f32 + f64)
+        rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns))
+    return table(rows, "", "operations_ns lanes chain_ns")
 
 
 def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
@@ -210,17 +216,15 @@ def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
     return ((operations - finishing) * lanes + finishing) / operations if operations else 1.0
 
 
-def _chains(space: Space, universe: Universes) -> dict[str, Any]:
-    ns, rows = [], []
+def _chains(space: Space, universe: Universes) -> Table:
+    rows = []
     for t, task in enumerate(space.problem.tasks):
-        steps = _chain_steps(task)
-        ns.append(steps * space.target.add_latency_ns)
-        for d in space.backbone.dims_of(t) if steps else ():
+        for d in space.backbone.dims_of(t) if _chain_steps(task) else ():
             if d.level != OUTER:
                 # Copies in a row may be added up as a tree before they meet the accumulator.
                 most = MAX_PEELED if d.level == MID else 1 << 30
                 rows.append((t, space.variables.size[d], universe.at(d), most))
-    return {"chain_ns": np.array(ns, np.float64), "chain": int_rows(rows, 4)}
+    return table(rows, "task dim_size at most")
 
 
 def _chain_steps(task: Task) -> int:
@@ -232,11 +236,11 @@ def _chain_steps(task: Task) -> int:
     return prod(loop.extent for loop in task.loops)
 
 
-def _barriers(space: Space) -> Ints:
+def _barriers(space: Space) -> Table:
     v, rows = space.variables, []
     for f in space.backbone.flows:
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
         for d in space.backbone.dims_of(f.producer):
             if d.level == OUTER and d.loop.is_reduction:
                 rows.append((v.kind[d], f.consumer, fused))
-    return int_rows(rows, 3)
+    return table(rows, "kind reader fused")
