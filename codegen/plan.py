@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cmp_to_key
 from math import prod
-
-import numpy as np
 
 from ..kernels.ir.access import access_of
 from ..kernels.ir.domain import Loop
@@ -286,15 +285,14 @@ def _launches(
 ) -> tuple[tuple[PlannedNode, ...], ...]:
     space = candidate.space
     backbone = space.backbone
-    n = len(backbone.order_names)
-    relation = np.empty((n, n), dtype=np.int64)
-    for i in range(n):
-        for j in range(n):
-            relation[i, j] = candidate.value(i * n + j)
+    values = candidate.assignment()
     members = {
         d.order_id: Member(d.task, d.loop.name, d.level) for d in backbone.dims if d.order_id >= 0
     }
     bodies = {body: t for t, body in enumerate(backbone.body_ids)}
+    objects: list[list[int]] = [[] for _ in tasks]
+    for x, t in enumerate(backbone.order_tasks):
+        objects[t].append(x)
 
     def convert(node: Node) -> list[PlannedNode]:
         if node.objects[0] in bodies:
@@ -306,17 +304,39 @@ def _launches(
             return children
         return [PlannedLoop(here, tuple(children))]
 
-    roots = [r for node in forest(relation) for r in convert(node)]
-    launches: list[list[PlannedNode]] = []
-    launch_of: dict[int, int] = {}
-    for root in roots:
-        task = first_task(root)
-        mates = [u for u in launch_of if _same_launch(candidate, task, u)]
-        if not mates:
-            launches.append([])
-        launch_of[task] = launch_of[mates[0]] if mates else len(launches) - 1
-        launches[launch_of[task]].append(root)
-    return tuple(tuple(nodes) for nodes in launches)
+    def in_order(g: list[int], h: list[int]) -> int:
+        x, y = backbone.body_ids[g[0]], backbone.body_ids[h[0]]
+        return -1 if space.model.relation(values, x, y) == ch.BEFORE else 1
+
+    launches: list[tuple[PlannedNode, ...]] = []
+    for component in backbone.components:
+        groups = _launches_of(candidate, component)
+        groups.sort(key=cmp_to_key(in_order))
+        for group in groups:
+            chosen = sorted(x for t in group for x in objects[t])
+            trees = forest(space.model.relation_matrix(values, chosen))
+            roots = (_named(tree, chosen) for tree in trees)
+            launches.append(tuple(node for root in roots for node in convert(root)))
+    return tuple(launches)
+
+
+def _launches_of(candidate: Candidate, component: range) -> list[list[int]]:
+    """The tasks of each launch of a component, increasing; the launches in no order of time."""
+    backbone = candidate.space.backbone
+    found: dict[int, list[int]] = {}  # by the first task
+    first: dict[int, int] = {}
+    for t in component:
+        before = range(backbone.neighbours[t].start, t)
+        mate = next((u for u in before if _same_launch(candidate, u, t)), t)
+        first[t] = first.get(mate, t)
+        found.setdefault(first[t], []).append(t)
+    return list(found.values())
+
+
+def _named(node: Node, objects: Sequence[int]) -> Node:
+    """The same tree of the objects that these numbers stand for."""
+    children = tuple(_named(child, objects) for child in node.children)
+    return Node(tuple(objects[x] for x in node.objects), children)
 
 
 def _same_launch(candidate: Candidate, t: int, u: int) -> bool:

@@ -40,6 +40,8 @@ _UNITS: dict[str, tuple[str, ...]] = {
     "_fixpoint": ("filter_budget", "filter_counter", "filter_table3", "filter_order"),
     "_complete": ("_fixpoint",),
     "expand": ("_fixpoint",),
+    "constraint_blocks": (),
+    "shave": ("_fixpoint",),
     "propagate_all": ("_fixpoint",),
     "_descend": ("_fixpoint",),
 }
@@ -158,6 +160,8 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         propagate._complete: (*at, preference, order, 1),
         propagate.expand: (*at, 0, children, *results),
         propagate.propagate_all: at,
+        propagate.constraint_blocks: (space.model.arrays, order),
+        propagate.shave: (*at, order),
         propagate._descend: (*at, order, 1),
     }
     return {function.__name__: (function, given) for function, given in found.items()}

@@ -12,13 +12,19 @@ Every loop is strip-mined into three levels:
 
 Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a task form one grid of
 straight-line code at its body, so nothing can be ordered inside it.
+
+Two tasks may share a launch if they are in one component, less than LAUNCH_TASKS apart. A component is a run of tasks, in program
+order, that possible merges and values on chip connect; a sequence that fits into a launch is one component. What tasks that
+cannot share a launch have between them is no choice: program order. So objects and constraints grow linearly with the tasks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from functools import cached_property
+from itertools import product
 
 from ..kernels.ir.access import Access, flat_strides
 from ..kernels.ir.affine import Affine
@@ -29,6 +35,7 @@ from ..kernels.program.dependence import Dependence, dependences, shared_reads
 
 OUTER, MID, INNER = 0, 1, 2
 LEVEL_NAMES = ("outer", "mid", "inner")
+LAUNCH_TASKS = 8  # that follow one another in the program and may be in one launch
 
 
 @dataclass(frozen=True)
@@ -119,9 +126,12 @@ class Merge:
 
 @dataclass(frozen=True)
 class Backbone:
-    """All objects. `order_names[k]` names object k of the order algebra: outer and mid dims task by task, then the bodies."""
+    """All objects. `order_names[k]` names object k of the order algebra, of task `order_tasks[k]`: component by component the outer
+    and mid dims task by task, then the bodies.
+    """
 
     problem: Problem
+    components: tuple[range, ...]  # tasks that choices connect; runs of the program
     dependences: tuple[Dependence, ...]
     dims: tuple[Dim, ...]
     flows: tuple[Flow, ...]
@@ -131,6 +141,7 @@ class Backbone:
     merges: tuple[Merge, ...]
     shifts: tuple[Shift, ...]  # at most one a consumer
     order_names: tuple[str, ...]
+    order_tasks: tuple[int, ...]
     body_ids: tuple[int, ...]  # order object of each task's body
 
     by_loop: dict[tuple[int, str, int], Dim] = field(repr=False, compare=False)
@@ -139,48 +150,145 @@ class Backbone:
         return self.by_loop[task, loop, level]
 
     def dims_of(self, task: int) -> list[Dim]:
-        return [d for d in self.dims if d.task == task]
+        return self._by_task[task]
+
+    @cached_property
+    def _by_task(self) -> list[list[Dim]]:
+        found: list[list[Dim]] = [[] for _ in self.problem.tasks]
+        for d in self.dims:
+            found[d.task].append(d)
+        return found
+
+    @cached_property
+    def neighbours(self) -> tuple[range, ...]:
+        """Of each task the tasks with which it may share a launch, itself among them."""
+        return tuple(
+            range(max(c.start, t - LAUNCH_TASKS + 1), min(c.stop, t + LAUNCH_TASKS))
+            for c in self.components
+            for t in c
+        )
+
+    def may_share_launch(self, t: int, u: int) -> bool:
+        return u in self.neighbours[t]
+
+    def launch_pairs(self) -> Iterator[tuple[int, int]]:
+        """Tasks t < u that may share a launch."""
+        return ((t, u) for t, near in enumerate(self.neighbours) for u in near if u > t)
+
+    @cached_property
+    def partners(self) -> dict[Dim, list[Dim]]:
+        """Dims of other tasks that a dim may merge with."""
+        found: dict[Dim, list[Dim]] = {d: [] for d in self.dims}
+        for merge in self.merges:
+            for level in (OUTER, MID):
+                d, e = (
+                    self.dim(merge.a, merge.loop_a, level),
+                    self.dim(merge.b, merge.loop_b, level),
+                )
+                found[d].append(e)
+                found[e].append(d)
+        return found
+
+    @cached_property
+    def flows_into(self) -> Counter[tuple[int, str]]:
+        """How many tasks a task has an array from."""
+        return Counter((f.consumer, f.array) for f in self.flows)
 
 
 def build_backbone(problem: Problem) -> Backbone:
     """The backbone of `problem`; depends on nothing about the machine."""
-    dims, order_names = _dims(problem)
-    body_ids = tuple(len(order_names) + k for k in range(len(problem.tasks)))
     found = dependences(problem)
     flows = _flows(problem, found)
     merges = _merges(problem, found, flows)
+    components = _components(problem, merges, flows)
+    dims, order_names, order_tasks, body_ids = _objects(problem, components)
+    component_of = [k for k, c in enumerate(components) for _ in c]
+    written = {name for t in problem.tasks for name in written_arrays(t)}
     return Backbone(
         problem=problem,
+        components=components,
         dependences=found,
         dims=dims,
         flows=flows,
-        rereads=tuple(_rereads(problem)),
+        rereads=tuple(
+            f
+            for f in _rereads(problem, written)
+            if component_of[f.producer] == component_of[f.consumer]
+        ),
         operands=tuple(o for k, t in enumerate(problem.tasks) for o in _operands(k, t)),
-        prefetches=tuple(p for k in range(len(problem.tasks)) for p in _prefetches(problem, k)),
+        prefetches=tuple(
+            p for k in range(len(problem.tasks)) for p in _prefetches(problem, k, written)
+        ),
         merges=merges,
         shifts=tuple(_shifts(problem, found, merges)),
-        order_names=(*order_names, *(t.name for t in problem.tasks)),
+        order_names=order_names,
+        order_tasks=order_tasks,
         body_ids=body_ids,
         by_loop={(d.task, d.loop.name, d.level): d for d in dims},
     )
 
 
-def _dims(problem: Problem) -> tuple[tuple[Dim, ...], list[str]]:
+def _components(
+    problem: Problem, merges: tuple[Merge, ...], flows: tuple[Flow, ...]
+) -> tuple[range, ...]:
+    """Runs of tasks that merges or values on chip connect. What is between two tasks of a component is in it: it may have to
+    come before or after both.
+    """
+    tasks = problem.tasks
+    n_tasks = len(tasks)
+    if n_tasks <= LAUNCH_TASKS:
+        return (range(n_tasks),)
+    reach = list(range(n_tasks))  # the last task that each is connected with
+    connected = [(m.a, m.b) for m in merges]
+    for f in flows:
+        is_kept = f.is_pointwise or problem.array(f.array).role == "temp"
+        if is_kept and tasks[f.producer].is_structured and tasks[f.consumer].is_structured:
+            connected.append((f.producer, f.consumer))
+    for first, last in connected:
+        if last - first < LAUNCH_TASKS:
+            reach[first] = max(reach[first], last)
+    found, begin, end = [], 0, 0
+    for t in range(n_tasks):
+        end = max(end, reach[t])
+        if end == t:
+            found.append(range(begin, t + 1))
+            begin = end = t + 1
+    return tuple(found)
+
+
+def _objects(
+    problem: Problem, components: tuple[range, ...]
+) -> tuple[tuple[Dim, ...], tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
+    """Dims, names and tasks of the objects that have an order, bodies among them."""
     dims: list[Dim] = []
-    order_names: list[str] = []
-    for k, task in enumerate(problem.tasks):
-        for loop in task.loops:
-            for level in (OUTER, MID, INNER):
-                name = f"{task.name}.{loop.name}.{LEVEL_NAMES[level]}"
-                order_id = -1 if level == INNER else len(order_names)
-                dims.append(Dim(k, loop, level, name, order_id))
-                if order_id >= 0:
-                    order_names.append(name)
-    return tuple(dims), order_names
+    names: list[str] = []
+    owners: list[int] = []
+    bodies: list[int] = []
+    for component in components:
+        for k in component:
+            task = problem.tasks[k]
+            for loop in task.loops:
+                for level in (OUTER, MID, INNER):
+                    name = f"{task.name}.{loop.name}.{LEVEL_NAMES[level]}"
+                    order_id = -1 if level == INNER else len(names)
+                    dims.append(Dim(k, loop, level, name, order_id))
+                    if order_id >= 0:
+                        names.append(name)
+                        owners.append(k)
+        for k in component:
+            bodies.append(len(names))
+            names.append(problem.tasks[k].name)
+            owners.append(k)
+    return tuple(dims), tuple(names), tuple(owners), tuple(bodies)
 
 
 def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
     flows = []
+    last_writer: list[dict[str, int]] = []  # before each task, by array
+    now: dict[str, int] = {}
+    for k, task in enumerate(problem.tasks):
+        last_writer.append(dict(now))
+        now.update((name, k) for name in written_arrays(task))
     for d in found:
         if d.kind != "flow":
             continue
@@ -189,7 +297,7 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
         pointwise = (
             producer.is_structured
             and consumer.is_structured
-            and _writers(problem, d.array, d.sink)[-1:] == [d.source]
+            and last_writer[d.sink].get(d.array) == d.source
             and _is_pointwise(producer, consumer, d)
         )
         axes = producer.target.axes
@@ -197,21 +305,23 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
     return tuple(flows)
 
 
-def _rereads(problem: Problem) -> Iterator[Flow]:
+def _rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
     """For each task and input of two loops or more, the nearest task before it that reads just the same elements."""
-    shared = {(r.first, r.second, r.array): r.mapped for r in shared_reads(problem)}
-    written = {name for t in problem.tasks for name in written_arrays(t)}
+    shared = {(r.first, r.second, r.array): r.mapped for r in shared_reads(problem, LAUNCH_TASKS)}
+    nearest: dict[str, int] = {}
     for k, task in enumerate(problem.tasks):
-        for array in dict.fromkeys(a.array for a, _ in task_reads(task)):
-            before = [j for j in range(k) if _sole_read(problem.tasks[j], array) is not None]
-            if array in written or not before or _sole_read(task, array) is None:
+        arrays = dict.fromkeys(a.array for a, _ in task_reads(task))
+        alone = {array: _sole_read(task, array) for array in arrays if array not in written}
+        for array, access in alone.items():
+            if access is None or array not in nearest:
                 continue
-            first = before[-1]
+            first = nearest[array]
             access = _sole_read(problem.tasks[first], array)
             pairs = shared.get((first, k, array), ())
             if access is not None and len(pairs) == len(index_loops(access)) > 1:
                 name = f"{problem.tasks[first].name}->{task.name}.{array}"
                 yield Flow(first, k, array, pairs, False, name, access.axes, is_read=True)
+        nearest.update((array, k) for array, access in alone.items() if access is not None)
 
 
 def _sole_read(task: Task, array: str) -> Access | None:
@@ -222,10 +332,6 @@ def _sole_read(task: Task, array: str) -> Access | None:
     axes = reads[0][0].axes
     simple = all(a is not None and len(a.terms) == 1 and a.terms[0][1] == 1 for a in axes)
     return reads[0][0] if simple else None
-
-
-def _writers(problem: Problem, array: str, before: int) -> list[int]:
-    return [k for k, t in enumerate(problem.tasks[:before]) if array in written_arrays(t)]
 
 
 def written_arrays(task: Task) -> set[str]:
@@ -282,11 +388,10 @@ def _operands(k: int, task: Task) -> list[Operand]:
     return [o for a, o in operands.items() if a not in written_arrays(task)]
 
 
-def _prefetches(problem: Problem, k: int) -> Iterator[Prefetch]:
+def _prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch]:
     task = problem.tasks[k]
     if not task.is_structured:
         return
-    written = {name for t in problem.tasks for name in written_arrays(t)}
     for access, in_finish in task_reads(task):
         if in_finish or access.array in written or any(a is None for a in access.axes):
             continue
@@ -301,18 +406,20 @@ def _prefetches(problem: Problem, k: int) -> Iterator[Prefetch]:
 def _merges(
     problem: Problem, found: tuple[Dependence, ...], flows: tuple[Flow, ...]
 ) -> tuple[Merge, ...]:
-    """Loop pairs that may become one loop: mapped by every dependence between their tasks, or reading the same elements where there
-    is no dependence, or none before the second task finishes its sums.
+    """Loop pairs, of tasks near enough for one launch, that may become one loop: mapped by every dependence between their tasks, or
+    reading the same elements where there is no dependence, or none before the second task finishes its sums.
     """
     pointwise = {(f.producer, f.consumer, f.array) for f in flows if f.is_pointwise}
     between: dict[tuple[int, int], list[Dependence]] = {}
     for d in found:
         between.setdefault((d.source, d.sink), []).append(d)
     shared: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for read in shared_reads(problem):
+    for read in shared_reads(problem, LAUNCH_TASKS):
         shared.setdefault((read.first, read.second), set()).update(read.mapped)
     merges = []
-    for a, b in combinations(range(len(problem.tasks)), 2):
+    n_tasks = len(problem.tasks)
+    near = ((a, b) for a in range(n_tasks) for b in range(a + 1, min(a + LAUNCH_TASKS, n_tasks)))
+    for a, b in near:
         if (a, b) not in between:
             merges += [Merge(a, b, *pair) for pair in sorted(shared.get((a, b), ()))]
             continue
@@ -342,26 +449,26 @@ def _shifts(
 ) -> Iterator[Shift]:
     """For each task of two loops on which nothing depends, the last reduction whose result it waits for."""
     awaited = {d.source for d in found}
+    values: dict[int, list[Dependence]] = {}
+    for d in found:
+        if d.kind == "flow":
+            values.setdefault(d.sink, []).append(d)
+    known = set(merges)
     for k, task in enumerate(problem.tasks):
         if k in awaited or not task.is_structured or len(task.loops) != 2:
             continue
         possible = []
-        for d in found:
+        for d in values.get(k, ()):
             producer = problem.tasks[d.source]
             kinds = sorted(loop.is_reduction for loop in producer.loops)
-            if (
-                d.sink == k
-                and d.kind == "flow"
-                and producer.is_structured
-                and kinds == [False, True]
-            ):
-                shift = _shift(problem, d.source, k, merges)
+            if producer.is_structured and kinds == [False, True]:
+                shift = _shift(problem, d.source, k, known)
                 possible += [shift] if shift is not None else []
         if possible:
             yield max(possible, key=lambda s: s.producer)
 
 
-def _shift(problem: Problem, t: int, u: int, merges: tuple[Merge, ...]) -> Shift | None:
+def _shift(problem: Problem, t: int, u: int, merges: set[Merge]) -> Shift | None:
     producer, consumer = problem.tasks[t], problem.tasks[u]
     free, reduced = sorted(producer.loops, key=lambda loop: loop.is_reduction)
     for first, second in (consumer.loops, consumer.loops[::-1]):

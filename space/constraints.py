@@ -8,6 +8,7 @@ hardware (what the target has).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations, product
 
@@ -100,19 +101,21 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
     def order_between_tasks(self) -> None:
         """Bodies follow one another, dependences forwards; a body is in no loop that is not merged with one of its own."""
         b, bodies = self.b, self.backbone.body_ids
-        for t, u in combinations(range(len(bodies)), 2):
+        for t, u in self.backbone.launch_pairs():
             b.restrict(b.order(bodies[t], bodies[u]), bits(ch.BEFORE, ch.AFTER))
         for dep in self.backbone.dependences:
-            b.restrict(b.order(bodies[dep.source], bodies[dep.sink]), bits(ch.BEFORE))
-        partners = self.partners()
+            if self.backbone.may_share_launch(dep.source, dep.sink):
+                b.restrict(b.order(bodies[dep.source], bodies[dep.sink]), bits(ch.BEFORE))
+        partners = self.backbone.partners
         for d in self.backbone.dims:
             if d.order_id < 0:
                 continue
-            for e in self.backbone.dims:
-                if e.order_id >= 0 and e.task > d.task and e not in partners[d]:
+            for e in self.near_dims(d.task):
+                if e.task > d.task and e not in partners[d]:
                     b.restrict(b.order(d.order_id, e.order_id), bits(*range(4)))
-            for t, body in enumerate(bodies):
+            for t in self.backbone.neighbours[d.task]:
                 if t != d.task:
+                    body = bodies[t]
                     own = [e for e in partners[d] if e.task == t]
                     literals = [(b.order(d.order_id, body), bits(*range(5)) & ~bits(ch.OUTSIDE))]
                     literals += [(b.order(d.order_id, e.order_id), bits(ch.MERGED)) for e in own]
@@ -121,14 +124,14 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
     def absent_dims(self) -> None:
         """A mid dim without a loop has one canonical place, just inside its outer dim, so equal loop trees are equal vectors."""
         b = self.b
-        partners = self.partners()
+        partners = self.backbone.partners
         for m in self.backbone.dims:
             if m.level != MID:
                 continue
             o = self.backbone.dim(m.task, m.loop.name, OUTER)
             kind = self.v.kind[m]
             twins = {e.order_id for e in partners[m]}
-            for x in range(len(self.backbone.order_names)):
+            for x in self.near_objects(m.task):
                 if x not in (m.order_id, o.order_id):
                     rule = truths.beside_twin if x in twins else truths.beside_other
                     pair = (b.order(o.order_id, x), b.order(m.order_id, x))
@@ -146,14 +149,19 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
 
     def launches(self) -> None:
         """Launches are an equivalence on tasks whose classes are convex; objects of different launches are not nested."""
-        b, v, bodies = self.b, self.v, self.backbone.body_ids
-        n = len(bodies)
-        for t, u, w in combinations(range(n), 3):
-            pairs = (v.fused[t, u], v.fused[u, w], v.fused[t, w])
-            b.table3(
-                "launches are an equivalence", *pairs, truths.equivalence, share=truths.equivalence
-            )
-        for t, u in combinations(range(n), 2):
+        b, v = self.b, self.v
+        same = truths.equivalence
+        for t, near in enumerate(self.backbone.neighbours):
+            for u, w in combinations((x for x in near if x > t), 2):
+                if self.backbone.may_share_launch(u, w):
+                    pairs = (v.fused[t, u], v.fused[u, w], v.fused[t, w])
+                    b.table3("launches are an equivalence", *pairs, same, share=same)
+        for t, u in self.backbone.launch_pairs():
+            for w in self.backbone.neighbours[u]:
+                if w > u and not self.backbone.may_share_launch(t, w):
+                    apart = [(v.fused[pair], bits(ch.SEPARATE)) for pair in ((t, u), (u, w))]
+                    b.clause("launches are short", apart)
+        for t, u in self.backbone.launch_pairs():
             for x in self.objects_of(t):
                 for y in self.objects_of(u):
                     b.table2(
@@ -163,19 +171,26 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
                         truths.separate,
                         share=truths.separate,
                     )
-            for w in range(n):
-                if w in (t, u):
-                    continue
-                for first, last in ((t, u), (u, t)):
-                    b.clause(
-                        "launches are convex",
-                        [
-                            (b.order(bodies[first], bodies[w]), bits(ch.AFTER)),
-                            (b.order(bodies[w], bodies[last]), bits(ch.AFTER)),
-                            (v.fused[t, u], bits(ch.SEPARATE)),
-                            (v.fused[min(t, w), max(t, w)], bits(ch.SAME_LAUNCH)),
-                        ],
-                    )
+            first, last = self.backbone.neighbours[t].start, self.backbone.neighbours[u].stop
+            for w in range(first, last):
+                if w not in (t, u):
+                    self.convex(t, u, w)
+
+    def convex(self, t: int, u: int, w: int) -> None:
+        """What is between two tasks of a launch is in that launch."""
+        bodies, fused = self.backbone.body_ids, self.v.fused
+        both = (min(t, w), max(t, w))
+        shared = [(fused[both], bits(ch.SAME_LAUNCH))] if both in fused else []
+        for first, last in ((t, u), (u, t)):
+            outside = []
+            for x, y in ((first, w), (w, last)):
+                if self.backbone.may_share_launch(x, y):
+                    outside.append((self.b.order(bodies[x], bodies[y]), bits(ch.AFTER)))
+                elif x > y:  # in the order of the program: never between
+                    break
+            else:
+                apart = (fused[t, u], bits(ch.SEPARATE))
+                self.b.clause("launches are convex", [*outside, apart, *shared])
 
     def merged_dims(self) -> None:
         """Merged dims are one loop: of one kind, with tiles of one size; mid dims merge only inside merged outer dims."""
@@ -231,8 +246,8 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
     def parallel_dims(self) -> None:
         """The team is one level of threads: parallel dims are not nested."""
         b, v = self.b, self.v
-        outer = [d for d in self.backbone.dims if d.level == OUTER]
-        for d, e in combinations(outer, 2):
+        outer = [[d for d in self.ordered_dims(t) if d.level == OUTER] for t in range(self.n_tasks)]
+        for d, e in self.near_pairs(outer):
             order = b.order(d.order_id, e.order_id)
             b.table3(
                 "one level of threads",
@@ -253,6 +268,13 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
                 b.clause(
                     "sums in blocks", [(var, bits(ch.BLOCKED)), (order, ~bits(ch.OUTSIDE) & 31)]
                 )
+
+    def near_pairs(self, dims: list[list[Dim]]) -> Iterator[tuple[Dim, Dim]]:
+        """Pairs of these dims ([n_tasks]), of one task or of two that may share a launch."""
+        for t, near in enumerate(self.backbone.neighbours):
+            later = [e for u in near if u > t for e in dims[u]]
+            for k, d in enumerate(dims[t]):
+                yield from ((d, e) for e in (*dims[t][k + 1 :], *later))
 
     def sizes_and_kinds(self) -> None:
         """A dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""
@@ -320,7 +342,7 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
 
     def register_flow(self, f: Flow, var: int) -> None:
         b, v = self.b, self.v
-        if not f.is_pointwise:
+        if not f.is_pointwise or not self.backbone.may_share_launch(f.producer, f.consumer):
             return
         written = index_loops(self.problem.tasks[f.producer].target)
         free = [(var, bits(ch.REGISTER))]
@@ -389,11 +411,13 @@ class SpaceBuilder(CopyConstraints, ShiftConstraints):
 
     def on_chip_flow(self, f: Flow, var: int) -> None:
         b, v = self.b, self.v
+        if not self.backbone.may_share_launch(f.producer, f.consumer):
+            return
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
         b.table2(
             "flow on chip", var, fused, truths.on_chip_same_launch, share=truths.on_chip_same_launch
         )
-        partners = self.partners()
+        partners = self.backbone.partners
         for here, there in ((f.producer, f.consumer), (f.consumer, f.producer)):
             for d in self.backbone.dims_of(here):
                 if d.level != OUTER:

@@ -110,8 +110,8 @@ class GpuSpaceBuilder(BlockResources):
     def launches(self) -> None:
         """Besides the rules for all machines: the tasks of a launch have one grid."""
         super().launches()
-        b, v, partners = self.b, self.v, self.partners()
-        for t, u in combinations(range(len(self.problem.tasks)), 2):
+        b, v, partners = self.b, self.v, self.backbone.partners
+        for t, u in self.backbone.launch_pairs():
             for here, there in ((t, u), (u, t)):
                 for d in self.backbone.dims_of(here):
                     if d.level == OUTER:
@@ -266,6 +266,8 @@ class GpuSpaceBuilder(BlockResources):
                 continue
             whole = (var, _ANY_REDUCTION & ~bits(*truths.SPLIT))
             for dep in self.backbone.dependences:
+                if not self.backbone.may_share_launch(dep.source, dep.sink):
+                    continue
                 if dep.source == d.task:
                     separate = (v.fused[dep.source, dep.sink], bits(ch.SEPARATE))
                     b.clause("partial results end a launch", [whole, separate])
@@ -340,6 +342,8 @@ class GpuSpaceBuilder(BlockResources):
     def on_chip_flow(self, f: Flow, var: int) -> None:
         """What a block keeps in shared memory is the value of one tile, or small as a whole."""
         b, v = self.b, self.v
+        if not self.backbone.may_share_launch(f.producer, f.consumer):
+            return
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
         rule = truths.on_chip_same_launch
         b.table2("flow on chip", var, fused, rule, share=rule)
@@ -372,8 +376,8 @@ class GpuSpaceBuilder(BlockResources):
                     rule = gpu_truths.hint_of_memory
                     b.table2("hints of loads from memory", var, space, rule, share=rule)
             others = (var, ~bits(ch.READ_ONLY) & _ANY_HINT)
-            for u, task in enumerate(self.problem.tasks):
-                if array in written_arrays(task):
+            for u in self.backbone.neighbours[t]:
+                if array in written_arrays(self.problem.tasks[u]):
                     apart = [] if u == t else [(v.fused[min(t, u), max(t, u)], bits(ch.SEPARATE))]
                     b.clause("read-only arrays", [others, *apart])
 

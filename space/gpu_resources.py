@@ -38,7 +38,11 @@ class BlockResources(SpaceBuilder):
         users = list(self.shared_arrays())
         for t in dict.fromkeys(sorted(u for u, _ in users)):
             # The first task of a launch counts for all that follow.
-            groups = [self.if_fused(t, u, group) for u, group in users if u >= t]
+            groups = [
+                self.if_fused(t, u, group)
+                for u, group in users
+                if u >= t and self.backbone.may_share_launch(t, u)
+            ]
             name = f"what {self.problem.tasks[t].name} and tasks with it have in shared memory"
             self.b.groups_at_most(name, groups, max(0, self.shared_bytes))
 

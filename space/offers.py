@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import ClassVar
 
 from ..kernels.ir.access import flat_strides
@@ -26,7 +25,7 @@ from .backbone import (
     build_backbone,
     written_arrays,
 )
-from .engine.model import ModelBuilder
+from .engine.model import ModelBuilder, Places
 from .targets.target import Target
 
 
@@ -70,19 +69,23 @@ class ChoiceBuilder:
     def __init__(self, problem: Problem, target: Target) -> None:
         self.problem, self.target = problem, target
         self.backbone: Backbone = build_backbone(problem)
-        self.b = ModelBuilder()
+        near = self.backbone.neighbours
+        places = Places(tuple(r.start for r in near), tuple(r.stop - 1 for r in near))
+        self.b = ModelBuilder(places)
         self.v = Variables()
 
     # --- objects and choices ---
 
     def declare_objects(self) -> None:
-        n_dims = len(self.backbone.order_names) - len(self.problem.tasks)
-        for k, name in enumerate(self.backbone.order_names):
-            self.b.add_object(name, leaf=k >= n_dims)
+        bodies = set(self.backbone.body_ids)
+        for k, (name, t) in enumerate(
+            zip(self.backbone.order_names, self.backbone.order_tasks, strict=True)
+        ):
+            self.b.add_object(name, leaf=k in bodies, place=t)
 
     def declare_choices(self) -> None:
         b, v = self.b, self.v
-        for t, u in combinations(range(len(self.problem.tasks)), 2):
+        for t, u in self.backbone.launch_pairs():
             names = (self.problem.tasks[t].name, self.problem.tasks[u].name)
             v.fused[t, u] = b.add("fused", names, ch.FUSED)
         for d in self.backbone.dims:
@@ -220,9 +223,9 @@ class ChoiceBuilder:
     def spaces_of(self, f: Flow) -> int:
         spaces = {ch.GLOBAL}
         producer, consumer = self.problem.tasks[f.producer], self.problem.tasks[f.consumer]
-        sole = (
-            sum(g.consumer == f.consumer and g.array == f.array for g in self.backbone.flows) == 1
-        )
+        if not self.backbone.may_share_launch(f.producer, f.consumer):
+            return bits(*spaces)
+        sole = self.backbone.flows_into[f.consumer, f.array] == 1
         structured = producer.is_structured and consumer.is_structured
         if f.is_pointwise and sole:
             spaces.add(ch.REGISTER)
@@ -265,11 +268,23 @@ class ChoiceBuilder:
 
     # --- look-ups ---
 
+    @property
+    def n_tasks(self) -> int:
+        return len(self.problem.tasks)
+
     def ordered_dims(self, t: int) -> list[Dim]:
         return [d for d in self.backbone.dims_of(t) if d.order_id >= 0]
 
     def objects_of(self, t: int) -> list[int]:
         return [d.order_id for d in self.ordered_dims(t)] + [self.backbone.body_ids[t]]
+
+    def near_dims(self, t: int) -> Iterator[Dim]:
+        """Ordered dims of all tasks that may share a launch with a task, its own among them."""
+        return (e for u in self.backbone.neighbours[t] for e in self.ordered_dims(u))
+
+    def near_objects(self, t: int) -> list[int]:
+        """All that the dims of a task have an order with, increasing."""
+        return sorted(x for u in self.backbone.neighbours[t] for x in self.objects_of(u))
 
     def levels(self, task: int, loop: str) -> tuple[Dim, Dim, Dim]:
         dim = self.backbone.dim
@@ -277,16 +292,6 @@ class ChoiceBuilder:
 
     def levels_of(self, m: Merge) -> tuple[tuple[Dim, Dim, Dim], tuple[Dim, Dim, Dim]]:
         return self.levels(m.a, m.loop_a), self.levels(m.b, m.loop_b)
-
-    def partners(self) -> dict[Dim, list[Dim]]:
-        """Dims of other tasks that a dim may merge with."""
-        found: dict[Dim, list[Dim]] = {d: [] for d in self.backbone.dims}
-        for merge in self.backbone.merges:
-            for d, e in zip(*self.levels_of(merge), strict=True):
-                if d.order_id >= 0:
-                    found[d].append(e)
-                    found[e].append(d)
-        return found
 
 
 def _own_axis(accesses: list[tuple[Affine | None, ...]], loop: str) -> bool:

@@ -58,7 +58,7 @@ class ShiftConstraints(ChoiceBuilder):
         """Nothing else is in the loop that moves, and nothing is packed for it."""
         in_step = (var, bits(ch.IN_STEP))
         moved = self.levels(s.consumer, s.inside[1])[OUTER]
-        for e in self.partners()[moved]:
+        for e in self.backbone.partners[moved]:
             order = self.b.order(moved.order_id, e.order_id)
             self.b.clause("late alone", [in_step, (order, bits(*range(4)))])
         for o, staged in self.v.staged.items():

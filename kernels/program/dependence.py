@@ -4,14 +4,18 @@ section 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Literal
 
 from ..ir.access import Access
 from ..ir.affine import Affine, combine, feasible, rename
+from ..ir.domain import Loop
 from ..ir.effects import read_region, task_reads, task_writes, written_region
+from ..ir.access import Region
 from ..ir.task import Problem, Task, extents
 
 Kind = Literal["flow", "anti", "output"]
@@ -51,43 +55,57 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
     """All dependences of program order, without those that a task between makes superfluous by
     overwriting.
     """
-    found: list[Dependence] = []
-    for source, sink in _pairs(problem):
-        u, v = problem.tasks[source], problem.tasks[sink]
-        kinds: tuple[tuple[Kind, _Uses, _Uses], ...] = (
-            ("flow", _writes(u), _reads(v)),
-            ("anti", _reads(u), _writes(v)),
-            ("output", _writes(u), _writes(v)),
+    touching: dict[str, list[int]] = {}
+    reads = [_by_array(_reads(task)) for task in problem.tasks]
+    writes = [_by_array(_writes(task)) for task in problem.tasks]
+    for k in range(len(problem.tasks)):
+        for array in {**reads[k], **writes[k]}:
+            touching.setdefault(array, []).append(k)
+    overwriting = _Overwriting(problem)
+    found: list[tuple[tuple[int, int, int], Dependence]] = []
+    for source, u in enumerate(problem.tasks):
+        uses: tuple[tuple[Kind, dict[str, _Uses], list[dict[str, _Uses]]], ...] = (
+            ("flow", writes[source], reads),
+            ("anti", reads[source], writes),
+            ("output", writes[source], writes),
         )
-        for kind, before, after in kinds:
-            for array in dict.fromkeys(a.array for a, _ in before):
-                pairs = _conflicts(u, v, array, before, after)
-                if pairs and not _is_overwritten(problem, source, sink, array, kind):
-                    found.append(Dependence(source, sink, array, kind, _mapped(u, v, pairs)))
-    return tuple(found)
+        for rank, (kind, before, after) in enumerate(uses):
+            for array, here in before.items():
+                for sink in overwriting.until(source, array, kind, touching[array]):
+                    there = after[sink].get(array)
+                    v = problem.tasks[sink]
+                    mapped = _conflict(u.loops, here, v.loops, there) if there else None
+                    if mapped is not None:
+                        dep = Dependence(source, sink, array, kind, mapped)
+                        found.append(((source, sink, rank), dep))
+    # A stable sort: of one pair and kind, arrays stay in the order in which the source has them.
+    return tuple(d for _, d in sorted(found, key=lambda pair: pair[0]))
 
 
-def shared_reads(problem: Problem) -> tuple[SharedRead, ...]:
-    """Loads that two tasks could share, one entry for each consistent way of merging loops."""
+def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRead, ...]:
+    """Loads that two tasks could share, one entry for each consistent way of merging loops.
+
+    Of tasks less than `within` apart, where that is given.
+    """
     found: list[SharedRead] = []
-    for first, second in _pairs(problem):
-        u, v = problem.tasks[first], problem.tasks[second]
-        last = problem.tasks[first : second + 1]
-        written = {a.array for task in last for a in task_writes(task)}
-        for (a, _), (b, _) in product(_reads(u), _reads(v)):
-            if a.array == b.array and a.array not in written:
-                mapped = _identity(u, v, a, b)
-                if mapped:
-                    found.append(SharedRead(first, second, a.array, mapped))
+    n_tasks = len(problem.tasks)
+    reads = [_by_array(_reads(task)) for task in problem.tasks]
+    for first, u in enumerate(problem.tasks):
+        written = {a.array for a in task_writes(u)}
+        last = n_tasks if within is None else min(n_tasks, first + within)
+        for second in range(first + 1, last):
+            v = problem.tasks[second]
+            written |= {a.array for a in task_writes(v)}
+            for array in (x for x in reads[first] if x in reads[second] and x not in written):
+                for (a, _), (b, _) in product(reads[first][array], reads[second][array]):
+                    mapped = _identity(u, v, a, b)
+                    if mapped:
+                        found.append(SharedRead(first, second, array, mapped))
     return tuple(dict.fromkeys(found))
 
 
-_Uses = tuple[tuple[Access, frozenset[str]], ...]  # accesses with the loops they may be mapped by
-
-
-def _pairs(problem: Problem) -> Iterable[tuple[int, int]]:
-    n = len(problem.tasks)
-    return ((u, v) for u in range(n) for v in range(u + 1, n))
+_Use = tuple[Access, frozenset[str]]  # an access with the loops that it may be mapped by
+_Uses = tuple[_Use, ...]
 
 
 def _outer_loops(task: Task) -> frozenset[str]:
@@ -104,23 +122,38 @@ def _writes(task: Task) -> _Uses:
     return tuple((a, _outer_loops(task)) for a in task_writes(task))
 
 
+def _by_array(uses: _Uses) -> dict[str, _Uses]:
+    found: dict[str, list[_Use]] = {}
+    for use in uses:
+        found.setdefault(use[0].array, []).append(use)
+    return {array: tuple(of) for array, of in found.items()}
+
+
+_Loops = tuple[Loop, ...]
 _Pair = tuple[Access, frozenset[str], Access, frozenset[str]]
 
 
-def _conflicts(u: Task, v: Task, array: str, before: _Uses, after: _Uses) -> list[_Pair]:
-    return [
-        (a, loops_a, b, loops_b)
-        for (a, loops_a), (b, loops_b) in product(before, after)
-        if a.array == array == b.array and may_meet(u, a, v, b)
+@lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
+def _conflict(loops_u: _Loops, before: _Uses, loops_v: _Loops, after: _Uses) -> Mapped | None:
+    """The loops that keep all conflicts of these uses of one array in one iteration; None where there is no conflict."""
+    pairs = [
+        (a, of_a, b, of_b)
+        for (a, of_a), (b, of_b) in product(before, after)
+        if _may_meet(loops_u, a, loops_v, b)
     ]
+    return _mapped(loops_u, loops_v, pairs) if pairs else None
 
 
 def may_meet(u: Task, a: Access, v: Task, b: Access) -> bool:
     """Whether access a of task u and access b of task v may touch one element."""
-    names_u = {loop.name: "u:" + loop.name for loop in u.loops}
-    names_v = {loop.name: "v:" + loop.name for loop in v.loops}
-    bounds = {names_u[x.name]: (0, x.extent - 1) for x in u.loops}
-    bounds |= {names_v[x.name]: (0, x.extent - 1) for x in v.loops}
+    return _may_meet(u.loops, a, v.loops, b)
+
+
+def _may_meet(loops_u: _Loops, a: Access, loops_v: _Loops, b: Access) -> bool:
+    names_u = {loop.name: "u:" + loop.name for loop in loops_u}
+    names_v = {loop.name: "v:" + loop.name for loop in loops_v}
+    bounds = {names_u[x.name]: (0, x.extent - 1) for x in loops_u}
+    bounds |= {names_v[x.name]: (0, x.extent - 1) for x in loops_v}
     equations: list[Affine] = []
     for x, y in zip(a.axes, b.axes, strict=True):
         if x is not None and y is not None:
@@ -128,12 +161,11 @@ def may_meet(u: Task, a: Access, v: Task, b: Access) -> bool:
     return feasible(equations, bounds)
 
 
-def _mapped(u: Task, v: Task, pairs: list[_Pair]) -> Mapped:
-    extents_u, extents_v = extents(u), extents(v)
+def _mapped(loops_u: _Loops, loops_v: _Loops, pairs: list[_Pair]) -> Mapped:
     return tuple(
-        (p, c)
-        for p, c in product(extents_u, extents_v)
-        if extents_u[p] == extents_v[c] and all(_follows(p, c, pair) for pair in pairs)
+        (p.name, c.name)
+        for p, c in product(loops_u, loops_v)
+        if p.extent == c.extent and all(_follows(p.name, c.name, pair) for pair in pairs)
     )
 
 
@@ -170,16 +202,29 @@ def _identity(u: Task, v: Task, a: Access, b: Access) -> Mapped:
     return tuple(sorted(found.items())) if len(set(found.values())) == len(found) else ()
 
 
-def _is_overwritten(problem: Problem, source: int, sink: int, array: str, kind: Kind) -> bool:
-    """Whether a task between writes all that the source touched, so that the order follows through
-    it.
-    """
-    shape = problem.array(array).shape
-    u = problem.tasks[source]
-    region_of = read_region if kind == "anti" else written_region
-    touched = region_of(u, array, shape)
-    for w in problem.tasks[source + 1 : sink]:
-        written = written_region(w, array, shape)
-        if touched is not None and written is not None and written.covers(touched):
-            return True
-    return False
+class _Overwriting:
+    """What of arrays the tasks of a problem write, each box made once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._tasks = problem.tasks
+        self._shape = {a.name: a.shape for a in problem.arrays}
+        self._written: dict[tuple[int, str], Region | None] = {}
+
+    def until(self, source: int, array: str, kind: Kind, touching: list[int]) -> Iterator[int]:
+        """Tasks after the source that touch the array, up to the first that writes all that the source touched: the order of
+        later ones follows through it.
+        """
+        touched = self.written(source, array)
+        if kind == "anti":
+            touched = read_region(self._tasks[source], array, self._shape[array])
+        for k in touching[bisect_right(touching, source) :]:
+            yield k
+            written = self.written(k, array)
+            if touched is not None and written is not None and written.covers(touched):
+                return
+
+    def written(self, k: int, array: str) -> Region | None:
+        if (k, array) not in self._written:
+            region = written_region(self._tasks[k], array, self._shape[array])
+            self._written[k, array] = region
+        return self._written[k, array]

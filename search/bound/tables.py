@@ -239,6 +239,8 @@ def _chain_steps(task: Task) -> int:
 def _barriers(space: Space) -> Table:
     v, rows = space.variables, []
     for f in space.backbone.flows:
+        if not space.backbone.may_share_launch(f.producer, f.consumer):
+            continue
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
         for d in space.backbone.dims_of(f.producer):
             if d.level == OUTER and d.loop.is_reduction:

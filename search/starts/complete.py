@@ -176,7 +176,7 @@ class _Wanted:
 
     def orders(self) -> None:
         """Loops of a task by their rank, outer dims around mid dims; tasks in program order."""
-        b, model = self.space.backbone, self.space.model
+        b = self.space.backbone
         apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
         together = (ch.MERGED, *apart)
         in_turn = {
@@ -184,20 +184,22 @@ class _Wanted:
             for m in self.apart
             for k in (OUTER, MID)
         }
-        objects: list[tuple[int, Dim | None]] = [(d.task, d) for d in b.dims if d.level != INNER]
-        objects += [(t, None) for t in range(len(b.body_ids))]
-        for x, (t, d) in enumerate(objects):
-            for y, (u, e) in enumerate(objects):
-                if x == y:
-                    continue
-                if t != u:
-                    may_merge = self.may_merge(t, u) and not in_turn & {(d, e), (e, d)}
-                    wanted = together if may_merge else apart
-                    self.want(model.order(x, y), *(wanted if t < u else _inverse(wanted)))
-                elif d is not None and e is not None:
-                    inside = self.rank(d) > self.rank(e)
-                    around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
-                    self.want(model.order(x, y), *around)
+        dims: list[Dim | None] = [None for _ in b.order_names]  # None: a body
+        for dim in b.dims:
+            if dim.level != INNER:
+                dims[dim.order_id] = dim
+        for var, (x, y) in enumerate(self.space.model.rows.pairs()):
+            (t, d), (u, e) = (b.order_tasks[x], dims[x]), (b.order_tasks[y], dims[y])
+            if x == y:
+                continue
+            if t != u:
+                may_merge = self.may_merge(t, u) and not in_turn & {(d, e), (e, d)}
+                wanted = together if may_merge else apart
+                self.want(var, *(wanted if t < u else _inverse(wanted)))
+            elif d is not None and e is not None:
+                inside = self.rank(d) > self.rank(e)
+                around = (ch.INSIDE, ch.OUTSIDE) if inside else (ch.OUTSIDE, ch.INSIDE)
+                self.want(var, *around)
 
     def are_together(self, m: Merge) -> bool:
         """Whether sums of which one waits for another share a loop: all loops of results are around it then, which blocks of an

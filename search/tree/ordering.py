@@ -88,12 +88,14 @@ def _dim_levels(space: Space) -> dict[str, Dim]:
 
 
 def _groups_of_orders(space: Space, dims: dict[str, Dim]) -> list[str]:
-    owner: list[tuple[int, int]] = []  # (task, level) of each object; bodies count as outer
-    n_dims = len(space.backbone.order_names) - len(space.problem.tasks)
-    for k, name in enumerate(space.backbone.order_names):
-        d = dims.get(name) if k < n_dims else None
-        owner.append((d.task, d.level) if d is not None else (k - n_dims, OUTER))
-    return [_group_of_order(a, b) for a in owner for b in owner]
+    b = space.backbone
+    owner = [
+        (t, OUTER) for t in b.order_tasks
+    ]  # (task, level) of each object; bodies count as outer
+    for d in dims.values():
+        if d.order_id >= 0:
+            owner[d.order_id] = d.task, d.level
+    return [_group_of_order(owner[x], owner[y]) for x, y in space.model.rows.pairs()]
 
 
 def _group_of_order(a: tuple[int, int], b: tuple[int, int]) -> str:

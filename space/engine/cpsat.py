@@ -74,10 +74,16 @@ class _Encoding:
             self.cp.add_bool_or([])
 
     def _add_order(self) -> None:
-        model = self.model
-        rows = [tuple(row) for row in sorted(triples())]
-        for a, b, c in combinations(range(len(model.objects)), 3):
-            self._add_rows((model.order(a, b), model.order(b, c), model.order(a, c)), rows)
+        """Each triple of objects of which two pairs at least are related; what is not is in the order of places."""
+        model, rows = self.model, sorted(triples())
+        for a, p in enumerate(model.rows.place):
+            for b, c in combinations((x for x in model.rows.related[p] if x != a), 2):
+                if not model.rows.are_related(b, c):
+                    value = model.relation((), b, c)
+                    kept = [(row[0], row[2]) for row in rows if row[1] == value]
+                    self._add_rows((model.order(a, b), model.order(a, c)), kept)
+                elif a < b:
+                    self._add_rows((model.order(a, b), model.order(b, c), model.order(a, c)), rows)
 
     def _add_table(self, table: Table) -> None:
         rows = [

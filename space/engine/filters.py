@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from .jit import jit_flat_internal
 from .model import LITERAL, PRODUCT, Arrays, Model
-from .order import ANY_ORDER
+from .order import AFTER, ANY_ORDER, BEFORE
 
 # Positions in Scratch.state.
 VAR_HEAD, N_VARS, LIGHT_HEAD, N_LIGHT, HEAVY_HEAD, N_HEAVY = range(6)
 CULPRIT, N_TRAIL, N_DECISIONS, N_PROPAGATIONS, N_BACKTRACKS = range(6, 11)
 _N_STATE = 11
+NOBODY = np.int32(2**31 - 1)  # behind the last object of a row
 
 Int = int | np.int64
 Mask = npt.NDArray[np.uint32]
@@ -145,15 +146,18 @@ def clear(scratch: Scratch) -> None:
 @jit_flat_internal
 def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> bool:
     """Path consistency of every triple that holds the changed pair (a, b)."""
-    n = arrays.n_objects
-    a, b = var // n, var % n
+    a, b = np.int64(arrays.owner[var]), np.int64(arrays.neighbour[var])
     ab = domains[var]
     if ab == ANY_ORDER or a == b:
         return True
     ba = arrays.inverse[ab]
-    row_a, row_b = a * n, b * n
+    row_a, row_b = np.int64(arrays.row[a]), np.int64(arrays.row[b])
     after_ab, after_ba = arrays.composition[ab], arrays.composition[ba]
-    for c in range(n):  # c = a and c = b too: the diagonal is MERGED, and nothing is removed
+    if arrays.row_set[a] != arrays.row_set[b]:
+        return _filter_rows(arrays, scratch, domains, a, b, ab)
+    for c in range(
+        arrays.row[a + 1] - row_a
+    ):  # c = a and c = b too: the diagonal is MERGED, and nothing is removed
         ac, bc = domains[row_a + c], domains[row_b + c]
         left = ac & after_ab[bc]
         if left != ac and not narrow(arrays, scratch, domains, row_a + c, np.int64(left)):
@@ -161,6 +165,42 @@ def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> b
         right = bc & after_ba[left]
         if right != bc and not narrow(arrays, scratch, domains, row_b + c, np.int64(right)):
             return False
+    return True
+
+
+@jit_flat_internal
+def _filter_rows(
+    arrays: Arrays, scratch: Scratch, domains: Mask, a: Int, b: Int, ab: np.uint32
+) -> bool:
+    """The same where a is related to others than b is: then their order against the other one is that of places."""
+    after_ab, after_ba = arrays.composition[ab], arrays.composition[arrays.inverse[ab]]
+    at_a, at_b = np.int64(arrays.row[a]), np.int64(arrays.row[b])
+    end_a, end_b = np.int64(arrays.row[a + 1]), np.int64(arrays.row[b + 1])
+    while at_a < end_a or at_b < end_b:
+        in_a = arrays.neighbour[at_a] if at_a < end_a else NOBODY
+        in_b = arrays.neighbour[at_b] if at_b < end_b else NOBODY
+        ac, bc = np.uint32(0), np.uint32(0)
+        if in_a <= in_b:
+            ac = domains[at_a]
+        else:
+            ac = np.uint32(1) << (BEFORE if arrays.place[a] < arrays.place[in_b] else AFTER)
+        if in_b <= in_a:
+            bc = domains[at_b]
+        else:
+            bc = np.uint32(1) << (BEFORE if arrays.place[b] < arrays.place[in_a] else AFTER)
+        if in_a <= in_b:
+            left = ac & after_ab[bc]
+            if left != ac and not narrow(arrays, scratch, domains, at_a, np.int64(left)):
+                return False
+            ac = left
+        if in_b <= in_a:
+            right = bc & after_ba[ac]
+            if right != bc and not narrow(arrays, scratch, domains, at_b, np.int64(right)):
+                return False
+        if in_a <= in_b:
+            at_a += 1
+        if in_b <= in_a:
+            at_b += 1
     return True
 
 

@@ -1,16 +1,20 @@
 """The constraint model of a space: declarations, frozen into flat arrays for the compiled filters.
 
 Layout of a domain vector (uint32, bit v set while value v is possible): first the order of every
-pair of objects, entry i * n_objects + j for order(i, j), both orientations kept as inverses and the
-diagonal MERGED; then the other variables in the order of their declaration. Every position is a
-choice; the searcher decides the `searchable` ones (order only for i < j).
+pair of related objects, row by row, both orientations kept as inverses and the diagonal MERGED;
+then the other variables in the order of their declaration. Every position is a choice; the searcher
+decides the `searchable` ones (order only for i < j).
+
+Objects stand at places, and are related where these are near enough (`Places`); of all others the
+order is that of their places, which is no choice. By default there is one place, and the row of
+object i is i * n_objects + j for order(i, j).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter as Multiset
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -46,14 +50,19 @@ from .order import (
 TABLE2, TABLE3, CLAUSE, SUM, PRODUCT, BUDGET = range(6)
 LITERAL = -1  # where the weights of a term would begin: an entry of a budget that says whether its group counts
 MAX_VALUES = 32
+N_LAYOUT = 5  # fields of Arrays that say where orders are: no fingerprint needs them besides places
 
-__all__ = ["Arrays", "Choice", "Group", "Literal", "Model", "ModelBuilder", "Term"]
+__all__ = ["Arrays", "Choice", "Group", "Literal", "Model", "ModelBuilder", "Places", "Term"]
 
 
 class Arrays(NamedTuple):
     """What the compiled filters read. Constraint c owns scope[start[c] : start[c + 1]]."""
 
-    n_objects: int
+    owner: npt.NDArray[np.int32]  # [n_order] object i of order(i, j), by position
+    neighbour: npt.NDArray[np.int32]  # [n_order] object j; increasing in each row
+    row: npt.NDArray[np.int32]  # [n_objects + 1] where the rows of objects begin
+    place: npt.NDArray[np.int32]  # [n_objects]
+    row_set: npt.NDArray[np.int32]  # [n_objects] equal for objects related to the same ones
     composition: npt.NDArray[np.uint32]  # [32, 32] masks of (a,b), (b,c) -> mask of (a,c)
     inverse: npt.NDArray[np.uint32]  # [32] mask of (i,j) -> mask of (j,i)
     mirror: npt.NDArray[
@@ -78,11 +87,91 @@ class Arrays(NamedTuple):
     searchable: npt.NDArray[np.int32]  # [n_searchable] increasing
 
 
+@dataclass(frozen=True)
+class Places:
+    """Which objects are related: those at place p with those at places first[p] to last[p].
+
+    The relation is symmetric, and both ends grow with p. What is not related is in the order of its places.
+    """
+
+    first: tuple[int, ...] = (0,)
+    last: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        ends = tuple(zip(self.first, self.last, strict=True))
+        assert all(first <= p <= last for p, (first, last) in enumerate(ends)), ends
+        assert all(self.first[q] <= p for p, (_, q) in enumerate(ends)), ends
+        assert list(self.first) == sorted(self.first) and list(self.last) == sorted(self.last), ends
+
+    def are_related(self, p: int, q: int) -> bool:
+        return self.first[p] <= q <= self.last[p]
+
+    def blocks(self) -> Iterator[range]:
+        """Runs of places that no relation leaves."""
+        begin = 0
+        for p in range(len(self.last)):
+            if max(self.last[begin : p + 1]) == p:
+                yield range(begin, p + 1)
+                begin = p + 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the order of two objects stands in a domain vector."""
+
+    place: tuple[int, ...]  # [n_objects]
+    places: Places
+    start: tuple[int, ...]  # [n_objects + 1] where the row of each object begins
+    related: tuple[tuple[int, ...], ...]  # by place: the objects of a row, increasing
+    column: tuple[dict[int, int], ...]  # by place: where an object is in a row
+
+    @staticmethod
+    def of(place: Sequence[int], places: Places) -> Rows:
+        at: list[list[int]] = [[] for _ in places.first]
+        for item, p in enumerate(place):
+            at[p].append(item)
+        known: dict[tuple[int, int], tuple[tuple[int, ...], dict[int, int]]] = {}
+        for ends in zip(places.first, places.last, strict=True):
+            if ends not in known:
+                row = tuple(sorted(item for p in range(ends[0], ends[1] + 1) for item in at[p]))
+                known[ends] = row, {item: k for k, item in enumerate(row)}
+        rows = [known[ends] for ends in zip(places.first, places.last, strict=True)]
+        start = [0]
+        for p in place:
+            start.append(start[-1] + len(rows[p][0]))
+        related, column = tuple(row for row, _ in rows), tuple(column for _, column in rows)
+        return Rows(tuple(place), places, tuple(start), related, column)
+
+    @property
+    def n_order(self) -> int:
+        """Number of positions that are orders."""
+        return self.start[-1]
+
+    def position(self, x: int, y: int) -> int:
+        """Of order(x, y); KeyError where the two are not related."""
+        return self.start[x] + self.column[self.place[x]][y]
+
+    def are_related(self, x: int, y: int) -> bool:
+        return self.places.are_related(self.place[x], self.place[y])
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """(i, j) of every order, by position."""
+        for x, p in enumerate(self.place):
+            for y in self.related[p]:
+                yield x, y
+
+    def objects_of(self, places: Iterable[int]) -> list[int]:
+        """The objects at these places, increasing."""
+        chosen = set(places)
+        return [item for item, p in enumerate(self.place) if p in chosen]
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """Choices, declarations (the truths) and the arrays compiled from them."""
 
     objects: tuple[str, ...]
+    rows: Rows
     choices: tuple[Choice, ...]  # [n_vars]
     initial: npt.NDArray[np.uint32]  # [n_vars] domains before any propagation
     declarations: tuple[Declaration, ...]  # [n_constraints]
@@ -97,8 +186,8 @@ class Model:
         return self.arrays.searchable
 
     def order(self, x: int, y: int) -> int:
-        """Position of order(x, y)."""
-        return x * len(self.objects) + y
+        """Position of order(x, y); KeyError where the two are not related."""
+        return self.rows.position(x, y)
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -110,12 +199,14 @@ class Model:
         """Fingerprint of names, values, initial domains, declaration names and compiled tables."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr(self.objects).encode())
-        for choice in self.choices[len(self.objects) ** 2 :]:
+        if self.rows.n_order < len(self.objects) ** 2:
+            digest.update(repr((self.rows.place, self.rows.places)).encode())
+        for choice in self.choices[self.rows.n_order :]:
             digest.update(f"{choice.name}={'|'.join(choice.values)};".encode())
         for declaration in self.declarations:
             digest.update(f"{type(declaration).__name__} {declaration.name};".encode())
         digest.update(self.initial.tobytes())
-        for array in self.arrays[1:]:
+        for array in self.arrays[N_LAYOUT:]:
             digest.update(np.asarray(array).tobytes())
         return digest.hexdigest()
 
@@ -126,10 +217,20 @@ class Model:
         if mirror != var:
             domains[mirror] = inverse_mask(int(domains[var]))
 
-    def relation_matrix(self, values: Sequence[int] | npt.NDArray[np.int64]) -> list[list[int]]:
-        """[n_objects, n_objects] value of order(i, j), for `order.forest`."""
-        n = len(self.objects)
-        return [[int(value) for value in values[i * n : i * n + n]] for i in range(n)]
+    def relation(self, values: Sequence[int] | npt.NDArray[np.int64], x: int, y: int) -> int:
+        """Value of order(x, y), which is that of places where the two are not related."""
+        if self.rows.are_related(x, y):
+            return int(values[self.rows.position(x, y)])
+        return BEFORE if self.rows.place[x] < self.rows.place[y] else AFTER
+
+    def relation_matrix(
+        self,
+        values: Sequence[int] | npt.NDArray[np.int64],
+        objects: Sequence[int] | None = None,
+    ) -> list[list[int]]:
+        """[n, n] value of order(i, j) between these objects (all, if none are given), for `order.forest`."""
+        chosen = range(len(self.objects)) if objects is None else objects
+        return [[self.relation(values, x, y) for y in chosen] for x in chosen]
 
     def violations(self, values: Sequence[int] | npt.NDArray[np.int64]) -> list[str]:
         """Names of what a complete assignment (value per position) breaks, judged by the truths."""
@@ -139,7 +240,8 @@ class Model:
             for var in range(self.n_vars)
             if not int(self.initial[var]) >> plain[var] & 1
         ]
-        if not holds_order(self.relation_matrix(plain)):
+        blocks = (self.rows.objects_of(block) for block in self.rows.places.blocks())
+        if not all(holds_order(self.relation_matrix(plain, block)) for block in blocks):
             broken.append("order algebra")
         return broken + [d.name for d in self.declarations if not d.holds(plain)]
 
@@ -147,9 +249,13 @@ class Model:
 class ModelBuilder:
     """Collects objects, then variables, then constraints, and freezes them into a Model."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: Places | None = None) -> None:
+        self.places = places or Places()
         self._objects: list[str] = []
         self._leaves: list[bool] = []
+        self._place: list[int] = []
+        self._mirrors: list[int] = []  # [n_order] position of the inverse order
+        self._layout: Rows | None = None
         self._choices: list[Choice] = []
         self._initial: list[int] = []
         self._declarations: list[Declaration] = []
@@ -161,23 +267,36 @@ class ModelBuilder:
 
     # ---- objects and variables
 
-    def add_object(self, name: str, leaf: bool = False) -> int:
+    def add_object(self, name: str, leaf: bool = False, place: int = 0) -> int:
         """Declare an object. A leaf (a statement body) contains nothing and never merges."""
-        assert not self._choices, "declare every object before the first variable"
+        assert self._layout is None, "declare every object before the first variable"
+        assert 0 <= place < len(self.places.first), f"{name} has no place {place}"
         self._objects.append(name)
         self._leaves.append(leaf)
+        self._place.append(place)
         return len(self._objects) - 1
 
+    @property
+    def rows(self) -> Rows:
+        """Where orders are; no object can follow."""
+        if self._layout is None:
+            self._layout = Rows.of(self._place, self.places)
+            for i, j in self._layout.pairs():
+                names = (self._objects[i], self._objects[j])
+                self._choices.append(Choice("order", names, ORDER_VALUES))
+                self._initial.append(self._initial_order(i, j))
+                self._mirrors.append(self._layout.position(j, i))
+        return self._layout
+
     def order(self, x: int, y: int) -> int:
-        """Position of order(x, y), between objects by index."""
-        self._close_objects()
-        return x * len(self._objects) + y
+        """Position of order(x, y), between objects by index; KeyError where the two are not related."""
+        return self.rows.position(x, y)
 
     def add(
         self, kind: str, objects: tuple[str, ...], values: tuple[str, ...], mask: int | None = None
     ) -> int:
         """Declare a variable with 1 to 32 values, of which `mask` (default: all) are possible."""
-        self._close_objects()
+        assert self.rows is not None  # objects come first
         assert 1 <= len(values) <= MAX_VALUES, f"{kind}{objects} has {len(values)} values"
         self._choices.append(Choice(kind, objects, values))
         every = (1 << len(values)) - 1
@@ -186,7 +305,6 @@ class ModelBuilder:
 
     def restrict(self, var: int, mask: int) -> None:
         """Remove values from the initial domain."""
-        self._close_objects()
         self._initial[var] &= mask
         mirror = self._mirror(var)
         if mirror != var:
@@ -194,14 +312,6 @@ class ModelBuilder:
 
     def n_values(self, var: int) -> int:
         return len(self._choices[var].values)
-
-    def _close_objects(self) -> None:
-        if self._choices or not self._objects:
-            return
-        for i, first in enumerate(self._objects):
-            for j, second in enumerate(self._objects):
-                self._choices.append(Choice("order", (first, second), ORDER_VALUES))
-                self._initial.append(self._initial_order(i, j))
 
     def _initial_order(self, i: int, j: int) -> int:
         if i == j:
@@ -217,8 +327,7 @@ class ModelBuilder:
         return apart | inverse_mask(1 << INNER)
 
     def _mirror(self, var: int) -> int:
-        n = len(self._objects)
-        return var if var >= n * n else var % n * n + var // n
+        return self._mirrors[var] if var < len(self._mirrors) else var
 
     # ---- constraints
 
@@ -325,12 +434,13 @@ class ModelBuilder:
 
     def freeze(self) -> Model:
         """The model; the builder may go on and be frozen again."""
-        self._close_objects()
+        rows = self.rows
         names = Multiset(choice.name for choice in self._choices)
         twice = [name for name, times in names.items() if times > 1]
         assert not twice, f"choices declared twice: {twice[:5]}"
         return Model(
             objects=tuple(self._objects),
+            rows=rows,
             choices=tuple(self._choices),
             initial=np.array(self._initial, np.uint32),
             declarations=tuple(self._declarations),
@@ -338,14 +448,21 @@ class ModelBuilder:
         )
 
     def _arrays(self) -> Arrays:
-        n, n_vars = len(self._objects), len(self._choices)
+        rows, n_vars = self.rows, len(self._choices)
         flat = _Flat()
         for position, declaration in enumerate(self._declarations):
             flat.add(declaration, *self._tables.get(position, (0, 0)))
         watch_start, watch, watch_mask = flat.watches(n_vars, self._mirror)
-        searchable = [i * n + j for i in range(n) for j in range(i + 1, n)]
+        searchable = [var for var, mirror in enumerate(self._mirrors) if var < mirror]
+        pairs = np.array(list(rows.pairs()), np.int32).reshape(-1, 2)
+        sets: dict[tuple[int, ...], int] = {}
+        row_set = [sets.setdefault(row, len(sets)) for row in rows.related]
         return Arrays(
-            n_objects=n,
+            owner=pairs[:, 0].copy(),
+            neighbour=pairs[:, 1].copy(),
+            row=np.array(rows.start, np.int32),
+            place=np.array(rows.place, np.int32),
+            row_set=np.array([row_set[p] for p in rows.place], np.int32),
             composition=composition_table(),
             inverse=inverse_table(),
             mirror=np.array([self._mirror(var) for var in range(n_vars)], np.int32),
@@ -363,7 +480,7 @@ class ModelBuilder:
             watch_start=watch_start,
             watch=watch,
             watch_mask=watch_mask,
-            searchable=np.array([*searchable, *range(n * n, n_vars)], np.int32),
+            searchable=np.array([*searchable, *range(rows.n_order, n_vars)], np.int32),
         )
 
 

@@ -64,6 +64,7 @@ __all__ = [
     "N_PROPAGATIONS",
     "ORDER_ALGEBRA",
     "Scratch",
+    "constraint_blocks",
     "decide",
     "expand",
     "explain",
@@ -72,6 +73,7 @@ __all__ = [
     "propagate",
     "propagate_all",
     "random_descent",
+    "shave",
 ]
 
 
@@ -102,7 +104,7 @@ def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) ->
 @jit_flat_internal
 def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
     state = scratch.state
-    n_order = arrays.n_objects * arrays.n_objects
+    n_order = arrays.owner.size
     while True:
         if state[N_VARS] > 0:
             var = np.int64(scratch.var_queue[state[VAR_HEAD]])
@@ -199,6 +201,71 @@ def expand(
             bit = np.int64(1) << value
             statuses[value] = decide(arrays, scratch, domains, var, bit, out[value])
             culprits[value] = scratch.state[CULPRIT]
+
+
+@jit_flat
+def constraint_blocks(arrays: Arrays, blocks: Ints) -> None:
+    """blocks[var] ([n_vars]): equal exactly for variables that constraints connect; the smallest of them."""
+    for var in range(blocks.size):
+        blocks[var] = var
+    for var in range(arrays.owner.size):
+        _join(blocks, var, arrays.row[arrays.owner[var]])
+        _join(blocks, var, arrays.mirror[var])
+    for constraint in range(arrays.kind.size):
+        first = arrays.start[constraint]
+        for k in range(first, arrays.start[constraint + 1]):
+            _join(blocks, arrays.scope[k], arrays.scope[first])
+            if arrays.scope_condition[k] >= 0:
+                _join(blocks, arrays.scope_condition[k], arrays.scope[first])
+    for var in range(blocks.size):
+        blocks[var] = _leader(blocks, var)
+
+
+@jit_flat_internal
+def _leader(blocks: Ints, var: Int) -> Int:
+    while blocks[var] != var:
+        blocks[var] = blocks[blocks[var]]
+        var = np.int64(blocks[var])
+    return np.int64(var)
+
+
+@jit_flat_internal
+def _join(blocks: Ints, a: Int, b: Int) -> None:
+    first, second = _leader(blocks, np.int64(a)), _leader(blocks, np.int64(b))
+    blocks[max(first, second)] = min(first, second)
+
+
+@jit_flat
+def shave(arrays: Arrays, scratch: Scratch, domains: Mask, chosen: Ints) -> Int:
+    """Remove, in place, values of the `chosen` variables that fail at once when decided, until there are none; a status.
+
+    Failing is monotone in the domains, so what is left depends on no order.
+    """
+    state = scratch.state
+    since = 0  # variables looked at since a value was removed
+    k = 0
+    while since < chosen.size:
+        var = np.int64(chosen[k])
+        domain = np.int64(domains[var])
+        since += 1
+        k = k + 1 if k + 1 < chosen.size else 0
+        if domain & (domain - 1) == 0:
+            continue
+        dead, value = np.int64(0), 0
+        while domain >> value:
+            if domain >> value & 1:
+                state[N_TRAIL] = 0
+                if _decide(arrays, scratch, domains, var, np.int64(1) << value) != FIXPOINT:
+                    dead |= np.int64(1) << value
+                undo(arrays, scratch, domains, np.int64(0))
+            value += 1
+        if dead:
+            state[N_TRAIL] = 0
+            status = _decide(arrays, scratch, domains, var, ~dead)
+            if status != FIXPOINT:
+                return status
+            since = 0
+    return FIXPOINT
 
 
 @jit_flat_internal
