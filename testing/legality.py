@@ -203,7 +203,12 @@ class Judge:
     # --- the tree ---
 
     def order(self, a: str, b: str) -> str:
-        return self.choice("order", a, b)
+        """What is no choice is in the order of the program."""
+        chosen = self.choice("order", a, b)
+        if chosen:
+            return chosen
+        t, u = (self.bodies[x] if x in self.bodies else self.dims[x][0] for x in (a, b))
+        return BEFORE if t < u else AFTER
 
     def walk(self, objects: list[str], at: dict[tuple[int, str, str], int]) -> None:
         """Runs the forest of some objects at the place that `at` tells."""

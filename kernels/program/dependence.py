@@ -11,11 +11,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
-from ..ir.access import Access
+from ..ir.access import Access, Region
 from ..ir.affine import Affine, combine, feasible, rename
 from ..ir.domain import Loop
 from ..ir.effects import read_region, task_reads, task_writes, written_region
-from ..ir.access import Region
 from ..ir.task import Problem, Task, extents
 
 Kind = Literal["flow", "anti", "output"]

@@ -1,0 +1,142 @@
+"""Spaces of long sequences: they grow with the tasks, and their components are spaces of their own."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import backbone
+from kernelscape.space import choices as ch
+from kernelscape.space.constraints import build_space
+from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.legality import illegal
+
+nd = types.ndarray()
+
+
+@kernel
+def scale(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = 0.5 * x[i] + 1.0
+
+
+@kernel
+def add_up(x: nd, s: nd):
+    for i in range(x.shape[0]):
+        s[0] += x[i]
+
+
+def chain(x, y, n_tasks):
+    for t in range(n_tasks):
+        scale(*((x, y) if t % 2 == 0 else (y, x)))
+
+
+def recorded(n_tasks, extent=16):
+    def sequence(x, y):
+        chain(x, y, n_tasks)
+
+    return record_sequence(sequence, [np.zeros(extent, np.float32) for _ in range(2)], "chain")
+
+
+def space_of(n_tasks, extent=16):
+    return build_space(normalise(recorded(n_tasks, extent)), checking.target(2, 16))
+
+
+def test_a_space_grows_with_its_tasks():
+    """From 16 tasks on each more adds as many choices and constraints as the one before."""
+    sizes = [(s.n_choices, len(s.model.declarations)) for s in map(space_of, (16, 32, 48))]
+    first, second = (np.subtract(b, a) for a, b in pairwise(sizes))
+    assert (first == second).all()
+
+
+def test_tasks_that_are_far_apart_share_no_launch():
+    space = space_of(20)
+    near = {(t, u) for t, u in combinations(range(20), 2) if u - t < backbone.LAUNCH_TASKS}
+    assert set(space.variables.fused) == near
+    assert len(space.backbone.components) == 1
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        made = space.root().random_completion(rng)
+        assert isinstance(made, Candidate)
+        assert space.model.violations(made.assignment()) == []
+
+
+def independent(x, y, s, z, w, n):
+    """Maps of different lengths and sums, so that no loop may be shared from one pair of tasks to the next."""
+    scale(x, y)
+    add_up(y, s)
+    scale(z, w)
+
+
+@pytest.fixture
+def two_together(monkeypatch):
+    monkeypatch.setattr(backbone, "LAUNCH_TASKS", 2)
+    monkeypatch.setattr(ch, "MID_SIZES", (1, 2))
+    monkeypatch.setattr(ch, "INNER_SIZES", (1, 4))
+
+
+def leaves(space):
+    """Every implementation, found by deciding choice after choice."""
+    found, open_ones = [], [space.root()]
+    while open_ones:
+        candidate = open_ones.pop()
+        if not isinstance(candidate, Candidate):
+            continue
+        if candidate.is_complete:
+            found.append(candidate)
+            continue
+        open_ones += [child for _, child in candidate.expand(int(candidate.open_choices()[0]))]
+    return found
+
+
+def problem_of(sequence, *extents):
+    arguments = [np.zeros(n, np.float32) for n in extents]
+    return normalise(record_sequence(sequence, arguments, "some"))
+
+
+def three_maps(x, y, z, w):
+    scale(x, y)
+    scale(y, x)
+    scale(z, w)
+
+
+def test_components_are_spaces_of_their_own(two_together):
+    """Two maps and one of another length: as many implementations as the two spaces have together, all of them legal."""
+    space = build_space(problem_of(three_maps, 8, 8, 5, 5), checking.target(1, 16))
+    assert space.backbone.components == (range(2), range(2, 3))
+    found = leaves(space)
+
+    def first(x, y):
+        scale(x, y)
+        scale(y, x)
+
+    parts = [
+        leaves(build_space(problem_of(sequence, n, n), checking.target(1, 16)))
+        for sequence, n in ((first, 8), (scale, 5))
+    ]
+    assert len({c.key for c in found}) == len(found) == len(parts[0]) * len(parts[1]) > 10
+    assert cpsat.count(space, space.model.initial, 100_000) == (len(found), True)
+    for candidate in found:
+        assert space.model.violations(candidate.assignment()) == []
+        assert illegal(candidate) == ""
+
+
+@pytest.mark.parametrize("n_tasks", [3, 4])
+def test_no_launch_is_longer_than_it_may_be(two_together, n_tasks):
+    """Launches of at most two maps in a row: every implementation of a chain is there, and counted by CP-SAT too."""
+    space = build_space(problem_of(lambda x, y: chain(x, y, n_tasks), 4, 4), checking.target(1, 16))
+    assert len(space.backbone.components) == 1
+    found = leaves(space)
+    assert cpsat.count(space, space.model.initial, 1_000_000) == (len(found), True)
+    fused = {
+        tuple(c.value(var) == ch.SAME_LAUNCH for var in space.variables.fused.values())
+        for c in found
+    }
+    assert len(fused) == {3: 3, 4: 5}[n_tasks]  # ways to cut a chain into ones and twos
+    assert all(illegal(c) == "" for c in found)
