@@ -5,7 +5,7 @@
 
 The first searches sequences of memory beyond the caches, and bounds chains of products. The second searches every library
 sequence at its default sizes and counts measurements below their bound; pieces of other seeds and sequences add up. Both write
-experiments/results/bound_gap.md and .json, where rows of other pieces stay. The exit status is 1 when any bound was too high.
+experiments/results/bound_gap.md, where rows of other pieces stay. The exit status is 1 when any bound was too high.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def search(subject: Subject, target: Target, options: Options) -> Row:
     )
 
 
-def markdown(results: dict[str, Any], taken: str) -> str:
-    """The page."""
+def report(results: dict[str, Any]) -> str:
+    """The values as Markdown."""
     rows = [Row(**r) for r in results.get("beyond", {}).values()]
     heads = ["sequence", "best", "credited", "proved", "now", "evaluations", "alarms"]
     lines = [
@@ -144,7 +144,7 @@ def markdown(results: dict[str, Any], taken: str) -> str:
             f"Products with one matrix of {_CHAIN_N} x {_CHAIN_N}, each of the vector before, and their bound:",
             table(["products", "bound"], chain_lines),
             f"Library sequences at default sizes: {n_alarms} of {n_evaluations} measurements were below their bound.",
-            taken + "\n",
+            stamp_text(results["stamp"]) + "\n",
         ]
     )
 
@@ -197,7 +197,7 @@ def run(
     if evaluations is None and (not only or "chains" in only):
         results["chains"] = chains(device.facts())
     results["stamp"] = stamp(device)
-    write_results(FILE, markdown(results, stamp_text(results["stamp"])), results, folder)
+    write_results(FILE, report, results, folder)
     made = (*results.get("beyond", {}).values(), *results.get("alarms", {}).values())
     return int(any(r["alarms"] for r in made))
 

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.calls [--rounds 15] [--calls 2000] [--rows 20000]
 
-All ways are timed in turn, numba among them. Writes experiments/results/calls.md and .json; takes a minute. The exit status is 1
+All ways are timed in turn, numba among them. Writes experiments/results/calls.md; takes a minute. The exit status is 1
 where a call takes more than 1.5 times as long as numba's, or where a result of calls from several threads is wrong.
 """
 
@@ -312,7 +312,7 @@ def run(effort: Effort, folder: Path | None) -> int:
     if values["threads"]["tuned"] or values["threads"]["tuned, without Python.h"]:
         missed.append("results of calls from several threads are wrong")
     values["missed"] = missed
-    print(write_results("calls", report(values), values, folder))
+    print(write_results("calls", report, values, folder))
     for line in missed:
         print(f"missed: {line}")
     return 1 if missed else 0

@@ -3,7 +3,7 @@ their code?
 
     python -m kernelscape.experiments.compile_flags [--only atax:n=1024] [--candidates 40] [--again]
 
-Rows that are in the results already are kept unless --again is given. Writes experiments/results/compile_flags.md and .json after
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/compile_flags.md after
 every row. The exit status is 1 when a row fails.
 """
 

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.correctness [--n 2000] [--seed 1] [--add]
 
-writes experiments/results/correctness.md and .json. With --add the pieces of other seeds that are there stay, and the counts are
+writes experiments/results/correctness.md. With --add the pieces of other seeds that are there stay, and the counts are
 those of all. The exit status is 1 when any candidate is wrong, does not compile, or compiles with warnings.
 """
 

@@ -4,7 +4,7 @@
 
 `--beside` names a folder that holds another version as `kernelscape` (git worktree add DIR/kernelscape REVISION): each work is
 searched by both, in turn. With `--cold` each version compiles itself first, into an empty cache. Writes
-experiments/results/first_results.md and .json. The exit status is 1 when a search finds nothing.
+experiments/results/first_results.md. The exit status is 1 when a search finds nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..cli.settings import parse_sizes
 from .conditions import stamp, stamp_text
@@ -101,8 +102,9 @@ def search(work: str, version: str, place: Path | None, seconds: float) -> Found
     return Found(work, version, first_s, after_ns, told["best_ns"], told["numpy_ns"])
 
 
-def report(rows: Sequence[Found], cold: dict[str, float], taken: dict[str, object]) -> str:
-    """The tables."""
+def report(values: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    rows = [Found(**r) for r in values["rows"]]
     heads = ["work", "version", "first after", *(f"best after {s:g} s" for s in AFTER_S)]
     body = [
         [
@@ -115,9 +117,11 @@ def report(rows: Sequence[Found], cold: dict[str, float], taken: dict[str, objec
         ]
         for r in rows
     ]
-    lines = ["# What a search shows first", "", stamp_text(taken), ""]
+    lines = ["# What a search shows first", "", stamp_text(values["stamp"]), ""]
     lines += [table([*heads, "best", "NumPy"], body), ""]
-    lines += [f"- first run ever, {version} version: {s:.1f} s" for version, s in cold.items()]
+    lines += [
+        f"- first run ever, {version} version: {s:.1f} s" for version, s in values["cold_s"].items()
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -139,9 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for work in given.only
         for version, place in places.items()
     ]
-    taken = stamp()
-    values = {"stamp": taken, "cold_s": cold, "rows": [asdict(r) for r in rows]}
-    print(write_results("first_results", report(rows, cold, taken), values, given.results))
+    values = {"stamp": stamp(), "cold_s": cold, "rows": [asdict(r) for r in rows]}
+    print(write_results("first_results", report, values, given.results))
     return int(any(r.best_ns is None for r in rows))
 
 

@@ -3,7 +3,7 @@ processes.
 
     python -m kernelscape.experiments.first_times --only gemver:n=8192 sgemvt:n=8192:f64 [--processes 3] [--tags panel columns]
 
-Rows that are in the results already are kept unless --again is given. Writes experiments/results/first_times.md and .json after
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/first_times.md after
 every row. The exit status is 1 when a row fails.
 """
 

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.gpu_correctness [--n 2000] [--seed 1] [--add]
 
-writes experiments/results/gpu_correctness.md and .json. With --add the pieces of other seeds that are there stay, and the counts
+writes experiments/results/gpu_correctness.md. With --add the pieces of other seeds that are there stay, and the counts
 are those of all. Every candidate is compiled by NVRTC for two architectures, and run with threads in forward, backward and random
 order. The exit status is 1 when any is wrong, refused, or compiles with warnings.
 """

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.gpu_registers [--n 600] [--seed 1] [--profile h200]
 
-writes experiments/results/gpu_registers.md and .json. Random candidates of all library sequences, of the space without its cut on
+writes experiments/results/gpu_registers.md. Random candidates of all library sequences, of the space without its cut on
 registers, are compiled by NVRTC for the GPU of a data sheet. Half of the kernels teach the model of search/learn/registers.py,
 which is then tried on the other half.
 """
@@ -141,7 +141,7 @@ def _groups(kernels: Sequence[Kernel]) -> Iterator[dict[str, Any]]:
             }
 
 
-def report(found: dict[str, Any], asked: dict[str, Any]) -> str:
+def report(found: dict[str, Any]) -> str:
     """The summary as Markdown."""
     lines = [
         ("kernels with sums", f"{found['kernels']}"),
@@ -155,13 +155,13 @@ def report(found: dict[str, Any], asked: dict[str, Any]) -> str:
         ("of these without spills", f"{found['cut_that_fit']}"),
     ]
     heads = ["registers counted", "kernels", "least", "median", "most", "spilled"]
-    made = f"`python -m kernelscape.experiments.gpu_registers --n {asked['n']} --seed {asked['seed']} --profile {asked['profile']}`"
+    made = f"`python -m kernelscape.experiments.gpu_registers --n {found['n']} --seed {found['seed']} --profile {found['profile']}`"
     return "\n".join(
         [
             "# Registers counted and registers given",
             "",
             "Random candidates of the library's sequences, all extents 1024, of the space without its cut on registers,"
-            f" compiled by NVRTC. Made by {made} in {asked['seconds']:.0f} s.",
+            f" compiled by NVRTC. Made by {made} in {found['seconds']:.0f} s.",
             "",
             table(["", "value"], [list(line) for line in lines]),
             "",
@@ -187,11 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kernels = sample(open_device("cuda", options), given.n, given.seed)
     asked = {"n": given.n, "seed": given.seed, "profile": given.profile}
     asked["seconds"] = time.monotonic() - started_s
-    found = summary(kernels)
-    text = report(found, asked)
-    values = {**asked, **found, "conditions": stamp()}
-    write_results("gpu_registers", text, values, given.o)
-    print(text)
+    values = {**asked, **summary(kernels), "conditions": stamp()}
+    write_results("gpu_registers", report, values, given.o)
+    print(report(values))
     return 0
 
 

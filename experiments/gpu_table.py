@@ -4,7 +4,7 @@
 
 runs the contract tests of the CUDA backend, calibrates the GPU, then makes the table row by row. Rows that are in the results
 already are kept unless --again is given, so that the table can be made in pieces; no row begins that would not end within
---minutes. Writes experiments/results/gpu_table.md and .json after every row. With --target emulator the same goes on without a
+--minutes. Writes experiments/results/gpu_table.md after every row. With --target emulator the same goes on without a
 GPU, slowly and beside nobody, into gpu_table_emulator. The exit status is 1 when a goal is missed, 3 without a GPU.
 """
 
@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from ..runtime.device import DeviceError, open_device, requirements
+from ..runtime.measure.conditions import take_conditions
 from ..runtime.worker.worker import WorkerError
 from .gpu_goals import all_jobs
 from .gpu_row import GpuRowOptions, make_row
@@ -101,7 +102,9 @@ def make_table(
 ) -> dict[str, Any]:
     """Make the rows that are missing before `end_s` of the monotonic clock, writing after each; all of the results."""
     file = "gpu_table" if options.target == "cuda" else f"gpu_table_{options.target}"
-    results = Table(file, all_jobs(), report, folder)
+    accelerator = open_device(options.target).accelerator()
+    machine = take_conditions(accelerator=accelerator).machine
+    results = Table(file, all_jobs(), report, folder, machine)
     missing = results.missing(wanted, again)
     left = len(missing)
     extra_s: list[float] = []

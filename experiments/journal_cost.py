@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rng = random.Random(given.seed + len(earlier))
             rows = killed(work, given.kills, Path(scratch) / "killed", rng)
             found |= {"kill_conditions": stamp(), "kills": earlier + rows}
-    write_results("journal_cost", report(found), found, given.results)
+    write_results("journal_cost", report, found, given.results)
     return int(
         any(row["lost"] or row["repeated"] or row["torn_best"] for row in found.get("kills", []))
     )

@@ -3,7 +3,7 @@
     python -m kernelscape.experiments.kill_resume [ROUNDS]
 
 Counts finished evaluations before and after, evaluations that were made twice, and files that cannot be read; writes
-experiments/results/kill_resume.md and .json. The exit status is 1 when anything was lost, made twice or torn.
+experiments/results/kill_resume.md. The exit status is 1 when anything was lost, made twice or torn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(n_rounds: int, seed: int, folder: Path | None) -> int:
         print(f"{k + 1:>3}: {rounds[-1]}", flush=True)
     total = {count: sum(r[count] for r in rounds) for count in _COUNTS}
     found = {"conditions": stamp(), **total, "rounds": rounds}
-    write_results("kill_resume", report(found), found, folder)
+    write_results("kill_resume", report, found, folder)
     print(", ".join(f"{total[count]} {name}" for count, name in _COUNTS.items()))
     return 1 if total["lost"] or total["repeated"] or total["torn_best"] else 0
 

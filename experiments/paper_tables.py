@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.paper_tables [--quick] [--tables fusion telamon pruning orders]
 
-writes experiments/results/paper_tables.md and .json after every row; tables that are not named stay
+writes experiments/results/paper_tables.md after every row; tables that are not named stay
 as they are in the results. The budgets are those of `FULL` (about 20 minutes on two cores), or of
 `QUICK` (tiny sizes: whether it works, not what is true).
 """
@@ -174,7 +174,7 @@ def run(is_quick: bool, tables: Sequence[str], seed: int, folder: Path | None) -
     for found in make(work, effort, tables, rows, tell):
         now = {"stamp": taken, "effort": asdict(effort)}
         made = {kind: kept.get(kind, now) | {"rows": found[kind]} for kind in found}
-        write_results("paper_tables", report(made, taken), {"tables": made}, folder)
+        write_results("paper_tables", report, {"tables": made}, folder)
     return rows
 
 

@@ -10,8 +10,10 @@ from .rows import title
 from .writing import table, time_text
 
 
-def report(tables: Mapping[str, Mapping[str, Any]], taken: dict[str, Any]) -> str:
-    """All tables (stamp, effort and rows of each) as Markdown; `taken` is the stamp of the last."""
+def report(values: dict[str, Any]) -> str:
+    """All tables (stamp, effort and rows of each) as Markdown, with the stamp of the last."""
+    tables: dict[str, Any] = values["tables"]
+    taken = max((t["stamp"] for t in tables.values()), key=lambda stamp: str(stamp["taken"]))
     parts = [
         "# The tables of the papers, for our system",
         "",

@@ -4,7 +4,7 @@
 
 Rows that are in the results already are kept unless --again is given, so that the table can be made in pieces; --quick makes small
 rows with short searches, to see that everything works, and writes to a folder of its own unless one is given. Writes
-experiments/results/peers.md and .json after every row. The exit status is 1 when a bar is missed. Libraries that are not installed
+experiments/results/peers.md after every row. The exit status is 1 when a bar is missed. Libraries that are not installed
 are left out: pip install '.[peers]' has them all.
 """
 

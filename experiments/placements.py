@@ -3,7 +3,7 @@
     python -m kernelscape.experiments.placements [--seconds 20] [--rounds 9] [--images 8]
 
 Searches once, then times calls from Python in turn on arrays of NumPy, on aligned ones, and on ones at odd offsets from a line of
-memory. Writes experiments/results/placements.md and .json.
+memory. Writes experiments/results/placements.md.
 """
 
 # mypy: disable-error-code="valid-type"
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     assert isinstance(device, CpuDevice)
     values = measure(Effort(given.seconds, given.rounds, given.images))
     values["stamp"] = stamp(device)
-    print(write_results("placements", report(values), values, given.results))
+    print(write_results("placements", report, values, given.results))
     return 0
 
 

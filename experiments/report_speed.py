@@ -107,7 +107,7 @@ def run(sizes: Sequence[int], results: Path | None) -> int:
     if browser is not None:
         browser.close()
     found = {"conditions": stamp(), "rows": rows}
-    write_results("report_speed", report(found), found, results)
+    write_results("report_speed", report, found, results)
     return 0
 
 

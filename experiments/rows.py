@@ -165,16 +165,17 @@ def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of one results file: `order` has those that it is meant to have, others come behind them."""
+    """The rows that a machine has for one page of results: `order` has those that it is meant to have, others come behind them."""
 
     file: str
     order: Sequence[Job]
     report: Callable[[dict[str, Any]], str]  # of {"rows": ...} and what else the file holds
     folder: Path | None = None
+    machine: str | None = None  # its key, where it is not this one alone
 
     def stored(self) -> dict[str, Any]:
         """What the file holds; no rows where there is no file yet."""
-        return {"rows": []} | read_results(self.file, self.folder)
+        return {"rows": []} | read_results(self.file, self.folder, self.machine)
 
     def missing(self, wanted: Sequence[Job], again: bool) -> list[Job]:
         """Those of `wanted` that are not there or failed; all of them to be made `again`."""
@@ -204,7 +205,7 @@ class Table:
             rows[job.key] = row
             keys = [k for k in order if k in rows] + sorted(rows.keys() - set(order))
             made["rows"] = [rows[k] for k in keys]
-            write_results(self.file, self.report(made), made, self.folder)
+            write_results(self.file, self.report, made, self.folder, self.machine)
         return made
 
 

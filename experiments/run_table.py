@@ -3,7 +3,7 @@
     python -m kernelscape.experiments.run_table [--seconds 60] [--only bicgk axpydot:n=2^26] [--again]
 
 Rows that are in the results already are kept unless --again is given, so that the table can be made
-in pieces. Writes experiments/results/run_table.md and .json after every row. The exit status is 1
+in pieces. Writes experiments/results/run_table.md after every row. The exit status is 1
 when a check of the whole table fails.
 """
 

@@ -35,6 +35,10 @@ class Question:
     checker: Checker
     conditions: Callable[[], dict[str, Any]]  # the machine, and what compiled
 
+    def page(self, values: dict[str, Any]) -> str:
+        """The pieces as Markdown."""
+        return report(self, pieces_of(values))
+
 
 def piece_of(question: Question, tally: Tally, known: set[str]) -> dict[str, Any]:
     """The tally as JSON values, as it stands in the file."""
@@ -63,9 +67,13 @@ def generator_hash() -> str:
 
 
 def stored_pieces(file: str, folder: Path | None = None) -> list[dict[str, Any]]:
-    """The pieces in a file of results, also in one of a time when it held a single one."""
-    stored = read_results(file, folder)
-    pieces: list[dict[str, Any]] = stored.get("pieces", [stored] if stored else [])
+    """The pieces that this machine has made before."""
+    return pieces_of(read_results(file, folder))
+
+
+def pieces_of(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pieces in values of results, also in those of a time when there was a single one."""
+    pieces: list[dict[str, Any]] = values.get("pieces", [values] if values else [])
     return pieces
 
 
@@ -145,7 +153,6 @@ def run(question: Question, doc: str | None, arguments: Sequence[str] | None = N
     asked = {"seed": given.seed, "random_share": given.random_share}
     took = {"seconds": time.monotonic() - started_s}
     pieces = [*kept, asked | took | piece_of(question, tally, known)]
-    text = report(question, pieces)
-    write_results(question.file, text, {"pieces": pieces}, given.o)
-    print(text)
+    write_results(question.file, question.page, {"pieces": pieces}, given.o)
+    print(report(question, pieces))
     return 1 if tally.faults else 0

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.seeds [--seconds 60] [--seeds 5] [--seed 1] [--only bicgk ...] [--again]
 
-Rows that are in the results already are kept unless --again is given. Writes experiments/results/seeds.md and .json after every
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/seeds.md after every
 row. The exit status is 1 when a search missed its bar by more than 5 %.
 """
 

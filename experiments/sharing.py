@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.sharing [--only atax:m=1024,n=1024 matmul:m=64,n=64,k=64:f64] [--rounds 11] [--again]
 
-Rows that are in the results already are kept unless --again is given. Writes experiments/results/sharing.md and .json after every
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/sharing.md after every
 row. The exit status is 1 when a row fails.
 """
 

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.surrogate [--seconds 30] [--seeds 3] [--seed 1] [--only bicgk ...] [--again]
 
-Rows that are in the results already are kept unless --again is given. Writes experiments/results/surrogate.md and .json after
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/surrogate.md after
 every row.
 """
 

@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.think_speed [--descents 200] [--walks 2000] [--only bicgk]
 
-writes experiments/results/think_speed.md and .json. The exit status is 1 when a median descent
+writes experiments/results/think_speed.md. The exit status is 1 when a median descent
 takes 10 ms or more, 5 % of the descents end dead, or a median bound takes 50 us or more.
 """
 
@@ -14,7 +14,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..codegen.lower import lower, print_source
@@ -65,9 +67,9 @@ class Row:
     propagations_per_s: float
     dead_ends: Interval
     bound_us: Quartiles
-    text_ms: Quartiles
     knuth: Interval
     chen: Interval
+    text_ms: Quartiles | None = None  # None in rows of an earlier version
 
 
 def measure_sequence(name: str, target: Target, n_descents: int, n_walks: int, seed: int) -> Row:
@@ -207,8 +209,10 @@ def failures(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_walks: int) -> str:
+def report(values: dict[str, Any]) -> str:
     """The rows as Markdown."""
+    rows = [msgspec.convert(r, Row) for r in values["rows"]]
+    n_descents, n_walks = values["n_descents"], values["n_walks"]
     heads = [
         *("sequence", "objects", "choices", "searchable", "open at the root", "build ms"),
         *("root ms", "descent ms", "decisions", "propagations/s", "dead ends", "bound us"),
@@ -226,7 +230,7 @@ def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_wal
             f"{r.propagations_per_s:.1e}",
             f"{r.dead_ends.mean:.1%} ({r.dead_ends.low:.1%} – {r.dead_ends.high:.1%})",
             f"{r.bound_us.median:.1f} ({r.bound_us.low:.1f} – {r.bound_us.high:.1f})",
-            f"{r.text_ms.median:.1f} ({r.text_ms.low:.1f} – {r.text_ms.high:.1f})",
+            _milliseconds(r.text_ms),
             _size(r.knuth),
             _size(r.chen),
         ]
@@ -237,7 +241,7 @@ def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_wal
         [
             "# How fast the search thinks",
             "",
-            stamp_text(taken),
+            stamp_text(values["stamp"]),
             f"- {n_descents} descents a sequence, {n_walks} walks for the size and the dead ends",
             "",
             "Default sizes, f32. Medians with quartiles; sizes and shares with 95 % intervals. A"
@@ -252,6 +256,10 @@ def report(rows: Sequence[Row], taken: dict[str, object], n_descents: int, n_wal
             "",
         ]
     )
+
+
+def _milliseconds(x: Quartiles | None) -> str:
+    return "–" if x is None else f"{x.median:.1f} ({x.low:.1f} – {x.high:.1f})"
 
 
 def _size(x: Interval) -> str:
@@ -272,10 +280,9 @@ def run(only: Sequence[str], n_descents: int, n_walks: int, seed: int, folder: P
     for name in chosen:
         rows.append(measure_sequence(name, target, n_descents, n_walks, seed))
         print(f"{name}: descent {rows[-1].descent_ms.median:.2f} ms", file=sys.stderr)
-    taken = stamp(device)
-    text = report(rows, taken, n_descents, n_walks)
-    values = {"stamp": taken, "rows": [asdict(r) for r in rows]}
-    print(write_results("think_speed", text, values, folder))
+    effort = {"n_descents": n_descents, "n_walks": n_walks}
+    values = {"stamp": stamp(device), **effort, "rows": [asdict(r) for r in rows]}
+    print(write_results("think_speed", report, values, folder))
     missed = failures(rows)
     for line in missed:
         print(f"missed: {line}")

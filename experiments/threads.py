@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.threads [--only waxpby:n=2^20] [--rounds 5] [--again]
 
-Rows that are in the results already are kept unless --again is given. Writes experiments/results/threads.md and .json after every
+Rows that are in the results already are kept unless --again is given. Writes experiments/results/threads.md after every
 row. The exit status is 1 when a row fails.
 """
 

@@ -5,7 +5,7 @@
 Each row is made of one sequence and size. The earlier version searches it; this version lowers the decisions that were found
 there again, and searches for itself. The three libraries are then timed in turn, each in a process of its own, on arrays of
 NumPy and on aligned ones, by one loop. Rows that are in the results already are kept unless --again is given. Writes
-experiments/results/versions.md and .json after every row. The exit status is 1 when a row fails.
+experiments/results/versions.md after every row. The exit status is 1 when a row fails.
 """
 
 from __future__ import annotations

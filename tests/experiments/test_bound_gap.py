@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from kernelscape.experiments import bound_gap
+from kernelscape.experiments.writing import read_results
 from kernelscape.testing.machines import round_target
 
 
@@ -15,7 +15,7 @@ def test_pieces_add_up(tmp_path: Path) -> None:
     small = {"vadd": {"n": 4096}}
     assert bound_gap.run(["vadd"], 2.0, 2, 1, tmp_path, small) == 0
     assert bound_gap.run(["vadd"], 2.0, 2, 2, tmp_path, small) == 0
-    made = json.loads((tmp_path / "bound_gap.json").read_text())
+    made = read_results("bound_gap", tmp_path)
     assert set(made["alarms"]) == {"vadd 1", "vadd 2"}
     assert "0 of 4 measurements" in (tmp_path / "bound_gap.md").read_text()
 

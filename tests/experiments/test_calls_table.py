@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.experiments import calls
+from kernelscape.experiments.writing import read_results
 
 
 @pytest.mark.compiler
 def test_calls_are_timed_in_turn_and_counted(tmp_path):
     calls.main(["--rounds", "2", "--calls", "20", "--rows", "50", "--results", str(tmp_path)])
-    found = json.loads((tmp_path / "calls.json").read_text())
+    found = read_results("calls", tmp_path)
     assert set(found["calls"]) >= {"numba", "tuned", "former"}
     assert all(len(times) == 2 and min(times) > 0 for times in found["calls"].values())
     assert set(found["sparse"]) == {"numba", "tuned", "tuned, indices not looked at"}

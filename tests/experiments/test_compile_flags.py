@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from kernelscape.experiments import compile_flags
+from kernelscape.experiments.writing import read_results
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
@@ -23,7 +22,7 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     few = ["--seconds", "1", "--candidates", "3", "--results", str(tmp_path)]
     assert compile_flags.main([*few, "--only", "axpydot:n=1009:f64"]) == 0
-    [row] = json.loads((tmp_path / "compile_flags.json").read_text())["rows"]
+    [row] = read_results("compile_flags", tmp_path)["rows"]
     assert set(row["compile_ms"]) == set(row["times_ns"]) == set(compile_flags.LEVELS)
     assert all(ms > 0 for ms in row["compile_ms"].values())
     [n_candidates] = {len(ns) for ns in row["times_ns"].values()}

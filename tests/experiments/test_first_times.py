@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.experiments import first_times
 from kernelscape.experiments.first_times import summary
+from kernelscape.experiments.writing import read_results
 
 
 def found(**times):
@@ -57,7 +56,7 @@ def test_a_row_is_made_in_processes_kept_and_written(tmp_path, monkeypatch, capf
         "axpydot:n=1009:f64",
     ]
     assert first_times.main(few) == 0
-    [row] = json.loads((tmp_path / "first_times.json").read_text())["rows"]
+    [row] = read_results("first_times", tmp_path)["rows"]
     assert {"default", "rows4_vectors2", "expert"} <= row["times_ns"].keys()
     assert any(tag.startswith("expert LAST_CACHE=") for tag in row["times_ns"])
     assert all(len(ns) == 2 for ns in [*row["times_ns"]["default"], *row["copies"]])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.experiments import gpu_registers
 from kernelscape.experiments.gpu_registers import Kernel, summary
+from kernelscape.experiments.writing import read_results
 from kernelscape.runtime.device import requirements
 
 nvrtc = pytest.mark.skipif(
@@ -17,7 +16,7 @@ nvrtc = pytest.mark.skipif(
 @nvrtc
 def test_a_few_kernels_make_a_table(tmp_path):
     assert gpu_registers.main(["--n", "6", "-o", str(tmp_path)]) == 0
-    found = json.loads((tmp_path / "gpu_registers.json").read_text())
+    found = read_results("gpu_registers", tmp_path)
     assert found["kernels"] >= 6
     assert found["kernels"] == sum(group["kernels"] for group in found["groups"])
     assert "registers to expect" in (tmp_path / "gpu_registers.md").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -20,6 +19,7 @@ from kernelscape.experiments.libraries import blas_calls
 from kernelscape.experiments.libraries.formulas import FORMULAS
 from kernelscape.experiments.libraries.gpu import AbstractGpuLibrary
 from kernelscape.experiments.rows import Job
+from kernelscape.experiments.writing import read_results
 from kernelscape.kernels.library import load
 from kernelscape.runtime.measure.timing import Sampler, measure
 from kernelscape.runtime.worker.outcome import Protocol
@@ -362,7 +362,7 @@ def test_rows_are_made_on_the_emulator_kept_and_written(tmp_path, monkeypatch):
     text = (tmp_path / "gpu_table_emulator.md").read_text()
     assert "| waxpby 1000 |" in text
     assert "emulator" in text
-    stored = json.loads((tmp_path / "gpu_table_emulator.json").read_text())
+    stored = read_results("gpu_table_emulator", tmp_path)
     assert stored == made
     monkeypatch.setattr(gpu_table, "run_row", lambda *_: pytest.fail("made again"))
     wanted.pop()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.experiments import placements
+from kernelscape.experiments.writing import read_results
 
 
 @pytest.mark.compiler
@@ -13,7 +12,7 @@ from kernelscape.experiments import placements
 def test_all_placements_are_timed_beside_what_was_said(tmp_path, capfd):
     given = ["--seconds", "1", "--rounds", "1", "--images", "1", "--results", str(tmp_path)]
     assert placements.main(given) == 0
-    values = json.loads((tmp_path / "placements.json").read_text())
+    values = read_results("placements", tmp_path)
     assert values["said_ns"] > 0
     assert [len(ns) for ns in values["found_ns"].values()] == [5, 5, 5]
     assert "| odd offsets |" in (tmp_path / "placements.md").read_text()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.experiments.rows import Job, Table, parse_jobs, title
+from kernelscape.experiments.writing import read_results
 
 ORDER = [Job("axpy", {"n": 8}), Job("vadd", {"n": 8}), Job("vadd", {"n": 8}, "f64")]
 
@@ -23,7 +22,7 @@ def test_rows_are_written_in_order_and_others_behind_them(table, tmp_path):
     other = Job("sscal", {"n": 3})
     made = table.make([ORDER[2], other, ORDER[0]], row, lambda r: "made", beside=7)
     assert [Job.of(r) for r in made["rows"]] == [ORDER[0], ORDER[2], other]
-    assert json.loads((tmp_path / "some.json").read_text()) == made == table.stored()
+    assert read_results("some", tmp_path) == made == table.stored()
     assert (tmp_path / "some.md").read_text() == "3 rows\n"
     assert made["beside"] == 7
     assert table.make([], row, lambda r: "made") == made

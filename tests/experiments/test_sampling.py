@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 from kernelscape.experiments import correctness, gpu_correctness, sampling
 from kernelscape.experiments.sampling import report, run, stored_pieces, texts_of
+from kernelscape.experiments.writing import write_results
 from kernelscape.kernels.library import names
 from kernelscape.testing.cases import SIZES, library_cases, random_cases
 
@@ -71,7 +71,7 @@ def test_results_of_a_single_run_are_a_piece(question, tmp_path):
         "features": {"VECTOR": 7},
         "conditions": {"taken": "then", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "versions": {}},
     }  # fmt: skip
-    (tmp_path / f"{question.file}.json").write_text(json.dumps(old))
+    write_results(question.file, question.page, old, tmp_path)
     pieces = stored_pieces(question.file, tmp_path)
     text = report(question, pieces)
     assert f"{question.file} --n 2000`: then, a CPU" in text

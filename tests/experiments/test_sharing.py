@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.codegen.storage import APART_BYTES
 from kernelscape.experiments import sharing
+from kernelscape.experiments.writing import read_results
 
 
 @pytest.mark.compiler
@@ -15,7 +14,7 @@ def test_rows_of_both_kinds_are_made_kept_and_written(tmp_path, monkeypatch, cap
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     wanted = ["--only", "atax:m=160,n=160", "matmul:m=160,n=160,k=160"]
     assert sharing.main([*wanted, "--rounds", "2", "--results", str(tmp_path)]) == 0
-    atax, matmul = json.loads((tmp_path / "sharing.json").read_text())["rows"]
+    atax, matmul = read_results("sharing", tmp_path)["rows"]
     assert list(atax["times_ns"]) == [str(n) for n in sharing.DISTANCES]
     assert sharing.DISTANCES[0] == APART_BYTES
     assert list(matmul["times_ns"]) == ["together", "each its own"]

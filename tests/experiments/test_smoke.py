@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from kernelscape.experiments import (
@@ -16,6 +14,7 @@ from kernelscape.experiments import (
     tree_shape,
 )
 from kernelscape.experiments.rows import Job
+from kernelscape.experiments.writing import read_results
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.engine import cpsat
@@ -23,7 +22,7 @@ from kernelscape.space.engine import cpsat
 
 def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     think_speed.run(["axpy", "bicgk"], 5, 10, 1, tmp_path)
-    rows = json.loads((tmp_path / "think_speed.json").read_text())["rows"]
+    rows = read_results("think_speed", tmp_path)["rows"]
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
@@ -34,7 +33,7 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
 def test_paper_tables_are_made_quickly_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     paper_tables.run(True, paper_tables.TABLES, 1, tmp_path)
-    made = json.loads((tmp_path / "paper_tables.json").read_text())["tables"]
+    made = read_results("paper_tables", tmp_path)["tables"]
     assert set(made) == set(paper_tables.TABLES)
     tables = {kind: table["rows"] for kind, table in made.items()}
     sscal = tables["fusion"][0]
@@ -52,7 +51,7 @@ def test_paper_tables_are_made_quickly_and_kept(tmp_path, monkeypatch):
     text = (tmp_path / "paper_tables.md").read_text()
     assert text.count("\n## ") == 5
     paper_tables.run(True, ["orders"], 2, tmp_path)
-    again = json.loads((tmp_path / "paper_tables.json").read_text())["tables"]
+    again = read_results("paper_tables", tmp_path)["tables"]
     assert again["fusion"] == made["fusion"]
     assert (made["orders"]["effort"]["seed"], again["orders"]["effort"]["seed"]) == (1, 2)
 
@@ -150,7 +149,7 @@ def test_kill_resume_counts_what_is_lost(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(kill_resume, "SESSIONS", 1)
     assert kill_resume.main(["1", "--results", str(tmp_path)]) == 0
-    found = json.loads((tmp_path / "kill_resume.json").read_text())
+    found = read_results("kill_resume", tmp_path)
     assert found["kills"] == len(found["rounds"]) == 1
     assert (found["lost"], found["repeated"], found["torn_best"]) == (0, 0, 0)
     assert "| lost | 0 |" in (tmp_path / "kill_resume.md").read_text()

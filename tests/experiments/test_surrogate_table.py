@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from kernelscape.experiments import surrogate
 from kernelscape.experiments.rows import Job
+from kernelscape.experiments.writing import read_results
 
 
 @pytest.mark.compiler
@@ -21,7 +20,7 @@ def test_a_pair_of_searches_makes_a_row(tmp_path, monkeypatch):
         assert min(p["evaluations"]) > 0
         assert min(p["again_ns"]) > 0
         assert p["as_good_s"] is None or p["as_good_s"] > 0
-    assert json.loads((tmp_path / "surrogate.json").read_text())["rows"] == [row]
+    assert read_results("surrogate", tmp_path)["rows"] == [row]
     assert "| bicgk 64^2 | f32 | " in (tmp_path / "surrogate.md").read_text()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from kernelscape.experiments import versions
+from kernelscape.experiments.writing import read_results
 
 ROOT = Path(versions.__file__).resolve().parent.parent
 
@@ -52,7 +52,7 @@ def test_a_row_is_made_kept_and_written(tmp_path):
     few = ["--before", str(ROOT), "--seconds", "0.5", "--rounds", "2"]
     few += ["--results", str(tmp_path), "--only", "axpydot:n=1009:f64"]
     assert versions.main(few) == 0
-    [made] = json.loads((tmp_path / "versions.json").read_text())["rows"]
+    [made] = read_results("versions", tmp_path)["rows"]
     assert set(made["times_ns"]) == {"numpy", "aligned"}
     for times in made["times_ns"].values():
         assert {k: len(v) for k, v in times.items()} == {"before": 2, "again": 2, "searched": 2}

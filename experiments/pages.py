@@ -1,0 +1,92 @@
+"""Writes pages of results again, of the values that all machines have left: after a machine got a name, or a page another form.
+
+    python -m kernelscape.experiments.pages [NAME ...]
+
+Names of machines are in experiments/results/raw/machines.json, by their keys. Nothing is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import (
+    bound_gap,
+    calls,
+    compile_flags,
+    correctness,
+    first_results,
+    first_times,
+    gpu_correctness,
+    gpu_registers,
+    gpu_text,
+    journal_cost,
+    kill_resume,
+    paper_text,
+    peers,
+    placements,
+    report_speed,
+    run_table,
+    seeds,
+    sharing,
+    surrogate,
+    think_speed,
+    threads,
+    versions,
+)
+from .writing import RESULTS, Report, write_page
+
+REPORTS: Mapping[str, Report] = {
+    "bound_gap": bound_gap.report,
+    "calls": calls.report,
+    "compile_flags": compile_flags.report,
+    "correctness": correctness.QUESTION.page,
+    "first_results": first_results.report,
+    "first_times": first_times.report,
+    "gpu_correctness": gpu_correctness.QUESTION.page,
+    "gpu_registers": gpu_registers.report,
+    "gpu_table": gpu_text.report,
+    "gpu_table_emulator": gpu_text.report,
+    "journal_cost": journal_cost.report,
+    "kill_resume": kill_resume.report,
+    "paper_tables": paper_text.report,
+    "peers": peers.report,
+    "placements": placements.report,
+    "report_speed": report_speed.report,
+    "run_table": run_table.report,
+    "seeds": seeds.report,
+    "sharing": sharing.report,
+    "surrogate": surrogate.report,
+    "think_speed": think_speed.report,
+    "threads": threads.report,
+    "versions": versions.report,
+}
+
+
+def stored(folder: Path | None = None) -> list[str]:
+    """Names of pages that there are values for, and a script."""
+    files = ((folder or RESULTS) / "raw").glob("*.*.json")
+    return sorted({file.name.split(".")[0] for file in files} & REPORTS.keys())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="(default: all that are there)")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    known = stored(given.results)
+    for name in given.names:
+        if name not in known:
+            parser.error(f"no values for {name!r}: there are {', '.join(known)}")
+    for name in given.names or known:
+        print(write_page(name, REPORTS[name], given.results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
