@@ -1,15 +1,14 @@
-"""Writes the steps of operands that are packed ahead (see codegen/pipeline.py)."""
+"""Writes the steps of operands that are packed ahead (see codegen/passes/packing.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 
 from ..space.backbone import OUTER, Operand
 from .c import csyntax as c
+from .loops.ir import DoubleBuffer
 from .packing import pack
-from .pipeline import Pipeline
 from .plan import TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
@@ -37,18 +36,9 @@ class AheadWriter:
     def __init__(self, scene: Scene, values: Values) -> None:
         self.scene, self.values = scene, values
         self.progress: dict[tuple[int, str], Progress] = {}
-        self.writers: dict[str, Callable[[TaskPlan, Operand, Context], None]] = {
-            "first block": self.first_block,
-            "stage": self.stage,
-            "rest": self.rest,
-        }
 
-    def write(self, kind: str, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """The phase `kind` of codegen/tree.py."""
-        self.writers[kind](task, operand, ctx)
-
-    def pipeline(self, task: TaskPlan, operand: Operand) -> Pipeline:
-        return self.scene.launch.pipelines[task.index, operand.access.array]
+    def pipeline(self, task: TaskPlan, operand: Operand) -> DoubleBuffer:
+        return self.scene.launch.buffers[task.index, operand.access.array]
 
     def first_block(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Packs the block of this thread's first iteration; where it has none, that would be work for nobody."""
@@ -114,7 +104,7 @@ class AheadWriter:
         w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
 
     def first_of(
-        self, task: TaskPlan, made: Pipeline, now: Progress, number: c.CExpr
+        self, task: TaskPlan, made: DoubleBuffer, now: Progress, number: c.CExpr
     ) -> tuple[c.CExpr, c.CExpr]:
         """Where a slice begins along both loops."""
         tile, chunk = _over(number, made.chunks), _mod(number, made.chunks)

@@ -13,6 +13,7 @@ from ..kernels.ir.kernel import DType
 from .c import csyntax as c
 from .c.cprint import expression
 from .c.names import RESERVED, identifier
+from .loops.ir import PASSING_BY
 from .vectors import Prelude, mask_dtype, math_function, type_name
 
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -28,7 +29,6 @@ class Value:
     lanes: int = 0
 
 
-PASSING_BY = 0  # a line that is read once: it goes past the second cache
 _LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
 
 

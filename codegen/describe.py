@@ -4,17 +4,16 @@ starts teams of threads and lets them meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.engine.candidate import Candidate
 from .gpu.lower import lower_kernels
-from .gpu.nest import build_grid
-from .nest import build_launch
+from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
+from .passes.pipeline import launches_of
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
-from .tree import AccumulatorPlan, LoopNode, Meet, TreeNode
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
@@ -39,10 +38,10 @@ _HINTS = {
     "STREAM": "as streams",
 }
 _ACCUMULATORS = {
-    "registers": "in registers",
-    "thread": "in an array of the thread's own",
-    "team": "in one array of all threads, of which each has its part",
-    "partials": "into a partial result for each thread, combined when all have met",
+    Owner.REGISTERS: "in registers",
+    Owner.THREAD: "in an array of the thread's own",
+    Owner.TEAM: "in one array of all threads, of which each has its part",
+    Owner.PARTIALS: "into a partial result for each thread, combined when all have met",
 }
 _IN_RESULT = "where the result is stored"
 
@@ -62,6 +61,7 @@ class Starts:
 def describe(candidate: Candidate) -> Words:
     """The decisions of a complete candidate in words."""
     plan, on_gpu = read_plan(candidate), candidate.space.target.is_gpu
+    launches = launches_of(plan, candidate.space.target)
     return {
         "launches": tuple(_launch(plan, roots) for roots in plan.launches),
         "fused loops": tuple(_fused(plan)),
@@ -71,7 +71,7 @@ def describe(candidate: Candidate) -> Words:
         "values": tuple(_values(plan, candidate)),
         "stores": tuple(_stores(plan)),
         "packing": tuple(_packing(plan)),
-        "reductions": tuple(_block_reductions(plan) if on_gpu else _reductions(plan)),
+        "reductions": tuple(_block_reductions(plan) if on_gpu else _reductions(plan, launches)),
     }
 
 
@@ -79,32 +79,31 @@ def count_starts(candidate: Candidate) -> Starts:
     """Launches, teams and barriers of one call of a complete candidate."""
     plan = read_plan(candidate)
     on_gpu = candidate.space.target.is_gpu
-    build = build_grid if on_gpu else build_launch
-    launches = [build(plan, roots) for roots in plan.launches]
+    launches = launches_of(plan, candidate.space.target)
     # On a GPU what blocks sum up together is set and combined by launches of its own.
     return Starts(
         n_launches=len(lower_kernels(candidate).launches) if on_gpu else len(launches),
         n_teams=None if on_gpu else sum(launch.is_parallel for launch in launches),
-        n_barriers=sum(_meetings(plan, launch.roots, on_gpu) for launch in launches),
+        n_barriers=sum(_meetings(plan, launch.nodes) for launch in launches),
     )
 
 
-def _meetings(plan: Plan, nodes: list[TreeNode], on_gpu: bool) -> int:
+def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
     n = 0
     for node in nodes:
-        if isinstance(node, Meet):
+        if isinstance(node, Barrier):
             n += 1
-        elif isinstance(node, LoopNode):
-            n += _trips(plan, node, on_gpu) * _meetings(plan, node.children, on_gpu)
+        elif isinstance(node, Loop):
+            n += _trips(plan, node) * _meetings(plan, node.children)
     return n
 
 
-def _trips(plan: Plan, node: LoopNode, on_gpu: bool) -> int:
+def _trips(plan: Plan, node: Loop) -> int:
     """Iterations of a loop each time it is reached, where its tile is full."""
     first = node.members[0]
     if node.level == MID:
         return plan.tasks[first.task].loop(first.loop).mid
-    if node.is_parallel and on_gpu:
+    if node.schedule is Schedule.GRID:
         return 1  # each block runs one
     return -(-node.extent // node.step)
 
@@ -210,10 +209,8 @@ def _packing(plan: Plan) -> Iterator[str]:
             yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{who}{early}{layout}"
 
 
-def _reductions(plan: Plan) -> Iterator[str]:
-    accumulators: dict[int, AccumulatorPlan] = {}
-    for roots in plan.launches:
-        accumulators |= build_launch(plan, roots).accumulators
+def _reductions(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
+    accumulators = {t: found for launch in launches for t, found in launch.accumulators.items()}
     for t in plan.tasks:
         if t.index not in accumulators:
             continue

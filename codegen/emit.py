@@ -1,4 +1,4 @@
-"""Writes one launch down: loop tree to C syntax.
+"""Writes one launch down: loop IR to C syntax.
 
 Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
 full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
@@ -9,17 +9,44 @@ one version (`Scene.is_padded`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import gcd
+from typing import assert_never
 
 from ..space.backbone import OUTER
 from ..space.targets.target import Target
 from .ahead import AheadWriter
 from .bodies import BodyWriter
 from .c import csyntax as c
+from .loops.ir import (
+    AdvanceCopies,
+    Alone,
+    AwaitCopies,
+    Barrier,
+    Body,
+    CombineSums,
+    FillSums,
+    FinishSums,
+    FlushSums,
+    Late,
+    Launch,
+    Loop,
+    Node,
+    OpenBlock,
+    PackBlock,
+    PackFirstBlock,
+    PackRest,
+    Phase,
+    PrefetchSums,
+    ReduceThreads,
+    ResetSums,
+    StartCopies,
+    last_loop_plan,
+    phases_of,
+)
 from .outline import has_loop, is_closed, outlined
-from .pipeline import iterations
+from .passes.packing import iterations
 from .plan import LoopPlan, Member, Plan, TaskPlan
 from .program import without_unused
 from .reductions import Reductions
@@ -27,7 +54,6 @@ from .scene import Scene
 from .scopes import Context
 from .storage import Workspace
 from .strips import length_of
-from .tree import Late, Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan, phases_of
 from .values import Values
 from .vectors import Prelude
 
@@ -64,7 +90,7 @@ class LaunchWriter:
             self.scene.allocate(self.scene.plan.tasks[t])
         context = Context(is_team=self.scene.launch.is_parallel)
         with self.scene.w.scope() as body:
-            self.children(self.scene.launch.roots, context)
+            self.children(self.scene.launch.nodes, context)
         opening = [self.scene.open_buffer(b) for b in self.scene.opened]
         whole = (*opening, *self.scene.partition_declarations(), *body.statements)
         self.scene.w.knows_alignment = False
@@ -72,79 +98,73 @@ class LaunchWriter:
             self.children(self.scene.launch.after, Context(is_team=False))
         return without_unused(whole), without_unused(tuple(after.statements))
 
-    def children(self, nodes: list[TreeNode], ctx: Context) -> None:
-        """Nodes in order; where all threads are here, runs of nodes that one thread does alone are put under a test."""
-        k = 0
-        while k < len(nodes):
-            if not (ctx.is_team and self.is_under_test(nodes[k])):
-                self.node(nodes[k], ctx)
-                k += 1
-                continue
-            end = k
-            while end < len(nodes) and self.is_under_test(nodes[end]):
-                end += 1
-            self.alone(nodes[k:end], ctx)
-            k = end
+    def children(self, nodes: Sequence[Node], ctx: Context) -> None:
+        for n in nodes:
+            self.node(n, ctx)
 
-    def alone(self, nodes: list[TreeNode], ctx: Context) -> None:
-        """One thread runs these; register tiles they leave behind are declared for all, since others may follow."""
+    def alone(self, node: Alone, ctx: Context) -> None:
+        """Few threads run this; register tiles they leave behind are declared for all, since others may follow."""
         self.scene.hoisted = []
         with self.scene.w.scope() as body:
-            for n in nodes:
-                self.node(n, replace(ctx, is_team=False))
+            self.children(node.children, replace(ctx, is_team=False))
         hoisted, self.scene.hoisted = self.scene.hoisted, None
         for declaration in hoisted:
             self.scene.w.write(declaration)
-        self.scene.w.write(c.If(c.Bin("==", c.Id("tid"), c.Num("0")), tuple(body.statements)))
+        self.scene.w.write(c.If(self.is_among(node.n_threads), tuple(body.statements)))
 
-    def is_under_test(self, node: TreeNode) -> bool:
-        """Whether one thread alone runs a node where all are: not what declares names for the nodes behind it."""
-        return self.is_alone(node) and not (isinstance(node, Phase) and node.kind == "stage")
+    def is_among(self, n_threads: int) -> c.CExpr:
+        """Whether this is one of the first threads."""
+        assert n_threads == 1, "of a team one thread is alone"
+        return c.Bin("==", c.Id("tid"), c.Num("0"))
 
-    def is_alone(self, node: TreeNode) -> bool:
-        if isinstance(node, Meet | Late):
-            return False
-        if isinstance(node, LoopNode):
-            return not node.is_parallel and all(self.is_alone(x) for x in node.children)
-        task = self.scene.plan.tasks[node.task]
-        if node.kind == "combine":
-            return self.scene.launch.accumulators[node.task].is_small
-        return node.kind == "body" or not task.is_parallel
-
-    def node(self, node: TreeNode, ctx: Context) -> None:
-        if isinstance(node, Meet):
-            self.scene.w.write(c.Barrier())
-        elif self.may_outline and is_closed(self.scene, node):
+    def node(self, node: Node, ctx: Context) -> None:
+        if self.may_outline and is_closed(self.scene, node):
             self.outline(node, ctx)
-        elif isinstance(node, LoopNode):
-            self.loop(node, ctx)
-        elif isinstance(node, Late):
-            self.late(node, ctx)
-        else:
-            task = self.scene.plan.tasks[node.task]
-            match node.kind:
-                case "body":
-                    self.body(task, ctx)
-                case "init":
-                    self.reductions.fill(task, ctx)
-                case "ask":
-                    self.reductions.ask(task, ctx)
-                case "reset":
-                    self.reductions.reset(task, ctx)
-                case "flush":
-                    self.reductions.flush(task, ctx)
-                case "finish":
-                    self.reductions.finish(task, ctx)
-                case "combine":
-                    self.reductions.combine(task, ctx)
-                case "copy":
-                    assert node.operand is not None
-                    self.values.copy(task, node.operand, ctx)
-                case _:
-                    assert node.operand is not None
-                    self.ahead.write(node.kind, task, node.operand, ctx)
+            return
+        match node:
+            case Barrier():
+                self.scene.w.write(c.Barrier())
+            case Loop():
+                self.loop(node, ctx)
+            case Late():
+                self.late(node, ctx)
+            case Alone():
+                self.alone(node, ctx)
+            case _:
+                self.phase(node, self.scene.plan.tasks[node.task], ctx)
 
-    def outline(self, node: TreeNode, ctx: Context) -> None:
+    def phase(self, phase: Phase, task: TaskPlan, ctx: Context) -> None:
+        match phase:
+            case Body():
+                self.body(task, ctx)
+            case FillSums():
+                self.reductions.fill(task, ctx)
+            case PrefetchSums():
+                self.reductions.ask(task, ctx)
+            case ResetSums():
+                self.reductions.reset(task, ctx)
+            case FlushSums():
+                self.reductions.flush(task, ctx)
+            case ReduceThreads():
+                self.reductions.tree(task, ctx)
+            case FinishSums():
+                self.reductions.finish(task, ctx)
+            case CombineSums():
+                self.reductions.combine(task, ctx)
+            case PackBlock(_, operand):
+                self.values.copy(task, operand, ctx)
+            case PackFirstBlock(_, operand):
+                self.ahead.first_block(task, operand, ctx)
+            case OpenBlock(_, operand):
+                self.ahead.stage(task, operand, ctx)
+            case PackRest(_, operand):
+                self.ahead.rest(task, operand, ctx)
+            case StartCopies() | AwaitCopies() | AdvanceCopies():
+                self.values.transfer(phase, ctx)
+            case _:
+                assert_never(phase)
+
+    def outline(self, node: Node, ctx: Context) -> None:
         """A node of closed bodies as a function of its own, and its call; a body without a loop would not gain by it."""
         self.may_outline = False
         with self.scene.w.scope() as body:
@@ -168,7 +188,7 @@ class LaunchWriter:
             self.closed.append(function)
         self.scene.w.write(call)
 
-    def loop(self, node: LoopNode, ctx: Context) -> None:
+    def loop(self, node: Loop, ctx: Context) -> None:
         lo, hi = self.loop_range(node, ctx)
         first = node.members[0]
         stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
@@ -216,7 +236,7 @@ class LaunchWriter:
         self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
 
     def tested(
-        self, node: LoopNode, variable: c.CExpr, whole: Statements, rest: Statements
+        self, node: Loop, variable: c.CExpr, whole: Statements, rest: Statements
     ) -> Statements:
         """One of the two versions of a loop's body."""
         if not rest:
@@ -229,7 +249,7 @@ class LaunchWriter:
         name: str,
         lo: c.CExpr,
         hi: c.CExpr,
-        node: LoopNode,
+        node: Loop,
         whole: Statements,
         rest: Statements,
         ctx: Context,
@@ -258,19 +278,19 @@ class LaunchWriter:
         name: str,
         lo: c.CExpr,
         hi: c.CExpr,
-        node: LoopNode,
+        node: Loop,
         body: Statements,
         ctx: Context,
     ) -> Statements:
         """A loop, in strips where operands are packed ahead at the head of each."""
-        if not node.packs:
+        if node.strips is None:
             return (c.For(name, lo, hi, self.stride(node), body),)
         assert not (node.is_parallel or node.is_last)
-        w, tasks, length = self.scene.w, self.scene.plan.tasks, node.step * node.strip
-        n_strips = -(-iterations(self.scene.plan, node) // node.strip)
+        w, tasks, length = self.scene.w, self.scene.plan.tasks, node.step * node.strips.length
+        n_strips = -(-iterations(self.scene.plan, node) // node.strips.length)
         strip = w.fresh(f"{name}_strip")
         with w.scope() as head:
-            for task, operand in node.packs:
+            for task, operand in node.strips.packs:
                 self.ahead.ask(tasks[task], operand, n_strips)
                 self.ahead.slice(tasks[task], operand, ctx)
         w.used.discard(strip)
@@ -282,11 +302,11 @@ class LaunchWriter:
         inside = c.For(name, c.Id(strip), end, node.step, body)
         return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
 
-    def span(self, node: LoopNode) -> int:
+    def span(self, node: Loop) -> int:
         """Iterations of the register tiles that start at a loop and need not be whole."""
         return max(p.reach for m, p in self.tiles_at(node) if self.may_be_cut(m, p))
 
-    def tiles_at(self, node: LoopNode) -> list[tuple[Member, LoopPlan]]:
+    def tiles_at(self, node: Loop) -> list[tuple[Member, LoopPlan]]:
         """The members of a loop at which register tiles start."""
         tasks = self.scene.plan.tasks
         plans = ((m, last_loop_plan(node, tasks, m)) for m in node.members)
@@ -297,7 +317,7 @@ class LaunchWriter:
         return not (p.divides or self.scene.is_padded(self.scene.plan.tasks[member.task], p))
 
     def versions(
-        self, node: LoopNode, variable: c.CExpr, ctx: Context
+        self, node: Loop, variable: c.CExpr, ctx: Context
     ) -> tuple[Statements, Statements]:
         """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
         starting = self.tiles_at(node)
@@ -318,28 +338,28 @@ class LaunchWriter:
             return self.version(node, variable, rest), ()
         return self.version(node, variable, whole), self.version(node, variable, rest)
 
-    def version(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> Statements:
+    def version(self, node: Loop, variable: c.CExpr, ctx: Context) -> Statements:
         with self.scene.w.scope() as body:
             self.inside(node, variable, ctx)
         return tuple(body.statements)
 
-    def inside(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
+    def inside(self, node: Loop, variable: c.CExpr, ctx: Context) -> None:
         """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
         self.children(node.children, ctx)
 
-    def whole_range(self, node: LoopNode) -> tuple[c.CExpr, c.CExpr]:
+    def whole_range(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
         """From where to where one thread runs a loop of the threads."""
         if node.is_cyclic:
             return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
         return self.scene.partition(node.extent, node.step)
 
     @staticmethod
-    def stride(node: LoopNode) -> c.CExpr:
+    def stride(node: Loop) -> c.CExpr:
         """From one iteration of a thread to its next."""
         step = c.number(node.step)
         return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
 
-    def loop_range(self, node: LoopNode, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+    def loop_range(self, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
         if node.is_last:
             lo, hi = self.whole_range(node)
             stride = self.stride(node)

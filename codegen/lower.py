@@ -11,7 +11,7 @@ from .c.names import c_names
 from .c.source import Source
 from .emit import LaunchWriter
 from .gpu.lower import lower_kernels
-from .nest import build_launch
+from .passes.pipeline import loops_of
 from .plan import read_plan
 from .program import (
     Program,
@@ -47,7 +47,7 @@ def lower(
     names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
     functions, calls = [], []
     for k, roots in enumerate(plan.launches):
-        launch = build_launch(plan, roots)
+        launch = loops_of(plan, roots, target)
         name = f"launch_{k}"
         writer = LaunchWriter(plan, launch, target, workspace, prelude, names, name)
         body, after = writer.write()

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .c import csyntax as c
+from .loops.ir import Alone, Barrier, Late, Loop, Node, phases_of
 from .program import identifiers, parameters, without_unused
 from .scene import Scene
-from .tree import LoopNode, Phase, TreeNode, phases_of
 
 _TEAM = (c.Id("tid"), c.Id("n_threads"))
 
 
-def is_closed(scene: Scene, node: TreeNode) -> bool:
+def is_closed(scene: Scene, node: Node) -> bool:
     """Whether a node has bodies of statements, and nothing else: no barrier either."""
     phases = list(phases_of(node))
     return (
@@ -25,10 +25,10 @@ def is_closed(scene: Scene, node: TreeNode) -> bool:
     )
 
 
-def _is_plain(node: TreeNode) -> bool:
-    if isinstance(node, LoopNode):
+def _is_plain(node: Node) -> bool:
+    if isinstance(node, Loop):
         return all(map(_is_plain, node.children))
-    return isinstance(node, Phase)
+    return not isinstance(node, Barrier | Late | Alone)
 
 
 def outlined(

@@ -1,6 +1,6 @@
 """Reads a complete candidate into plain records: per task its loops and options, per launch its forest of merged loops.
 
-Nothing is chosen here and no code is shaped yet; codegen/nest.py turns the forests into loop trees.
+Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns the forests into the loop IR.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ UNROLLED_THREADS = 8  # up to so many partial results are added in one expressio
 
 
 class Reductions:
-    """The phases of a launch's reductions (codegen/nest.py)."""
+    """The phases of a launch's reductions (codegen/passes/reductions.py)."""
 
     def __init__(self, scene: Scene, values: Values) -> None:
         self.scene, self.values = scene, values
@@ -342,6 +342,9 @@ class Reductions:
 
         flat.write(cell, self.result_lanes(task, flat))
         self.scene.w.forget(task.task.target.array)
+
+    def tree(self, task: TaskPlan, ctx: Context) -> None:
+        raise AssertionError("threads of a team do not reduce together")
 
     def result_lanes(self, task: TaskPlan, flat: Flat) -> int:
         """Elements of the vectors in which sums in memory become results; 1 where results do not lie side by side or have to be

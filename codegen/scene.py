@@ -14,6 +14,7 @@ from ..space.targets.target import LINE_BYTES, Target
 from ..space.truths import vector_width
 from .block import Value, Writer, constant
 from .c import csyntax as c
+from .loops.ir import Launch, Owner, loops_in
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
@@ -26,7 +27,6 @@ from .storage import (
     Workspace,
     merged_levels,
 )
-from .tree import Launch, LoopNode, TreeNode
 from .vectors import Prelude, type_name
 
 # Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
@@ -99,9 +99,9 @@ class Scene:
         t = task.index
         array = self.plan.problem.array(task.task.target.array)
         acc = self.launch.accumulators.get(t)
-        if acc is not None and acc.owner != "registers":
+        if acc is not None and acc.owner is not Owner.REGISTERS:
             layout = AccumulatorLayout.of(task, acc, array)
-            private = acc.owner in ("thread", "partials") and self.launch.is_parallel
+            private = acc.owner in (Owner.THREAD, Owner.PARTIALS) and self.launch.is_parallel
             if acc.in_result:
                 buffer = Buffer(self.w.names[array.name], array.dtype, prod(array.shape), 0, False)
             else:
@@ -144,7 +144,7 @@ class Scene:
             place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
         # Other threads too write partial results and what a team packs: no pointer to these may claim to be the only one.
         is_partial = any(
-            b is held and self.launch.accumulators[t].owner == "partials"
+            b is held and self.launch.accumulators[t].owner is Owner.PARTIALS
             for t, (held, _) in self.accumulators.items()
         )
         is_of_team = any(
@@ -159,16 +159,12 @@ class Scene:
 
     def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
         """Loops of an operand in the order in which their mid dims are nested, then the others."""
-        order: list[str] = []
-
-        def visit(nodes: list[TreeNode]) -> None:
-            for n in nodes:
-                if isinstance(n, LoopNode):
-                    own = [m.loop for m in n.members if m.task == task.index and m.level == MID]
-                    order.extend(own)
-                    visit(n.children)
-
-        visit(self.launch.roots)
+        order = [
+            m.loop
+            for n in loops_in(self.launch.nodes)
+            for m in n.members
+            if m.task == task.index and m.level == MID
+        ]
         mids = [name for name in order if name in operand.loops]
         return (*mids, *(name for name in operand.loops if name not in mids))
 

@@ -10,8 +10,8 @@ from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import ArrayInfo
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from .c import csyntax as c
+from .loops.ir import AccumulatorPlan
 from .plan import Plan, TaskPlan
-from .tree import AccumulatorPlan
 
 ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
 # Behind each thread's copy of a buffer, and before the first of them. A prefetcher runs ahead of what a thread reads, but not

@@ -10,6 +10,7 @@ from ..space.backbone import MID, OUTER, Flow, Operand
 from ..space.targets.target import LINE_BYTES
 from .block import LineAhead, Value
 from .c import csyntax as c
+from .loops.ir import CopyPhase
 from .packing import pack, place_in_block
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
@@ -226,6 +227,9 @@ class Values:
             self.scene.w.write(c.Declare("long", name, place, constant=True))
             own.append(c.Id(name))
         pack(self.scene, task, operand, ctx, {p.loop.name: (own[0], own[1])}, c.Num("0"))
+
+    def transfer(self, phase: CopyPhase, ctx: Context) -> None:
+        raise AssertionError("nothing travels by itself on a CPU")
 
     def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
         """The loop of a block whose register tiles are shared out: the outermost with one for each thread, else the longest."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..codegen.c.source import Source
-from ..codegen.nest import build_launch
+from ..codegen.loops.ir import Alone, Barrier, Launch, Loop, Node, Owner
+from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan import TaskPlan, read_plan
-from ..codegen.tree import Launch, LoopNode, TreeNode
 from ..space.engine.candidate import Candidate
 
 FEATURES = (
@@ -25,9 +27,9 @@ GPU_FEATURES = (
 def features(candidate: Candidate) -> set[str]:
     """Which of FEATURES an implementation for the CPU uses."""
     plan = read_plan(candidate)
-    launches = [build_launch(plan, roots) for roots in plan.launches]
+    launches = launches_of(plan, candidate.space.target)
     on_chip = {f for t in plan.tasks for f in (*t.registers, *t.shared, *t.kept)}
-    used = {name for launch in launches for name in _tree_features(launch.roots, inside_loop=False)}
+    used = {name for launch in launches for name in _tree_features(launch.nodes, inside_loop=False)}
     used |= _accumulator_features(launches)
     used |= {"several launches"} if len(launches) > 1 else set()
     used |= {"several tasks in a launch"} if any(len(x.tasks) > 1 for x in launches) else set()
@@ -102,19 +104,23 @@ def _gpu_task_features(t: TaskPlan) -> set[str]:
     return {name for name, holds in facts.items() if holds}
 
 
-def _tree_features(nodes: list[TreeNode], inside_loop: bool) -> set[str]:
+def _tree_features(nodes: Sequence[Node], inside_loop: bool) -> set[str]:
     used: set[str] = set()
     for n in nodes:
-        if isinstance(n, LoopNode):
+        if isinstance(n, Alone):
+            used |= _tree_features(n.children, inside_loop)
+        elif isinstance(n, Loop):
             used |= {"merged loops"} if len(n.members) > 1 else set()
             used |= {"PARALLEL in a LOOP"} if n.is_parallel and inside_loop else set()
             used |= _tree_features(n.children, inside_loop=True)
-        elif type(n).__name__ == "Meet":
+        elif isinstance(n, Barrier):
             used.add("barrier")
     return used
 
 
-def _accumulator_features(launches: list[Launch]) -> set[str]:
+def _accumulator_features(launches: Sequence[Launch]) -> set[str]:
     plans = [a for launch in launches for a in launch.accumulators.values()]
     used = {"accumulators in memory"} if any(a.in_memory for a in plans) else set()
-    return used | ({"accumulators of the team"} if any(a.owner == "team" for a in plans) else set())
+    return used | (
+        {"accumulators of the team"} if any(a.owner is Owner.TEAM for a in plans) else set()
+    )

@@ -224,7 +224,7 @@ class GpuSpaceBuilder(BlockResources):
     def third_axis(self, mids: list[Dim]) -> None:
         """Of three loops of a task that are shared out to threads, the one that varies most slowly is along z of its blocks.
 
-        With more than three there is no z: the threads are then counted in one number (`codegen/gpu/scene.py`).
+        With more than three there is no z: the threads are then counted in one number (`codegen/passes/map_grid.py`).
         """
         v, most = self.v, self.target.max_threads_along_z
         able = [d for d in mids if self.kinds_of(d) >> ch.THREAD & 1]

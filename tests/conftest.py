@@ -8,12 +8,13 @@ Examples are the same in every run, so that a run says something about the chang
 import gc
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from kernelscape.cli import commands as cli
+from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.runtime.scratch import Scratch
 
 gc.set_threshold(100_000, 20, 20)  # what is imported is looked through again and again otherwise
@@ -65,6 +66,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which test is the first to meet what numba has not compiled yet is luck: it says nothing of it on stderr."""
     monkeypatch.setattr("kernelscape.cli.options.tell_when_compiling", lambda tell: None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def passes_are_verified() -> Iterator[None]:
+    """The loop IR is verified after every pass of all that tests lower in this process."""
+    with verifying():
+        yield
 
 
 @pytest.fixture

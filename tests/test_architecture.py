@@ -26,8 +26,6 @@ SUBCLASSES = {
     "space/gpu_resources.py: BlockResources(SpaceBuilder)",
     "space/shifts.py: ShiftConstraints(ChoiceBuilder)",
     "codegen/gpu/emit.py: KernelWriter(LaunchWriter)",
-    "codegen/gpu/nest.py: Transfer(Phase)",
-    "codegen/gpu/nest.py: _GridBuilder(TreeBuilder)",
     "codegen/gpu/reductions.py: GpuReductions(Reductions)",
     "codegen/gpu/scene.py: GpuScene(Scene)",
     "codegen/gpu/scene.py: GpuWriter(Writer)",
@@ -35,7 +33,13 @@ SUBCLASSES = {
     "codegen/gpu/vectors.py: GpuPrelude(Prelude)",
 }
 # Where a GPU may be told from a CPU: its facts, and what people see.
-GPU_PLACES = ("space/targets/", "cli/views.py", "search/bound/explain.py", "codegen/describe.py")
+GPU_PLACES = (
+    "space/targets/",
+    "codegen/passes/pipeline.py",
+    "cli/views.py",
+    "search/bound/explain.py",
+    "codegen/describe.py",
+)
 # How often other files still ask; `lower` and `program` choose between the lists of passes.
 GPU_QUESTIONS = {
     "codegen/emit.py": 3,

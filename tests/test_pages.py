@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.passes.pipeline import launches_of
+from kernelscape.codegen.plan import read_plan
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.ir.task_text import show_tasks
 from kernelscape.kernels.ir.text import show
@@ -57,7 +60,7 @@ def stages() -> dict[str, str]:
     bounder = Bounder(space)
     n_open = sum(len(root.values(v)) > 1 for v in map(int, space.searchable))
     bound = bounder.bound(best)
-    source = print_source(lower(best), C_TEAM)
+    source, plan = print_source(lower(best), C_TEAM), read_plan(best)
     return {
         "python": "".join(
             inspect.getsource(f) + "\n\n"
@@ -76,6 +79,7 @@ def stages() -> dict[str, str]:
         ),
         "bound": f"{bound.ns:.1f} ns\n"
         + "".join(f"  {name:<13}{ns:7.1f}\n" for name, ns in bound.terms if ns),
+        "loops": "".join(show_launch(x, plan) for x in launches_of(plan, space.target)),
         "text": thread_function(source),
     }
 

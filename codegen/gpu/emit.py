@@ -1,4 +1,4 @@
-"""Writes one kernel down: loop tree to C syntax, run by all threads of a block.
+"""Writes one kernel down: loop IR to C syntax, run by all threads of a block.
 
 What loops and tests depend on is the same for all threads of a block, but for the tests around straight-line code: so barriers are
 always met by all.
@@ -6,7 +6,7 @@ always met by all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -15,17 +15,15 @@ from ...space.targets.target import Target
 from ..bodies import BodyWriter
 from ..c import csyntax as c
 from ..emit import LaunchWriter
+from ..loops.ir import Launch, Loop, Node, last_loop_plan
+from ..passes.map_grid import AXES
 from ..plan import Plan, TaskPlan
 from ..scopes import Context
 from ..storage import Workspace
-from ..tree import Launch, LoopNode, Meet, Phase, TreeNode, last_loop_plan
 from ..vectors import Prelude
-from .nest import Transfer
 from .reductions import GpuReductions
-from .scene import AXES, GpuScene
+from .scene import GpuScene
 from .values import GpuValues
-
-ALL, ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class KernelWriter(LaunchWriter):
         self.scene = GpuScene(plan, launch, target, workspace, prelude, names, index_type)
         self.values = GpuValues(self.scene)
         self.reductions = GpuReductions(self.scene, self.values)
-        self.axes: list[LoopNode] = []  # loops over blocks
+        self.axes: list[Loop] = []  # loops over blocks
 
     def kernel(self) -> Kernel:
         """The kernel of the launch."""
@@ -72,9 +70,9 @@ class KernelWriter(LaunchWriter):
         for t in scene.launch.tasks:
             scene.allocate(scene.plan.tasks[t])
         scene.order_threads()
-        self.axes = self.block_axes(scene.launch.roots)
+        self.axes = self.block_axes(scene.launch.nodes)
         with scene.w.scope() as body:
-            self.children(scene.launch.roots, Context(is_team=True))
+            self.children(scene.launch.nodes, Context(is_team=True))
         return Kernel(
             self.opened(tuple(body.statements)),
             _along_axes(-(-n.extent // n.step) for n in reversed(self.axes)),
@@ -115,67 +113,19 @@ class KernelWriter(LaunchWriter):
         opening += [scene.open_buffer(b) for b in scene.opened]
         return (*opening, *scene.thread_declarations(), *body)
 
-    def block_axes(self, nodes: list[TreeNode]) -> list[LoopNode]:
+    def block_axes(self, nodes: Sequence[Node]) -> list[Loop]:
         """The loops over blocks, outermost first."""
         found = []
         for n in nodes:
-            if isinstance(n, LoopNode) and n.is_parallel:
+            if isinstance(n, Loop) and n.is_parallel:
                 found += [n, *self.block_axes(n.children)]
         return found
 
-    # --- which threads run what ---
-
-    def children(self, nodes: list[TreeNode], ctx: Context) -> None:
-        """Nodes in order; runs of nodes for which a block has more threads than their tasks are put under a test."""
-        k = 0
-        while k < len(nodes):
-            n = self.threads_of(nodes[k])
-            end = k + 1
-            if not ctx.is_team or n in (ALL, ANY, self.scene.n_threads):
-                self.node(nodes[k], ctx)
-            else:
-                while end < len(nodes) and self.threads_of(nodes[end]) == n:
-                    end += 1
-                self.some(nodes[k:end], n, ctx)
-            k = end
-
-    def some(self, nodes: list[TreeNode], n_threads: int, ctx: Context) -> None:
-        """The first threads of the block run these; register tiles are declared for all, since nodes that follow may use them."""
-        self.scene.hoisted = []
-        with self.scene.w.scope() as body:
-            for n in nodes:
-                self.node(n, replace(ctx, is_team=False))
-        hoisted, self.scene.hoisted = self.scene.hoisted, None
-        for declaration in hoisted:
-            self.scene.w.write(declaration)
+    def is_among(self, n_threads: int) -> c.CExpr:
         self.scene.uses_tid = True
-        test = c.Bin("<", c.Id("tid"), c.number(n_threads))
-        self.scene.w.write(c.If(test, tuple(body.statements)))
+        return c.Bin("<", c.Id("tid"), c.number(n_threads))
 
-    def threads_of(self, node: TreeNode) -> int:
-        if isinstance(node, Meet):
-            return ALL
-        if isinstance(node, Phase):
-            if node.kind in ("copy", "tree") or isinstance(node, Transfer):
-                return ALL
-            return ANY if node.kind == "reset" else self.scene.plan.tasks[node.task].n_threads
-        assert isinstance(node, LoopNode), "no task of a GPU is late"
-        if node.is_parallel:
-            return ALL
-        inside = {self.threads_of(n) for n in node.children} - {ANY}
-        return inside.pop() if len(inside) == 1 else ALL
-
-    # --- nodes ---
-
-    def node(self, node: TreeNode, ctx: Context) -> None:
-        if isinstance(node, Phase) and node.kind == "tree":
-            self.reductions.tree(self.scene.plan.tasks[node.task], ctx)
-        elif isinstance(node, Transfer):
-            self.values.transfer(node, ctx)
-        else:
-            super().node(node, ctx)
-
-    def loop(self, node: LoopNode, ctx: Context) -> None:
+    def loop(self, node: Loop, ctx: Context) -> None:
         """A loop; of blocks, the index of the tile of this one."""
         first = node.members[0]
         if not node.is_parallel:
@@ -200,7 +150,7 @@ class KernelWriter(LaunchWriter):
         for statement in self.tested(node, variable, *versions):
             w.write(statement)
 
-    def inside(self, node: LoopNode, variable: c.CExpr, ctx: Context) -> None:
+    def inside(self, node: Loop, variable: c.CExpr, ctx: Context) -> None:
         """Where threads share a tile that starts here, each begins at an index of its own."""
         w = self.scene.w
         variables = dict(ctx.variables)

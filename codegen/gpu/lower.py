@@ -6,6 +6,8 @@ from ...space.engine.candidate import Candidate
 from ..c import csyntax as c
 from ..c.names import RESERVED_CUDA, c_names
 from ..c.source import KernelLaunch
+from ..loops.ir import Launch
+from ..passes.pipeline import loops_of
 from ..plan import Plan, read_plan
 from ..program import (
     Program,
@@ -18,10 +20,8 @@ from ..program import (
     without_unused,
 )
 from ..storage import Workspace
-from ..tree import Launch
 from ..vectors import type_name
 from .emit import Kernel, KernelWriter
-from .nest import build_grid
 from .vectors import GpuPrelude
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
@@ -47,7 +47,7 @@ class _Lowering:
 
     def program(self) -> Program:
         for roots in self.plan.launches:
-            launch = build_grid(self.plan, roots)
+            launch = loops_of(self.plan, roots, self.target)
             writer = self.writer(launch)
             kernel = writer.kernel()
             tasks = [self.plan.tasks[t] for t in launch.tasks]

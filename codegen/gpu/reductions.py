@@ -9,6 +9,7 @@ from ...space.backbone import OUTER
 from ...space.targets.gpu_facts import start_of
 from ..block import Value
 from ..c import csyntax as c
+from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..reductions import Reductions
@@ -16,15 +17,14 @@ from ..scene import neutral
 from ..scopes import Context
 from ..storage import Tile
 from ..vectors import type_name
-from .nest import blocks_along, partial_blocks
-from .scene import WARP, GpuScene
+from .scene import GpuScene
 
 FINISHING_THREADS = 256  # of a block that combines partial results
 SHORT_SUM = 32  # so many partial results one thread combines alone
 
 
 class GpuReductions(Reductions):
-    """The phases of a kernel's reductions (codegen/gpu/nest.py)."""
+    """The phases of a kernel's reductions (codegen/passes/reductions.py)."""
 
     scene: GpuScene
 

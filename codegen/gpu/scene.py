@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -16,18 +16,16 @@ from ..block import Value, Writer
 from ..c import csyntax as c
 from ..c.cprint import expression
 from ..c.names import RESERVED_CUDA
+from ..loops.ir import Launch, Owner
+from ..passes.map_grid import AXES, block_shape, partial_blocks
 from ..plan import LoopPlan, Plan, TaskPlan
 from ..point import affine_offset, row_strides
 from ..scene import Scene
 from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
-from ..tree import Launch
 from ..vectors import Prelude, type_name
-from .nest import partial_blocks
 from .vectors import HINTED_LOADS, STREAMING_STORE
 
-AXES = ("x", "y", "z")  # of blocks and grids
 SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
-WARP = 32
 VECTOR_BYTES = 16  # the widest access of a thread
 
 
@@ -202,7 +200,7 @@ class GpuScene(Scene):
         t = task.index
         array = self.plan.problem.array(task.task.target.array)
         acc = self.launch.accumulators.get(t)
-        if acc is not None and acc.owner == "partials":
+        if acc is not None and acc.owner is Owner.PARTIALS:
             layout = AccumulatorLayout.of(task, acc, array)
             n = layout.n_elements * partial_blocks(task)
             if self.adds_to_result(task):
@@ -266,17 +264,3 @@ class GpuScene(Scene):
         kind = type_name(b.dtype, 0)
         place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
         return c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place))
-
-
-def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
-    """Threads of a launch's blocks along x, y and z, as many axes as it takes.
-
-    An axis is a loop that is shared out to threads, where every task takes its loops in the same sizes; some may take the first of
-    them only. Where they do not, there are more than three, or fewer threads than a warp, the threads are all along x.
-    """
-    sizes = [tuple(task.loop(name).mid for name in task.threads) for task in tasks]
-    widest = max(sizes, key=prod)
-    if prod(widest) < WARP:
-        return (WARP,)
-    has_axes = len(widest) <= len(AXES) and all(widest[: len(own)] == own for own in sizes)
-    return widest if has_axes else (prod(widest),)

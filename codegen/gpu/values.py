@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -10,12 +11,11 @@ from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER, Operand
 from ..block import Value
 from ..c import csyntax as c
+from ..loops.ir import AdvanceCopies, AwaitCopies, Copy, CopyPhase, Loop, StartCopies, loop_of
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..scopes import Context
-from ..tree import LoopNode, loop_of
 from ..values import Values
-from .nest import Transfer
 from .preamble import COPY_ASYNC
 from .scene import BlockLayout, GpuScene
 
@@ -67,27 +67,26 @@ class GpuValues(Values):
         self.move_block(task, operand, ctx, None)
         self.scene.w.forget(self.scene.kept_copies[task.index, operand.access.array].name)
 
-    def transfer(self, node: Transfer, ctx: Context) -> None:
+    def transfer(self, phase: CopyPhase, ctx: Context) -> None:
         """Copies that travel while earlier tiles are used; each step of them is one group of the thread's."""
-        w, stages = self.scene.w, [n for _, _, n in node.copies]
-        assert node.holder is not None
-        match node.kind:
-            case "fill":
+        w, stages = self.scene.w, [x.stages for x in phase.copies]
+        match phase:
+            case StartCopies(copies, holder):
                 for group in range(max(stages) - 1):
-                    self.fill(node, node.holder, group, ctx)
-            case "arrive":
+                    self.fill(copies, holder, group, ctx)
+            case AwaitCopies():
                 w.write(c.Evaluate(c.Call(f"copy_async_wait<{min(stages) - 2}>", ())))
-            case "next":
+            case AdvanceCopies(copies, holder):
                 for n in sorted(set(stages)):
-                    copies = [(t, operand) for t, operand, m in node.copies if m == n]
-                    self.follow(copies, n, node.holder, ctx)
+                    self.follow([x for x in copies if x.stages == n], n, holder, ctx)
                 w.write(c.Evaluate(c.Call("copy_async_commit", ())))
 
-    def fill(self, node: Transfer, holder: LoopNode, group: int, ctx: Context) -> None:
+    def fill(self, copies: tuple[Copy, ...], holder: Loop, group: int, ctx: Context) -> None:
         """Starts one group of the copies before the loop: what iteration `group - (groups before the loop)` would start."""
-        most = max(n for _, _, n in node.copies)
-        for t, operand, n in node.copies:
-            tile = group - (most - n)
+        most = max(x.stages for x in copies)
+        for x in copies:
+            t, operand = x.task, x.operand
+            tile = group - (most - x.stages)
             if 0 <= tile * holder.step < holder.extent and tile >= 0:
                 task = self.scene.plan.tasks[t]
                 layout = self.scene.placed[t, operand.access.array]
@@ -96,15 +95,13 @@ class GpuValues(Values):
                 self.move_block(task, operand, begun, c.number(tile * layout.n_elements))
         self.scene.w.write(c.Evaluate(c.Call("copy_async_commit", ())))
 
-    def follow(
-        self, copies: list[tuple[int, Operand]], stages: int, holder: LoopNode, ctx: Context
-    ) -> None:
+    def follow(self, copies: Sequence[Copy], stages: int, holder: Loop, ctx: Context) -> None:
         """Says where this iteration's tiles lie, and starts the copies of those `stages - 1` iterations on, if there are any."""
         w = self.scene.w
         first = holder.members[0]
         outer = ctx.variables[first.task, first.loop, OUTER]
-        for t, operand in copies:
-            array = operand.access.array
+        for x in copies:
+            t, array = x.task, x.operand.access.array
             layout = self.scene.placed[t, array]
             here = w.fresh(f"{array}_stage")
             w.multiples[here] = layout.n_elements
@@ -116,7 +113,8 @@ class GpuValues(Values):
         ahead = c.linear(((outer, 1),), (stages - 1) * holder.step)
         w.write(c.Declare(self.scene.index_type, later, ahead, constant=True))
         with w.scope() as body:
-            for t, operand in copies:
+            for x in copies:
+                t, operand = x.task, x.operand
                 layout = self.scene.placed[t, operand.access.array]
                 begun = {**ctx.variables, (t, loop_of(holder, t), OUTER): c.Id(later)}
                 place = self.stage(c.Id(later), holder.step, stages, layout)

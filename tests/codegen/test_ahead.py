@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.codegen.nest import build_launch
+from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
@@ -124,8 +124,8 @@ def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, wanted, 
 def test_all_blocks_but_the_first_of_a_part_are_packed_ahead():
     candidate, _, _ = product("matmul_strided", IN_PARTS, m=64, n=64, k=48)
     plan = read_plan(candidate)
-    launch = build_launch(plan, plan.launches[0])
-    assert launch.pipelines[0, "a"].holder == "i"
+    (launch,) = launches_of(plan, candidate.space.target)
+    assert launch.buffers[0, "a"].holder == "i"
     text = checking.source_of(candidate).text
     assert re.search(r"if \(begin < end\) \{\s+for \(long i1 = begin;", text), text
     assert re.search(r"a_half = \(i0 - begin\) / 16 % 2", text), text
@@ -135,8 +135,8 @@ def test_all_blocks_but_the_first_of_a_part_are_packed_ahead():
 def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for():
     candidate, _, _ = product("matmul_strided", m=64, n=64, k=48)
     plan = read_plan(candidate)
-    launch = build_launch(plan, plan.launches[0])
-    made = launch.pipelines[0, "a"]
+    (launch,) = launches_of(plan, candidate.space.target)
+    made = launch.buffers[0, "a"]
     assert (made.holder, made.across, made.along) == ("k", "i", "k")
     # 4 x 2 register tiles of 8 columns for each of 4 rows of tiles: 8 slices of each, of 3 columns at least (k.inner).
     assert made.chunk * made.chunks >= 12
@@ -164,13 +164,13 @@ def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
     """Each strip packs a slice, and asks for the lines of the one that is packed so many strips later as a register tile has."""
     candidate, _, _ = product("matmul_strided", IN_STRIPS | more, m=128, n=64, k=256)
     plan = read_plan(candidate)
-    launch = build_launch(plan, plan.launches[0])
+    (launch,) = launches_of(plan, candidate.space.target)
     text = checking.source_of(candidate).text
     depth = int((IN_STRIPS | more)["size(multiply0.k.mid)"])
     strips = re.search(r"for \(long k_strip = k0; [^;]*; k_strip \+= (\d+)\)", text)
     strip = int(strips[1]) if strips else depth
     assert strip >= 8
-    for (_, name), made in launch.pipelines.items():
+    for (_, name), made in launch.buffers.items():
         row, column = {"a": (256 * 32, 32), "b": (1, 64)}[name]  # elements to the next
         early, body = re.search(
             rf"if \({name}_slice \+ (\d+) < {name}_slices\) \{{\n(.*?)\}}", text, re.S
@@ -239,7 +239,7 @@ def two_products(a, b, e, c, d):
 def test_neighbours_share_the_lines_that_are_asked_for():
     candidate, _, _ = product("matmul", m=64, n=64, k=48)
     plan = read_plan(candidate)
-    asked = build_launch(plan, plan.launches[0]).pipelines[0, "a"].in_strips
+    asked = launches_of(plan, candidate.space.target)[0].buffers[0, "a"].in_strips
     assert asked is not None
     assert (asked.along.count, asked.along.apart) == (1, 16)
     text = checking.source_of(candidate).text

@@ -7,7 +7,8 @@ from math import ceil
 
 import numpy as np
 import pytest
-from kernelscape.codegen.nest import build_launch
+from kernelscape.codegen.loops.ir import Owner
+from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
@@ -92,12 +93,8 @@ def test_parts_of_blocks_compute_the_same(tmp_path, sizes, dtype, tiles):
 
 
 def sums_of(recording, made):
-    plan = read_plan(made)
-    return {
-        t: acc
-        for roots in plan.launches
-        for t, acc in build_launch(plan, roots).accumulators.items()
-    }
+    launches = launches_of(read_plan(made), made.space.target)
+    return {t: acc for launch in launches for t, acc in launch.accumulators.items()}
 
 
 def test_sums_in_memory_are_the_results_themselves():
@@ -134,5 +131,5 @@ def test_results_that_are_finished_otherwise_have_sums_of_their_own():
     found = [
         acc for c in drawn if isinstance(c, Candidate) for acc in sums_of(recording, c).values()
     ]
-    assert any(acc.in_memory and acc.owner in ("team", "thread") for acc in found)
+    assert any(acc.in_memory and acc.owner in (Owner.TEAM, Owner.THREAD) for acc in found)
     assert not any(acc.in_result for acc in found)

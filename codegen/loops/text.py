@@ -1,0 +1,103 @@
+"""The loop IR as text: one line a node, in the order in which it runs. Stable, so that golden files can hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...space.backbone import LEVEL_NAMES, Operand
+from ..plan import Member, Plan
+from .ir import (
+    AdvanceCopies,
+    Alone,
+    AwaitCopies,
+    Barrier,
+    Body,
+    Copy,
+    Late,
+    Launch,
+    Loop,
+    Node,
+    OpenBlock,
+    PackBlock,
+    PackFirstBlock,
+    PackRest,
+    StartCopies,
+)
+
+
+def show_launch(launch: Launch, plan: Plan) -> str:
+    """A launch: who runs it, where its sums are, its nodes."""
+    lines = ["launch of a team" if launch.is_parallel else "launch of one thread"]
+    if any(n.schedule.name == "GRID" for n in launch.nodes if isinstance(n, Loop)):
+        lines = ["launch of a grid"]
+    for t, sums in launch.accumulators.items():
+        live = ", ".join(f"{name} {n}" for name, n in sums.extents.items())
+        place = "the result" if sums.in_result else sums.owner.name.lower()
+        lines.append(f"  sums of {_task(plan, t)} in {place}" + (f": {live}" if live else ""))
+    for (t, array), b in launch.buffers.items():
+        slices = f"{b.chunks} slices of {b.chunk} {b.along} for each tile of {b.across}"
+        lines.append(f"  two blocks of {array} of {_task(plan, t)} along {b.holder}: {slices}")
+    lines += _lines(plan, launch.nodes, 1)
+    if launch.after:
+        lines += ["  when the team is done", *_lines(plan, launch.after, 2)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(plan: Plan, nodes: Sequence[Node], depth: int) -> Iterator[str]:
+    for n in nodes:
+        yield "  " * depth + _line(plan, n)
+        if isinstance(n, Loop | Late | Alone):
+            yield from _lines(plan, n.children, depth + 1)
+
+
+def _line(plan: Plan, node: Node) -> str:
+    match node:
+        case Loop():
+            return _loop(plan, node)
+        case Late(loop):
+            return f"for the iteration of {_member(plan, loop.members[0])} before"
+        case Alone(n_threads):
+            return "one thread alone" if n_threads == 1 else f"{n_threads} threads"
+        case Barrier():
+            return "barrier"
+        case Body(task):
+            return f"body of {_task(plan, task)}"
+        case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
+            return f"{_words(node)} {_operand(plan, t, o)}"
+        case StartCopies(copies) | AwaitCopies(copies) | AdvanceCopies(copies):
+            return f"{_words(node)} {', '.join(_copy(plan, x) for x in copies)}"
+        case _:
+            return f"{_words(node)} of {_task(plan, node.task)}"
+
+
+def _loop(plan: Plan, n: Loop) -> str:
+    names = " = ".join(_member(plan, m) for m in n.members)
+    words = [] if n.schedule.name == "SEQUENTIAL" else [n.schedule.name.lower()]
+    words += ["the last iteration"] * n.is_last
+    if n.strips is not None:
+        packed = ", ".join(_operand(plan, t, o) for t, o in n.strips.packs)
+        words.append(f"in strips of {n.strips.length}, packs a slice of {packed} before each")
+    inside = "" if n.level == 0 else "inside "
+    return ", ".join([f"for {names} {inside}{n.extent} by {n.step}", *words])
+
+
+def _words(node: Node) -> str:
+    """The name of a phase as words."""
+    name = type(node).__name__
+    return "".join(f" {x.lower()}" if x.isupper() else x for x in name).strip()
+
+
+def _task(plan: Plan, t: int) -> str:
+    return plan.tasks[t].task.name
+
+
+def _member(plan: Plan, m: Member) -> str:
+    return f"{_task(plan, m.task)}.{m.loop}.{LEVEL_NAMES[m.level]}"
+
+
+def _operand(plan: Plan, t: int, operand: Operand) -> str:
+    return f"{operand.access.array} of {_task(plan, t)}"
+
+
+def _copy(plan: Plan, x: Copy) -> str:
+    return f"{_operand(plan, x.task, x.operand)} in {x.stages} stages"

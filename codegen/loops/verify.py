@@ -1,0 +1,211 @@
+"""What makes a tree of the loop IR well formed. Holds after every pass; a tree that is not is a bug of the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...space.backbone import MID, OUTER
+from ..plan import Member, Plan
+from .ir import (
+    AdvanceCopies,
+    Alone,
+    AwaitCopies,
+    Barrier,
+    Body,
+    CombineSums,
+    FillSums,
+    FinishSums,
+    FlushSums,
+    Late,
+    Launch,
+    Loop,
+    Node,
+    OpenBlock,
+    PackBlock,
+    PackFirstBlock,
+    PackRest,
+    Phase,
+    PrefetchSums,
+    ReduceThreads,
+    ResetSums,
+    Schedule,
+    StartCopies,
+)
+
+
+class IllFormedError(AssertionError):
+    """A tree of the loop IR says something that no launch can mean."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A phase with what is around it, outermost first."""
+
+    phase: Phase
+    around: tuple[Loop | Late | Alone, ...]
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [n for n in self.around if isinstance(n, Loop)]
+
+    @property
+    def is_late(self) -> bool:
+        return any(isinstance(n, Late) for n in self.around)
+
+
+def verify(launch: Launch, plan: Plan) -> None:
+    """Raises IllFormedError with the first thing that is wrong with a launch."""
+    nodes = (*launch.nodes, *launch.after)
+    _lists(nodes, ())
+    places = list(_places(nodes, ()))
+    _bodies(launch, plan, places)
+    _sums(launch, [p for p in places if not p.is_late], is_whole=True)
+    _sums(launch, [p for p in places if p.is_late], is_whole=False)
+    _blocks(launch, places)
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise IllFormedError(what)
+
+
+def _places(nodes: Sequence[Node], around: tuple[Loop | Late | Alone, ...]) -> Iterator[_Place]:
+    for n in nodes:
+        match n:
+            case Loop() | Late() | Alone():
+                yield from _places(n.children, (*around, n))
+            case Barrier():
+                pass
+            case _:
+                yield _Place(n, around)
+
+
+def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
+    """Loops, barriers and what few threads run, list by list."""
+    for before, n in zip((None, *nodes), nodes, strict=False):
+        match n:
+            case Loop():
+                _loop(n, around)
+            case Late(loop):
+                shared = [x for x in around if isinstance(x, Loop) and x.is_parallel]
+                _expect(bool(shared), "what is late is in no loop of the threads")
+                _expect(
+                    loop.members == shared[-1].members and not loop.children,
+                    "what is late names another loop than the one around it",
+                )
+            case Alone(n_threads, children):
+                _expect(n_threads > 0 and bool(children), "nobody is alone, or with nothing")
+                few = any(isinstance(x, Alone) for x in around)
+                _expect(not few, "few threads of few threads are alone")
+            case Barrier():
+                apart = any(
+                    isinstance(x, Late | Alone)
+                    or (isinstance(x, Loop) and x.schedule in (Schedule.BLOCKED, Schedule.CYCLIC))
+                    for x in around
+                )
+                _expect(not apart, "a barrier where threads have parted")
+                _expect(not isinstance(before, Barrier), "two barriers in a row")
+        if isinstance(n, Loop | Late | Alone):
+            _expect(bool(n.children), f"nothing is in {type(n).__name__}")
+            _lists(n.children, (*around, n))
+
+
+def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
+    names = f"loop {loop.members}"
+    _expect(bool(loop.members) and loop.extent > 0 and loop.step > 0, f"{names} is empty")
+    _expect(len(set(loop.members)) == len(loop.members), f"{names} has a member twice")
+    _expect(all(m.level == loop.level for m in loop.members), f"{names} is of two levels")
+    _expect(loop.level in (OUTER, MID), f"{names} has no level of a loop")
+    _expect(not loop.is_last or loop.is_parallel, f"{names} has no last iteration of a thread")
+    _expect(
+        loop.strips is None or not (loop.is_parallel or loop.is_last),
+        f"{names} of the threads is in strips",
+    )
+    teams = (Schedule.BLOCKED, Schedule.CYCLIC)
+    outside = [x.schedule for x in around if isinstance(x, Loop)]
+    if loop.is_parallel:
+        _expect(loop.level == OUTER, f"{names} is shared out inside of a tile")
+        _expect(not any(s in teams for s in outside), f"{names} is shared out twice")
+        is_few = any(isinstance(x, Alone) for x in around)
+        _expect(not is_few, f"{names} is shared out to few threads")
+
+
+def _bodies(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
+    """Each task has one body, and another one where it is late, each inside all of its loops once."""
+    found = [p for p in places if isinstance(p.phase, Body)]
+    once = sorted(p.phase.task for p in found if not p.is_late)
+    _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
+    late = [p.phase.task for p in found if p.is_late]
+    _expect(len(set(late)) == len(late), "a task is late twice")
+    for place in found:
+        t = place.phase.task
+        task = plan.tasks[t]
+        _expect(
+            not place.is_late or task.shift is not None, f"task {t} is late, but was not shifted"
+        )
+        own = [m for n in place.loops for m in n.members if m.task == t]
+        wanted = [Member(t, p.loop.name, OUTER) for p in task.loops]
+        wanted += [Member(t, p.loop.name, MID) for p in task.loops if p.has_mid_loop]
+        _expect(
+            sorted(own, key=repr) == sorted(wanted, key=repr),
+            f"the body of task {t} is inside {own}, not inside {wanted}",
+        )
+        for m in own:
+            outer = Member(t, m.loop, OUTER)
+            _expect(own.index(outer) <= own.index(m), f"{m} is not inside {outer}")
+
+
+_SUMS = (FillSums, PrefetchSums, ResetSums, Body, FlushSums, ReduceThreads, FinishSums, CombineSums)
+_STEPS = {
+    FillSums: 0,
+    PrefetchSums: 1,
+    ResetSums: 2,
+    Body: 3,
+    ReduceThreads: 4,
+    FlushSums: 5,
+    FinishSums: 6,
+    CombineSums: 6,
+}
+
+
+def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
+    """The phases of a reduction come in order, each once, and, where this is all of it, those that its sums need are there."""
+    for t, sums in launch.accumulators.items():
+        kinds = [type(p.phase) for p in places if p.phase.task == t and isinstance(p.phase, _SUMS)]
+        if not kinds:
+            continue
+        steps = [_STEPS[k] for k in kinds]
+        words = ", ".join(k.__name__ for k in kinds)
+        _expect(steps == sorted(set(steps)), f"task {t} sums up in the order {words}")
+        if not is_whole:
+            continue
+        _expect((FillSums in kinds) == sums.in_memory, f"sums of task {t} in memory: {words}")
+        _expect((ResetSums in kinds) != sums.flushes_at_body, f"sums of task {t} begin: {words}")
+        ends = {FlushSums, FinishSums, CombineSums} & set(kinds)
+        _expect(bool(ends), f"sums of task {t} go nowhere: {words}")
+
+
+def _blocks(launch: Launch, places: Sequence[_Place]) -> None:
+    """Blocks of operands are packed before the body that uses them, and travel with a barrier between."""
+    bodies = {p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, Body)}
+    kinds: dict[tuple[int, str], list[type[Phase]]] = {}
+    for k, place in enumerate(places):
+        match place.phase:
+            case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o):
+                _expect(k < bodies[t], f"{o.access.array} is packed when task {t} has used it")
+            case PackRest(t):
+                _expect(k > bodies[t], f"the rest is packed before task {t} begins")
+        match place.phase:
+            case PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
+                kinds.setdefault((t, o.access.array), []).append(type(place.phase))
+            case StartCopies(_, holder):
+                names = [n.members for n in place.loops]
+                _expect(holder.members not in names, "copies start inside the loop they are for")
+            case AwaitCopies(_, holder) | AdvanceCopies(_, holder):
+                inside = place.loops and place.loops[-1].members == holder.members
+                _expect(bool(inside), "copies of a loop are not at its head")
+    for key in launch.buffers:
+        in_order = [PackFirstBlock, OpenBlock, PackRest]
+        _expect(kinds.get(key) == in_order, f"the two blocks of {key} have {kinds.get(key)}")
+    _expect(kinds.keys() <= launch.buffers.keys(), "blocks are opened of which there is one only")

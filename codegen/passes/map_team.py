@@ -1,0 +1,134 @@
+"""Loops of a CPU's team of threads, and what is left to one of them when the team is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...kernels.ir.walk import loads
+from ...space.backbone import OUTER
+from ..loops.ir import (
+    Alone,
+    Barrier,
+    Body,
+    CombineSums,
+    Late,
+    Launch,
+    Loop,
+    Node,
+    OpenBlock,
+    Schedule,
+    has_parallel,
+)
+from ..plan import LoopPlan, Plan
+
+
+def map_team(launch: Launch, plan: Plan) -> Launch:
+    """Outer dims that the plan shares out go to the threads of a team: in blocks, or in turn."""
+
+    def schedule(p: LoopPlan) -> Schedule:
+        return Schedule.CYCLIC if p.is_cyclic else Schedule.BLOCKED
+
+    nodes = scheduled(launch.nodes, plan, schedule)
+    return replace(launch, nodes=nodes, is_parallel=any(map(has_parallel, nodes)))
+
+
+def scheduled(
+    nodes: Sequence[Node], plan: Plan, schedule: Callable[[LoopPlan], Schedule]
+) -> tuple[Node, ...]:
+    """The nodes with a schedule for each loop that the plan shares out."""
+    made: list[Node] = []
+    for n in nodes:
+        if isinstance(n, Loop):
+            first = n.members[0]
+            p = plan.tasks[first.task].loop(first.loop)
+            is_shared = p.is_parallel and n.level == OUTER
+            how = schedule(p) if is_shared else Schedule.SEQUENTIAL
+            n = replace(n, schedule=how, children=scheduled(n.children, plan, schedule))
+        made.append(n)
+    return tuple(made)
+
+
+def end_team(launch: Launch, plan: Plan) -> Launch:
+    """Small combinations at the end need no barrier of their own: the end of the team is one."""
+    nodes = launch.nodes
+    k = len(nodes)
+    while k and _is_small_combination(plan, launch, nodes[k - 1]):
+        k -= 1
+    if launch.is_parallel and 0 < k < len(nodes) and isinstance(nodes[k - 1], Barrier):
+        return replace(launch, nodes=nodes[: k - 1], after=nodes[k:])
+    return launch
+
+
+def _is_small_combination(plan: Plan, launch: Launch, node: Node) -> bool:
+    """Whether one thread combines partial results."""
+    if not isinstance(node, CombineSums):
+        return False
+    finish = plan.tasks[node.task].task.finish
+    reads = {x.array for x in loads(finish)} if finish is not None else set()
+    held = {
+        f.array
+        for t in plan.tasks
+        for flows in (t.registers, t.shared, t.kept)
+        for f in flows
+        if f.consumer == node.task
+    }
+    assert not reads & held, "what a team holds is gone where all its partial results are"
+    return launch.accumulators[node.task].is_small
+
+
+def leave_alone(launch: Launch, plan: Plan) -> Launch:
+    """Runs of nodes that one thread of a team does alone."""
+    if not launch.is_parallel:
+        return launch
+    return replace(launch, nodes=_left_alone(launch, plan, launch.nodes))
+
+
+def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Of nodes that all threads reach together."""
+
+    def is_alone(node: Node) -> bool:
+        match node:
+            case Barrier() | Late() | Alone():
+                return False
+            case Loop():
+                return not node.is_parallel and all(map(is_alone, node.children))
+            case CombineSums(task):
+                return launch.accumulators[task].is_small
+            case Body():
+                return True
+            case _:
+                return not plan.tasks[node.task].is_parallel
+
+    def is_run(node: Node) -> bool:
+        # What opens a block declares names for the nodes behind it.
+        return is_alone(node) and not isinstance(node, OpenBlock)
+
+    def entered(loop: Loop) -> Loop:
+        if loop.is_parallel:
+            return loop
+        return replace(loop, children=_left_alone(launch, plan, loop.children))
+
+    return grouped(nodes, lambda n: 1 if is_run(n) else None, entered)
+
+
+def grouped(
+    nodes: Sequence[Node],
+    threads_of: Callable[[Node], int | None],
+    entered: Callable[[Loop], Loop],
+) -> tuple[Node, ...]:
+    """Runs of nodes for the same few threads, put under `Alone`. `threads_of` is None where all threads run a node; if that is a
+    loop, it becomes what is `entered`.
+    """
+    made: list[Node] = []
+    run: list[Node] = []
+    for k, n in enumerate(nodes):
+        n_threads = threads_of(n)
+        if n_threads is None:
+            made.append(entered(n) if isinstance(n, Loop) else n)
+            continue
+        run.append(n)
+        if k + 1 == len(nodes) or threads_of(nodes[k + 1]) != n_threads:
+            made.append(Alone(n_threads, tuple(run)))
+            run = []
+    return tuple(made)

@@ -1,0 +1,164 @@
+"""Where blocks of operands are packed, and how two of one take turns: the next block is cut into slices, and a few are packed
+with each register tile that uses the present block.
+
+A slice has the elements of one register tile along one loop and a chunk of them along the other. It is packed between two strips of
+the innermost loop, whose arithmetic leaves loads and stores time to spare, and its lines are asked for a register tile earlier:
+where elements are far apart each is a line of its own, and so many loads that miss would hold up everything behind them. Inside of
+a strip there is no place for it: it would ask in each iteration whether there is something to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import lcm, prod
+
+from ...kernels.ir.access import flat_strides
+from ...space.backbone import OUTER, Operand
+from ...space.targets.target import LINE_BYTES
+from ..loops.ir import (
+    PASSING_BY,
+    AdvanceCopies,
+    AwaitCopies,
+    Barrier,
+    Copy,
+    DoubleBuffer,
+    InStrips,
+    Launch,
+    Lines,
+    Loop,
+    Node,
+    OpenBlock,
+    PackBlock,
+    PackFirstBlock,
+    PackRest,
+    StartCopies,
+    Strips,
+    loop_of,
+    paths,
+)
+from ..plan import Member, Plan
+from .beside import Notes
+
+_AT_ONCE = 8  # lines, where the loop is long enough: more would wait for one another
+# Iterations: what shorter ones ask, pack and count would take as long as what they compute.
+_LEAST_STRIP = 8
+
+
+def place_blocks(launch: Launch, plan: Plan) -> Launch:
+    """Packs blocks of operands at the heads of the innermost loops that choose them; where there are two, the next one early."""
+    notes, buffers = Notes(launch.tasks), {}
+    strips: dict[Member, Strips] = {}
+    for loops, t in paths(launch.nodes):
+        task = plan.tasks[t]
+        for operand in task.copies:
+            k = _holder(loops, t, operand)
+            beside = notes.at(loops[k])
+            if task.stages[operand.access.array] == 1:
+                beside.head.append(PackBlock(t, operand))
+                continue
+            made = double_buffer(plan, loops, k, t, operand)
+            buffers[t, operand.access.array] = made
+            beside.before.append(PackFirstBlock(t, operand))
+            beside.head.append(OpenBlock(t, operand))
+            beside.tail.append(PackRest(t, operand))
+            if made.in_strips is not None:
+                innermost = loops[-1].members[0]
+                before = strips.get(innermost, Strips(made.in_strips.strip, ()))
+                length = min(before.length, made.in_strips.strip)
+                strips[innermost] = Strips(length, (*before.packs, (t, operand)))
+    nodes = _stripped(notes.placed(launch.nodes), strips)
+    return replace(launch, nodes=nodes, buffers=buffers)
+
+
+def place_block_copies(launch: Launch, plan: Plan) -> Launch:
+    """On a GPU: copies into shared memory, made by all threads of a block; those in several stages travel by themselves."""
+    notes = Notes(launch.tasks)
+    travelling: dict[Loop, list[Copy]] = {}
+    for loops, t in paths(launch.nodes):
+        task = plan.tasks[t]
+        for operand in task.copies:
+            holder = loops[_holder(loops, t, operand)]
+            stages = task.stages[operand.access.array]
+            if stages == 1:
+                notes.at(holder).head.append(PackBlock(t, operand))
+            else:
+                travelling.setdefault(holder, []).append(Copy(t, operand, stages))
+    for holder, found in travelling.items():
+        copies, header = tuple(found), replace(holder, children=())
+        beside = notes.at(holder)
+        beside.before.append(StartCopies(copies, header))
+        beside.head[:0] = [AwaitCopies(copies, header), Barrier(), AdvanceCopies(copies, header)]
+    return replace(launch, nodes=notes.placed(launch.nodes))
+
+
+def _holder(loops: Sequence[Loop], t: int, operand: Operand) -> int:
+    """The innermost of the loops that choose a block."""
+    chosen = (n.level == OUTER and loop_of(n, t) in operand.loops for n in loops)
+    return max(k for k, here in enumerate(chosen) if here)
+
+
+def _stripped(nodes: Sequence[Node], strips: Mapping[Member, Strips]) -> tuple[Node, ...]:
+    """The nodes with loops in strips."""
+    return tuple(
+        replace(n, children=_stripped(n.children, strips), strips=strips.get(n.members[0]))
+        if isinstance(n, Loop)
+        else n
+        for n in nodes
+    )
+
+
+def double_buffer(
+    plan: Plan, nodes: Sequence[Loop], k: int, t: int, operand: Operand
+) -> DoubleBuffer:
+    """For the loop `nodes[k]`, at whose head blocks are packed, of the loops around the body of task `t`."""
+    task, inside = plan.tasks[t], nodes[k + 1 :]
+    array = plan.problem.array(operand.access.array)
+    strides = flat_strides(operand.access, array)
+    innermost = loop_of(nodes[-1], t)
+    along = (
+        innermost if innermost in operand.loops else min(operand.loops, key=lambda x: strides[x])
+    )
+    (across,) = (name for name in operand.loops if name != along)
+    rows, columns = task.loop(across), task.loop(along)
+    chunk, in_strips = columns.tile, None
+    if len(inside) > 1:
+        n_tiles = prod(iterations(plan, n) for n in inside[:-1])
+        n_steps = iterations(plan, nodes[-1])
+        size = array.dtype.size_bytes
+        by_row = _lines(rows.inner, strides[across] * size)
+        # What is packed with a register tile, so that each has about as much to do, and then what is packed between two strips.
+        chunk = -(-columns.tile // max(1, n_tiles // rows.mid))
+        by_column = _lines(chunk, strides[along] * size)
+        n_parts = -(-by_column.count // max(1, _AT_ONCE // by_row.count))
+        strip = max(_LEAST_STRIP, -(-n_steps // n_parts))
+        chunk = -(-chunk // -(-n_steps // strip))
+        whole = lcm(columns.inner, by_column.apart)  # register tiles and lines
+        chunk = min(-(-chunk // whole) * whole, columns.tile)
+        # Lines that have one element of a block each, where no other loop comes back to it, are read once.
+        is_far = all(abs(strides[x]) * size >= LINE_BYTES for x in operand.loops)
+        others = (n for n in nodes[:k] if loop_of(n, t) not in operand.loops)
+        is_once = is_far and all(iterations(plan, n) == 1 for n in others)
+        by_column = _lines(chunk, strides[along] * size)
+        in_strips = InStrips(by_row, by_column, PASSING_BY if is_once else 2, strip)
+    return DoubleBuffer(
+        holder=loop_of(nodes[k], t),
+        across=across,
+        along=along,
+        chunk=chunk,
+        chunks=-(-columns.tile // chunk),
+        in_strips=in_strips,
+    )
+
+
+def iterations(plan: Plan, node: Loop) -> int:
+    """How many iterations a loop has in a whole tile."""
+    first = node.members[0]
+    p = plan.tasks[first.task].loop(first.loop)
+    return -(-node.extent // node.step) if node.level == OUTER else p.mid
+
+
+def _lines(n: int, stride_bytes: int) -> Lines:
+    """The lines of `n` elements that are so many bytes apart."""
+    apart = max(1, LINE_BYTES // max(1, abs(stride_bytes)))
+    return Lines(-(-n // apart), apart)

@@ -1,0 +1,75 @@
+"""The passes of each kind of target, in order: a target is a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ...space.targets.target import Target
+from ..loops.ir import Launch
+from ..loops.verify import verify
+from ..plan import Plan, PlannedNode
+from .barriers import place_block_barriers, place_team_barriers
+from .map_grid import map_grid, share_block
+from .map_team import end_team, leave_alone, map_team
+from .nests import nests
+from .packing import place_block_copies, place_blocks
+from .reductions import place_block_sums, place_sums
+from .shifting import shift_late
+
+Pass = Callable[[Launch, Plan], Launch]
+
+PASSES: dict[str, tuple[Pass, ...]] = {
+    "cpu": (
+        map_team,
+        place_sums,
+        place_blocks,
+        place_team_barriers,
+        shift_late,
+        end_team,
+        leave_alone,
+    ),
+    "gpu": (
+        map_grid,
+        place_block_sums,
+        place_block_copies,
+        place_block_barriers,
+        share_block,
+    ),
+}
+_verifies = False
+
+
+def kind_of(target: Target) -> str:
+    """The key of a target's passes."""
+    return "gpu" if target.is_gpu else "cpu"
+
+
+def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
+    """The launch after all passes. Inside `verifying` it is verified after each of them."""
+    for make in passes:
+        launch = make(launch, plan)
+        if _verifies:
+            verify(launch, plan)
+    return launch
+
+
+def loops_of(plan: Plan, roots: tuple[PlannedNode, ...], target: Target) -> Launch:
+    """The loop IR of one launch of a plan, as it is written down."""
+    return run(PASSES[kind_of(target)], nests(plan, roots), plan)
+
+
+def launches_of(plan: Plan, target: Target) -> tuple[Launch, ...]:
+    """The loop IR of all launches of a plan."""
+    return tuple(loops_of(plan, roots, target) for roots in plan.launches)
+
+
+@contextmanager
+def verifying() -> Iterator[None]:
+    """While this lasts, every pass leaves a well-formed tree, or raises what is wrong with it."""
+    global _verifies
+    before, _verifies = _verifies, True
+    try:
+        yield
+    finally:
+        _verifies = before

@@ -1,0 +1,173 @@
+"""Where reductions begin and end: phases beside loops, and where sums are kept in between.
+
+A reduction is initialised just before its outermost reduction loop and finished just after it. Where some loop that indexes the
+result runs inside that reduction loop, the results of all its iterations are live at once: they are kept in memory, and
+registers hold only the part that the innermost reduction loops work on. On a GPU all sums are in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...kernels.ir.access import flat_strides
+from ...kernels.ir.effects import task_reads
+from ...kernels.ir.kernel import Accumulator
+from ...space.backbone import INNER, MID, OUTER, written_arrays
+from ..loops.ir import (
+    AccumulatorPlan,
+    CombineSums,
+    FillSums,
+    FinishSums,
+    FlushSums,
+    Launch,
+    Loop,
+    Node,
+    Owner,
+    PrefetchSums,
+    ReduceThreads,
+    ResetSums,
+    loop_of,
+    paths,
+)
+from ..plan import Plan, TaskPlan
+from .beside import Notes
+
+
+def place_sums(launch: Launch, plan: Plan) -> Launch:
+    """Phases of reductions on a CPU: accumulators are in registers, or in memory."""
+    notes, accumulators = Notes(launch.tasks), {}
+    for loops, t in paths(launch.nodes):
+        task = plan.tasks[t]
+        if not task.task.is_reduction:
+            continue
+        reduced = [k for k, n in enumerate(loops) if task.loop(loop_of(n, t)).loop.is_reduction]
+        r = reduced[0]
+        free_inside = [k for k in range(r, len(loops)) if k not in reduced]
+        in_memory = bool(free_inside)
+        inner_reduced = [k for k in reduced if not free_inside or k > free_inside[-1]]
+        if in_memory and not task.task.fast_math:
+            inner_reduced = []  # sums of parts, added up in registers, would be another order
+        outermost = notes.at(loops[r])
+        if in_memory:
+            outermost.before.append(FillSums(t))
+        if inner_reduced:
+            inside = notes.at(loops[inner_reduced[0]])
+            if in_memory and task.asks_for_sums:
+                inside.before.append(PrefetchSums(t))
+            inside.before.append(ResetSums(t))
+            if in_memory or task.partials:
+                inside.after.append(FlushSums(t))
+        outermost.after.append(CombineSums(t) if task.partials else FinishSums(t))
+        is_of_team = any(loops[k].is_parallel for k in free_inside)
+        owner = _owner(task, in_memory, is_of_team)
+        levels = _levels(loops, task, r)
+        made = AccumulatorPlan(
+            owner,
+            _extents(task, levels),
+            levels,
+            in_memory,
+            not inner_reduced,
+            plan.cores if owner is Owner.PARTIALS else 1,
+        )
+        made = replace(made, in_result=_is_in_result(launch, plan, task, made))
+        accumulators[t] = replace(made, overhangs=_overhangs(plan, task, made))
+    for beside in notes.loops.values():
+        # Partial results first: they are what the barrier before the combinations waits for.
+        beside.after.sort(key=lambda p: isinstance(p, CombineSums))
+    return replace(launch, nodes=notes.placed(launch.nodes), accumulators=accumulators)
+
+
+def place_block_sums(launch: Launch, plan: Plan) -> Launch:
+    """Phases of reductions on a GPU: threads of a block reduce together; what blocks leave is combined by a launch of its own, or
+    added to one result of all.
+    """
+    notes, accumulators = Notes(launch.tasks), {}
+    for loops, t in paths(launch.nodes):
+        task = plan.tasks[t]
+        if not task.task.is_reduction:
+            continue
+        sequential = (n for n in loops if not n.is_parallel)
+        reduced = [n for n in sequential if task.loop(loop_of(n, t)).loop.is_reduction]
+        after: list[Node] = [ReduceThreads(t)] if task.has_tree else []
+        after.append(FlushSums(t) if task.is_split else FinishSums(t))
+        beside = notes.at(reduced[0]) if reduced else notes.at_body(t)
+        beside.before.append(ResetSums(t))
+        beside.after += after
+        free = [p for p in task.loops if not p.loop.is_reduction]
+        accumulators[t] = AccumulatorPlan(
+            owner=Owner.PARTIALS if task.is_split else Owner.REGISTERS,
+            extents={p.loop.name: p.loop.extent for p in free},
+            levels={p.loop.name: OUTER for p in free},
+            in_memory=False,
+            flushes_at_body=False,
+        )
+    return replace(launch, nodes=notes.placed(launch.nodes), accumulators=accumulators)
+
+
+def _owner(task: TaskPlan, in_memory: bool, is_of_team: bool) -> Owner:
+    if task.partials:
+        return Owner.PARTIALS
+    if is_of_team:
+        return Owner.TEAM
+    return Owner.THREAD if in_memory else Owner.REGISTERS
+
+
+def _levels(loops: Sequence[Loop], task: TaskPlan, r: int) -> dict[str, int]:
+    """Per loop of the result, the outermost of its levels that runs inside the reduction, whose outermost loop is `loops[r]`."""
+    levels = {}
+    for p in task.loops:
+        if p.loop.is_reduction:
+            continue
+        inside = [n.level for n in loops[r:] if loop_of(n, task.index) == p.loop.name]
+        levels[p.loop.name] = min(inside, default=INNER)
+    return levels
+
+
+def _extents(task: TaskPlan, levels: dict[str, int]) -> dict[str, int]:
+    return {
+        p.loop.name: {OUTER: p.loop.extent, MID: p.tile, INNER: p.inner}[levels[p.loop.name]]
+        for p in task.loops
+        if not p.loop.is_reduction
+    }
+
+
+def _overhangs(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]:
+    """Loops of the result whose last register tile may run past the end. Legal if every operand that they index is packed with
+    padding; what is computed of elements that nobody packed is dropped at the flush.
+    """
+    if made.has_room or not made.in_memory or made.flushes_at_body:
+        return frozenset()
+    return frozenset(
+        p.loop.name
+        for p in task.loops
+        if not (p.loop.is_reduction or p.divides)
+        and made.levels[p.loop.name] != INNER
+        and plan.is_read_from_blocks(task, p.loop.name)
+    )
+
+
+def _is_in_result(launch: Launch, plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> bool:
+    """Whether results are summed up where they are stored.
+
+    So they are where they lie there as they would in an array of their own, which needs no room beyond the end of a loop, and
+    where nothing else looks at the array meanwhile.
+    """
+    target = task.task.target
+    array = plan.problem.array(target.array)
+    strides = flat_strides(target, array)
+    free = [p for p in task.loops if not p.loop.is_reduction]
+    along = min(free, key=lambda p: abs(strides.get(p.loop.name, 0)), default=None)
+    if along is None or strides.get(along.loop.name) != 1 or made.levels[along.loop.name] != OUTER:
+        return False
+    divides = all(p.divides for p in free)
+    has_room = made.owner is Owner.TEAM or (made.owner is Owner.THREAD and divides)
+    is_plain = isinstance(task.task.finish, Accumulator) and array.dtype is task.task.dtype
+    is_only_stored = task.is_stored and not (task.registers or task.shared)
+    if not (has_room and is_plain and is_only_stored):
+        return False
+    touched = {a.array for a, _ in task_reads(task.task)}
+    for t in set(launch.tasks) - {task.index}:
+        other = plan.tasks[t].task
+        touched |= {a.array for a, _ in task_reads(other)} | written_arrays(other)
+    return target.array not in touched
