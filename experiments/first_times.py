@@ -1,7 +1,7 @@
 """How do the first candidates of a sequence and the expert's C compare, and what of that is noise? All timed in turn, in several
 processes.
 
-    python -m kernelscape.experiments.first_times --only gemver:n=8192 sgemvt:n=8192:f64 [--processes 3] [--tags panel columns]
+    python -m kernelscape.experiments.first_times --only gemver:n=8192 sgemvt:n=8192:f64 [--processes 3] [--tags panel contiguous]
 
 Rows that are in the results already are kept unless --again is given. Writes experiments/results/first_times.md after
 every row. The exit status is 1 when a row fails.

@@ -27,7 +27,8 @@ from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_workload
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import AbstractWorker, Worker
-from ..search.starts.complete import first_candidates
+from ..search.starts.complete import first_candidates, sketched_candidates
+from ..search.starts.sketches import Packing
 from ..space.constraints import build_space
 from ..space.engine.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
@@ -44,10 +45,12 @@ _ROWS = (
 )
 # Between the copies of two threads: nothing, a few lines, less than a page, what is generated, and not whole pages.
 DISTANCES = (APART_BYTES, 0, 320, 1024, APART_BYTES + 320)
-TOGETHER, OWN = "product_panels_together", "product_panels_once"
+TOGETHER, OWN = (
+    Packing(every=True, depth_first=True, by_team=by_team) for by_team in (True, False)
+)
 
-PROTOCOL = """Each row is a process of its own. Of a product the candidates are "product_panels_together", in which all threads
-pack the panels of B, and "product_panels_once", in which each packs panels of its own; of others it is the fastest first candidate,
+PROTOCOL = """Each row is a process of its own. Of a product the candidates are one in which all threads
+pack the panels of B, and one in which each packs panels of its own; of others it is the fastest first candidate,
 beside the same with other distances, in bytes, between what each thread has for itself. Then rounds in which all are timed, sample
 by sample in turn. "x" is the time over that of the first, formed inside each round: the median over rounds, and half the
 inter-quartile range."""
@@ -92,11 +95,14 @@ def make_row(job: Job, options: SharingOptions) -> Row:
 
 def _by_team(space: Space, device: CpuDevice) -> tuple[str, dict[str, Source]] | None:
     """Panels packed by the team, and by each thread; None where there is no product."""
-    firsts = dict(first_candidates(space))
-    if TOGETHER not in firsts or OWN not in firsts:
+    made: dict[str, Candidate] = {}
+    for sketch, candidate in sketched_candidates(space):
+        packing = sketch.packing
+        if packing in (TOGETHER, OWN):
+            made.setdefault("together" if packing == TOGETHER else "each its own", candidate)
+    if len(made) < 2:
         return None
-    ways = {"together": TOGETHER, "each its own": OWN}
-    return "panels packed once", {way: _source(firsts[tag], device) for way, tag in ways.items()}
+    return "panels packed once", {way: _source(made[way], device) for way in sorted(made)[::-1]}
 
 
 def _apart(

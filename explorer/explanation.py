@@ -29,7 +29,8 @@ from ..runtime.records.record import (
 from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
 from ..search.bound.bounder import Bound, Bounder
 from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
-from ..search.starts.complete import complete_style, default_style
+from ..search.starts.complete import complete_sketch
+from ..search.starts.proposals import default_sketch
 from ..space.constraints import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .registers import Launches, registers_of_tasks, reported_launches
@@ -193,7 +194,7 @@ def explain_run(path: str | Path) -> Explanation:
     root = space.root()
     assert isinstance(root, Candidate)  # the best is in it
     cut_ns = math.inf if is_doubtful else file.time_ns
-    default = complete_style(root, default_style(root.space))
+    default = complete_sketch(root, default_sketch(root.space))
     return Explanation(
         file=file,
         formula=problem.formula,

@@ -32,7 +32,7 @@ from ..search.learn.surrogate import Surrogate
 from ..search.options import Batches, SearchOptions
 from ..search.precompile import precompile
 from ..search.run import search
-from ..search.starts.complete import solved_candidates, styled_candidates
+from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.tree.ordering import NextChoice
 from ..space.constraints import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
@@ -198,9 +198,9 @@ class Session:
             place=self._keeper.place,
         )
         evaluator.before_measuring = self._look_at_what_is_beside
-        styled = styled_candidates(space)
-        firsts = [candidate for _, candidate in styled]
-        solved = (candidate for _, candidate in solved_candidates(space, styled))
+        sketched = sketched_candidates(space)
+        firsts = [candidate for _, candidate in sketched]
+        solved = solved_candidates(space, sketched)
         surrogate = Surrogate(space)
         for r in self._keeper.evaluations:
             ns = None if r.time_ns is None else r.time_ns / r.slowness

@@ -20,7 +20,9 @@ from kernelscape.runtime.device import open_device
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, TallyRecord
 from kernelscape.search.bound.bounder import Bounder
-from kernelscape.search.starts.complete import Style, complete_style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Fusion, Packing, Sketch, Tile
+from kernelscape.space import choices as ch
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, Space
 
@@ -276,23 +278,27 @@ def root_of(s: Space) -> Candidate:
     return root
 
 
-PANEL = Style(rows=8, vectors=2, panel=128, stream=True)
+PANEL = Sketch(tile=Tile(rows=8, vectors=2, panel=128), stores=ch.STREAM)
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes", "style"),
+    ("name", "sizes", "sketch"),
     [
-        ("gemver", {"m": 512, "n": 512}, Style(fuse=False, merge=False)),
+        ("gemver", {"m": 512, "n": 512}, Sketch(fusion=Fusion(launch=False, loops=False))),
         ("gemver", {"m": 512, "n": 512}, PANEL),
         ("axpydot", {"n": 4096}, PANEL),
-        ("matmul", {"m": 256, "n": 256, "k": 256}, Style(rows=6, vectors=2, block=64, copy=True)),
+        (
+            "matmul",
+            {"m": 256, "n": 256, "k": 256},
+            Sketch(tile=Tile(rows=6, vectors=2, block=64), packing=Packing()),
+        ),
     ],
 )
-def test_words_of_styles(golden, name: str, sizes: dict[str, int], style: Style) -> None:
-    made = complete_style(root_of(space(name, **sizes)), style)
+def test_words_of_sketches(golden, name: str, sizes: dict[str, int], sketch: Sketch) -> None:
+    made = complete_sketch(root_of(space(name, **sizes)), sketch)
     assert made is not None
     lines = [f"{topic}\n" + "".join(f"  {p}\n" for p in ps) for topic, ps in describe(made).items()]
-    kind = "default" if not style.fuse else "style"
+    kind = "default" if not sketch.fusion.launch else "sketch"
     golden("".join(lines) + f"{count_starts(made)}\n", f"words_{name}_{kind}.txt")
 
 
@@ -315,7 +321,7 @@ def test_equal_words_mean_equal_text(name: str) -> None:
 
 
 def test_barriers_are_counted_as_often_as_threads_meet() -> None:
-    made = complete_style(root_of(space("gemver", m=512, n=512)), PANEL)
+    made = complete_sketch(root_of(space("gemver", m=512, n=512)), PANEL)
     assert made is not None
     starts = count_starts(made)
     assert starts.n_launches == 1

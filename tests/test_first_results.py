@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,9 @@ from kernelscape.search import events as ev
 from kernelscape.search import precompile
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.incumbent import BoundScale
-from kernelscape.search.starts.complete import styled_candidates
+from kernelscape.search.starts.complete import sketched_candidates
+from kernelscape.search.starts.proposals import greedy_sketch
+from kernelscape.search.starts.sketches import Along
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.jit import cache_folder, is_compiling
@@ -113,8 +116,8 @@ def test_numpy_is_timed_again_where_other_work_disturbed_it(
 def test_of_what_cannot_be_told_apart_the_parallel_one_is_kept() -> None:
     """A machine with other work on it favours the serial one, which needs one core."""
     space = build_space(library_subject(load("axpydot"), {"n": 1 << 20}, "f32", 1).problem, MACHINE)
-    made = {tag: c for tag, c in styled_candidates(space) if tag in ("greedy", "one_thread")}
-    serial, parallel = made["one_thread"], made["greedy"]
+    made, greedy = dict(sketched_candidates(space)), greedy_sketch(space)
+    serial, parallel = made[replace(greedy, threads=Along(team=False))], made[greedy]
     assert (n_parallel(serial), n_parallel(parallel) > 0) == (0, True)
 
     def timed(candidate: Candidate, ns: float, spread: float) -> TimedAgain:

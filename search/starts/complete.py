@@ -1,7 +1,7 @@
-"""First incumbents: the default implementation of each task by itself, and those of styles of fused ones.
+"""First incumbents: the default implementation of each task by itself, and those of sketches of fused ones.
 
 A candidate is made by guided completion, so whatever it cannot have is left to propagation: a
-`Style` says what is wanted, a `preference` names the wanted values of every choice.
+`Sketch` says what is wanted, a `preference` names the wanted values of every choice.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand, index_loops
 from ...space.engine.candidate import Candidate, Space
 from ..tree.ordering import open_in_order
+from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
 from .roles import Roles, find_roles, sweeps
-from .sketches import Style, default_style, greedy_style, has_gaps, styles
+from .sketches import Along, Axis, Block, Sketch, Sums
 
 __all__ = [
     "NO_VALUE",
-    "Style",
     "complete_cpsat",
-    "complete_style",
+    "complete_sketch",
     "default_preference",
-    "default_style",
     "first_candidates",
     "greedy_preference",
     "preference",
+    "sketched_candidates",
     "solved_candidates",
-    "styled_candidates",
-    "styles",
 ]
 
 Preference = npt.NDArray[np.uint8]
@@ -44,75 +42,71 @@ CPSAT_SECONDS = 2.0
 
 def default_preference(space: Space) -> Preference:
     """The values of the baseline."""
-    return preference(space, default_style(space))
+    return preference(space, default_sketch(space))
 
 
 def greedy_preference(space: Space) -> Preference:
     """As much in one loop as is legal."""
-    return preference(space, greedy_style(space))
+    return preference(space, greedy_sketch(space))
 
 
 def first_candidates(
     space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
 ) -> list[tuple[str, Candidate]]:
-    """Complete candidates with their tags, ("default", ...) first; [] for an empty space."""
-    found = styled_candidates(space, limit=limit)
-    return [*found, *solved_candidates(space, found, limit=limit, seconds=cpsat_seconds)]
+    """Complete candidates with the words of their sketches, ("default", ...) first; [] for an empty space."""
+    found = sketched_candidates(space, limit=limit)
+    solved = solved_candidates(space, found, limit=limit, seconds=cpsat_seconds)
+    default = default_sketch(space)
+    named = [("default" if sketch == default else str(sketch), made) for sketch, made in found]
+    return [*named, *(("cpsat", made) for made in solved)]
 
 
-def styled_candidates(space: Space, *, limit: int = 24) -> list[tuple[str, Candidate]]:
-    """Those of the styles: milliseconds each, so that compilers may begin."""
+def sketched_candidates(space: Space, *, limit: int = 24) -> list[tuple[Sketch, Candidate]]:
+    """Those of the sketches, the default's first: milliseconds each, so that compilers may begin. Of equal ones the first."""
     root = space.root()
     if not isinstance(root, Candidate):
         return []
-    found: list[tuple[str, Candidate]] = []
+    found: list[tuple[Sketch, Candidate]] = []
     keys: set[bytes] = set()
-    tags: dict[Style, str] = {}  # of several names of a style the first
-    for tag, style in (("default", default_style(space)), *styles(space)):
-        tags.setdefault(style, tag)
-    for style, tag in tags.items():
-        if len(found) < limit:
-            _keep(found, keys, tag, complete_style(root, style))
+    for sketch in dict.fromkeys((default_sketch(space), *sketches(space))):
+        if len(found) == limit:
+            break
+        made = complete_sketch(root, sketch)
+        if made is not None and made.key not in keys:
+            keys.add(made.key)
+            found.append((sketch, made))
     return found
 
 
 def solved_candidates(
     space: Space,
-    found: Sequence[tuple[str, Candidate]],
+    found: Sequence[tuple[Sketch, Candidate]],
     *,
     limit: int = 24,
     seconds: float = CPSAT_SECONDS,
-) -> Iterator[tuple[str, Candidate]]:
-    """What CP-SAT completes where styles gave few, in a small space. Only here OR-tools are loaded, which takes a second."""
+) -> Iterator[Candidate]:
+    """What CP-SAT completes where sketches gave few, in a small space. Only here OR-tools are loaded, which takes a second."""
     root = space.root()
     is_small = len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS
     if not isinstance(root, Candidate) or len(found) >= limit or not is_small:
         return
-    made = complete_cpsat(root, greedy_style(space), seconds)
+    made = complete_cpsat(root, greedy_sketch(space), seconds)
     if made is not None and made.key not in {c.key for _, c in found}:
-        yield "cpsat", made
+        yield made
 
 
-def _keep(
-    found: list[tuple[str, Candidate]], keys: set[bytes], tag: str, made: Candidate | None
-) -> None:
-    if made is not None and made.key not in keys:
-        keys.add(made.key)
-        found.append((tag, made))
-
-
-def complete_style(root: Candidate, style: Style) -> Candidate | None:
-    """The completion of `root` that comes closest to a style, or None where the search gives up."""
+def complete_sketch(root: Candidate, sketch: Sketch) -> Candidate | None:
+    """The completion of `root` that comes closest to a sketch, or None where the search gives up."""
     space = root.space
-    wanted = _Wanted(space, style)
+    wanted = _Wanted(space, sketch)
     made = root.complete(wanted.table, wanted.first_choices(), MAX_BACKTRACKS)
     return made if isinstance(made, Candidate) else None
 
 
-def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate | None:
+def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate | None:
     """The completion with the most wanted values that CP-SAT finds in the time given."""
     space = root.space
-    wanted = preference(space, style)
+    wanted = preference(space, sketch)
     weights = {}
     for var in map(int, root.open_choices()):
         for value in root.values(var):
@@ -125,19 +119,24 @@ def complete_cpsat(root: Candidate, style: Style, seconds: float) -> Candidate |
     return made if isinstance(made, Candidate) and made.is_complete else None
 
 
-# --- from a style to values --------------------------------------------------------------------
+# --- from a sketch to values -------------------------------------------------------------------
 
 
-def preference(space: Space, style: Style) -> Preference:
+def preference(space: Space, sketch: Sketch) -> Preference:
     """[n_choices, 8] values in the order in which they are wanted, filled up with NO_VALUE."""
-    return _Wanted(space, style).table
+    return _Wanted(space, sketch).table
 
 
 class _Wanted:
-    def __init__(self, space: Space, style: Style) -> None:
-        self.space, self.style, self.v = space, style, space.variables
+    def __init__(self, space: Space, sketch: Sketch) -> None:
+        self.space, self.sketch, self.v = space, sketch, space.variables
+        self.fusion, self.tile, self.packing = sketch.fusion, sketch.tile, sketch.packing
+        self.threads = sketch.threads if isinstance(sketch.threads, Along) else Along()
+        self.block = sketch.threads if isinstance(sketch.threads, Block) else Block()
         self.roles: Roles = find_roles(
-            space, merge=style.merge and not style.sweep, columns=style.columns
+            space,
+            merge=self.fusion.loops and not self.fusion.in_sweeps,
+            columns=self.threads.axis is Axis.CONTIGUOUS,
         )
         self.sweeps = sweeps(space, self.roles)
         self.apart = [
@@ -169,7 +168,7 @@ class _Wanted:
 
     def launches(self) -> None:
         first, second = ch.SEPARATE, ch.SAME_LAUNCH
-        if self.style.fuse:
+        if self.fusion.launch:
             first, second = second, first
         for var in self.v.fused.values():
             self.want(var, first, second)
@@ -205,15 +204,15 @@ class _Wanted:
         """Whether sums of which one waits for another share a loop: all loops of results are around it then, which blocks of an
         operand and panels are not for, and no threads share it.
         """
-        style, tasks = self.style, self.space.problem.tasks
-        is_in_rows = not (style.columns or style.tile or style.block > 1)
+        tasks, is_along = self.space.problem.tasks, self.threads.axis is Axis.CONTIGUOUS
+        is_in_rows = not (is_along or self.tile.blocks or self.tile.block > 1)
         has_rows = all(not all(x.is_reduction for x in tasks[t].loops) for t in (m.a, m.b))
-        return style.sums_together and is_in_rows and has_rows
+        return self.fusion.sums and is_in_rows and has_rows
 
     def may_merge(self, t: int, u: int) -> bool:
         """Whether two tasks are to have loops in common."""
-        in_one_pass = not self.style.sweep or self.sweeps[t] == self.sweeps[u]
-        return self.style.merge and in_one_pass
+        in_one_pass = not self.fusion.in_sweeps or self.sweeps[t] == self.sweeps[u]
+        return self.fusion.loops and in_one_pass
 
     def rank(self, d: Dim) -> tuple[int, int]:
         """Position in the nest: smaller is further out."""
@@ -221,14 +220,14 @@ class _Wanted:
         if self.space.target.is_gpu:  # results are around what is summed
             return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
         # A panel keeps its outer dim outside and walks its mid dim innermost.
-        is_panel = self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
+        is_panel = self.tile.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
         if d.level == OUTER and is_panel:
             loop = -1 if self.roles.parallel.get(d.task) != d.loop.name else loop
-        if d.level == MID and self.style.tile and self.roles.vector.get(d.task) == d.loop.name:
+        if d.level == MID and self.tile.blocks and self.roles.vector.get(d.task) == d.loop.name:
             loop = -1  # the rows of a tile pass by each panel
-        if d.level == OUTER and self.style.copy_all:
+        if d.level == OUTER and self.packing is not None and self.packing.every:
             is_vector = self.roles.vector.get(d.task) == d.loop.name
-            if self.style.depth_first:
+            if self.packing.depth_first:
                 loop = -2 if d.loop.is_reduction else -1 if is_vector else loop
             elif is_vector:
                 loop = len(self.roles.rank)
@@ -247,44 +246,46 @@ class _Wanted:
         if self.space.target.is_gpu:
             task = self.space.problem.tasks[d.task]
             is_whole = all(loop.is_reduction or loop.extent == 1 for loop in task.loops)
-            is_block = not d.loop.is_reduction or is_whole or self.style.split
+            is_block = not d.loop.is_reduction or is_whole or self.block.sums is not Sums.WHOLE
             self.want(var, *((ch.BLOCK, ch.LOOP) if is_block else (ch.LOOP, ch.BLOCK)))
             return
-        is_parallel = self.style.parallel and self.roles.parallel.get(d.task) == d.loop.name
+        is_parallel = self.threads.team and self.roles.parallel.get(d.task) == d.loop.name
         self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
 
     def mid(self, d: Dim, var: int) -> None:
         if self.space.target.is_gpu:
-            self.threads(d, var)
+            self.mid_of_block(d, var)
             return
-        n = self.tile_size(d) if self.style.tile else self.style.block
+        n = self.tile_size(d) if self.tile.blocks else self.tile.block
+        is_depth_first = self.packing is not None and self.packing.depth_first
         is_rows = self.roles.rows.get(d.task) == d.loop.name
-        if self.style.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
-            n = self.style.panel
+        if self.tile.panel > 1 and self.roles.vector.get(d.task) == d.loop.name:
+            n = self.tile.panel
         # The rows of a tile are chosen for a thread's part of them, which may be a little more than half.
-        if not (self.style.tile and (self.style.depth_first or is_rows)):
+        if not (self.tile.blocks and (is_depth_first or is_rows)):
             n = min(n, max(1, d.loop.extent // 2))
         self.want(var, *((ch.LOOP, ch.ABSENT) if n > 1 else (ch.ABSENT, ch.LOOP)))
         self.size(d, n // self.inner_size(d))
 
     def tile_size(self, d: Dim) -> int:
         """Iterations of a loop in a mid tile."""
-        rows, columns, depth = self.style.tile
+        assert self.tile.blocks is not None
+        rows, columns, depth = self.tile.blocks
         if self.roles.vector.get(d.task) == d.loop.name:
             return columns
         if self.roles.rows.get(d.task) == d.loop.name:
             return rows
         return depth if d.loop.is_reduction else 1
 
-    def threads(self, d: Dim, var: int) -> None:
+    def mid_of_block(self, d: Dim, var: int) -> None:
         """Of a GPU: threads along two loops of each task; what a product sums up is staged by blocks."""
         n, kind = 1, ch.THREAD
         if self.roles.vector.get(d.task) == d.loop.name:
-            n = self.style.threads
+            n = self.block.contiguous
         elif self.roles.rows.get(d.task) == d.loop.name:
-            n = self.style.row_threads
+            n = self.block.rows
         elif d.loop.is_reduction:
-            n, kind = self.style.block, ch.LOOP
+            n, kind = self.tile.block, ch.LOOP
         n = min(n, d.loop.extent)
         others = tuple(k for k in (ch.THREAD, ch.LOOP) if k != kind)
         self.want(var, *((kind, ch.ABSENT) if n > 1 else (ch.ABSENT, kind)), *others)
@@ -312,9 +313,9 @@ class _Wanted:
         task = self.space.problem.tasks[d.task]
         if self.roles.vector.get(d.task) == d.loop.name:
             lanes = int(self.space.target.lanes(task.dtype.size_bytes))
-            return max(1, min(self.style.vectors, d.loop.extent // lanes)) * lanes
+            return max(1, min(self.tile.vectors, d.loop.extent // lanes)) * lanes
         if self.roles.rows.get(d.task) == d.loop.name:
-            return int(max(1, min(self.style.rows, d.loop.extent)))
+            return int(max(1, min(self.tile.rows, d.loop.extent)))
         return 1
 
     def size(self, d: Dim, n: int) -> None:
@@ -326,38 +327,47 @@ class _Wanted:
 
     def values(self) -> None:
         """Where values are, and how they are stored."""
-        style = self.style
+        sketch, launch = self.sketch, self.fusion.launch
+        is_streamed = sketch.stores == ch.STREAM
         on_chip = (ch.REGISTER, ch.SHARED, ch.GLOBAL)
         for f, var in self.v.mem_space.items():
-            near = style.keep if f.is_read else style.fuse
+            near = sketch.reuse is not None if f.is_read else launch
             self.want(var, *(on_chip if near else on_chip[::-1]))
         for var in self.v.store.values():
-            self.want(var, *((ch.ELIDED, ch.KEEP) if style.fuse else (ch.KEEP, ch.ELIDED)))
+            self.want(var, *((ch.ELIDED, ch.KEEP) if launch else (ch.KEEP, ch.ELIDED)))
         for var in self.v.cache.values():
-            self.want(var, *((ch.STREAM, ch.CACHED) if style.stream else (ch.CACHED, ch.STREAM)))
+            self.want(var, *_first_of(sketch.stores, ch.CACHED, ch.STREAM))
         for (t, array), var in self.v.load_cache.items():
-            once = style.stream and self.is_read_once(t, array)
+            once = is_streamed and self.is_read_once(t, array)
             self.want(var, *((ch.STREAM_LOAD, ch.CA) if once else (ch.CA,)))
         for var in self.v.shift.values():
-            self.want(var, *((ch.LATE, ch.IN_STEP) if style.late else (ch.IN_STEP, ch.LATE)))
+            self.want(var, *_first_of(sketch.shift, ch.IN_STEP, ch.LATE))
         for var in self.v.schedule.values():
-            self.want(var, *((ch.CYCLIC, ch.BLOCKED) if style.cyclic else (ch.BLOCKED, ch.CYCLIC)))
+            self.want(var, *_first_of(self.threads.schedule, ch.BLOCKED, ch.CYCLIC))
         for var in self.v.prefetch.values():
-            self.want(var, *dict.fromkeys((style.prefetch, ch.NO_PREFETCH)))
+            self.want(var, *_first_of(sketch.prefetch, ch.NO_PREFETCH))
+        is_prefetched = self.packing is not None and self.packing.prefetched
         for var in self.v.sums.values():
-            asked = ch.SUMS_AHEAD if style.sums_ahead else ch.NO_SUMS_AHEAD
+            asked = ch.SUMS_AHEAD if is_prefetched else ch.NO_SUMS_AHEAD
             self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():
-            is_copied = style.copy and self.pays(o)
-            by_team = (ch.TEAM_COPY,) if style.by_team and not self.space.target.is_gpu else ()
-            copies = (*by_team, self.stages(o), ch.COPY, ch.DIRECT)
-            self.want(var, *(dict.fromkeys(copies) if is_copied else (ch.DIRECT, ch.COPY)))
+            self.want(var, *self.copies(o))
         for var in self.v.layout.values():
             self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
-            first = (ch.ATOMIC, shared) if style.atomic else (shared,)
+            first = (ch.ATOMIC, shared) if self.block.sums is Sums.ATOMIC else (shared,)
             self.want(var, *first, ch.SEQUENTIAL)
+
+    def copies(self, o: Operand) -> tuple[int, ...]:
+        """Where an operand is wanted to be read from."""
+        packing = self.packing
+        if packing is None or not self.pays(o, packing.every):
+            return (ch.DIRECT, ch.COPY)
+        is_gpu = self.space.target.is_gpu
+        by_team = (ch.TEAM_COPY,) if packing.by_team and not is_gpu else ()
+        stages = packing.stages if is_gpu or has_gaps(self.space, o) else ch.COPY
+        return tuple(dict.fromkeys((*by_team, stages, ch.COPY, ch.DIRECT)))
 
     def is_read_once(self, t: int, array: str) -> bool:
         """Whether a task reads each element of an array once: every loop takes part in the access."""
@@ -365,19 +375,19 @@ class _Wanted:
         reads = [a for a, _ in task_reads(task) if a.array == array]
         return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
 
-    def pays(self, o: Operand) -> bool:
+    def pays(self, o: Operand, every: bool) -> bool:
         """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either.
 
         A vector is in the cache of a multiprocessor as it is: whether a copy is better is for the search to find out.
         """
         if self.space.target.is_gpu:
             return len(o.loops) > 1
-        return self.style.copy_all or self.roles.vector.get(o.task) in o.loops
+        return every or self.roles.vector.get(o.task) in o.loops
 
-    def stages(self, o: Operand) -> int:
-        """Blocks of a copy."""
-        is_ahead = self.space.target.is_gpu or has_gaps(self.space, o)
-        return self.style.stages if is_ahead else ch.COPY
+
+def _first_of(wanted: int, *values: int) -> tuple[int, ...]:
+    """The value that is wanted, then the others."""
+    return tuple(dict.fromkeys((wanted, *values)))
 
 
 def _inverse(values: Iterable[int]) -> tuple[int, ...]:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from kernelscape.kernels.language.kernel import cast, f32, floor, kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.search.starts.complete import complete_style
-from kernelscape.search.starts.sketches import greedy_style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.proposals import greedy_sketch
+from kernelscape.search.starts.sketches import Along, Tile
+from kernelscape.space import choices as ch
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
@@ -227,7 +229,12 @@ def double_elements(x: nd, y: nd):
 @pytest.mark.parametrize("shape", [(13, 33), (13, 64)])
 @pytest.mark.parametrize(
     "more",
-    [{}, {"cyclic": True, "rows": 1}, {"vectors": 1, "panel": 32}, {"parallel": False}],
+    [
+        {},
+        {"threads": Along(schedule=ch.CYCLIC), "tile": Tile(rows=1, vectors=4)},
+        {"tile": Tile(rows=4, vectors=1, panel=32)},
+        {"threads": Along(team=False)},
+    ],
 )
 def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
     more, shape, vector_bytes, dtype, tmp_path
@@ -236,13 +243,14 @@ def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
     x = np.arange(shape[0] * shape[1], dtype=dtype).reshape(shape)
     recording = record_sequence(copy_doubled, [x, np.zeros_like(x)], "streamed")
     space = build_space(normalise(recording), checking.target(2, vector_bytes))
-    style = replace(greedy_style(space), **{"parallel": True, "stream": True, **more})
-    made = complete_style(space.root(), style)
+    given = {"threads": Along(), "stores": ch.STREAM, **more}
+    sketch = replace(greedy_sketch(space), **given)
+    made = complete_sketch(space.root(), sketch)
     assert made is not None
     source = checking.source_of(made)
     # Where rows begin at any element each store looks for itself.
     told = set(re.findall(r" stream_\w+\(.*, (\w+)\);", source.text))
-    if style.parallel:
+    if sketch.threads.team:
         assert "0" in told if shape[1] % 2 else told == {"are_aligned"}
     else:
         assert told == {"0"}  # one thread asks at every store
@@ -283,8 +291,9 @@ def test_one_of_two_arrays_that_are_streamed_begins_elsewhere(tmp_path):
     arrays = [x, np.zeros_like(x), np.zeros_like(x)]
     recording = record_sequence(lambda x, y, z: double_and_halve(x, y, z), arrays, "two")
     space = build_space(normalise(recording), checking.target(2, 32))
-    made = complete_style(
-        space.root(), replace(greedy_style(space), parallel=True, stream=True, vectors=1)
+    made = complete_sketch(
+        space.root(),
+        replace(greedy_sketch(space), threads=Along(), stores=ch.STREAM, tile=Tile(rows=4)),
     )
     assert made is not None
     source = checking.source_of(made)

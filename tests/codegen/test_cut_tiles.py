@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from kernelscape.search.starts.complete import Style
+from kernelscape.search.starts.sketches import Packing, Sketch, Tile
+from kernelscape.search.starts.tiles import Blocks
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 
@@ -19,7 +20,9 @@ ROWS, COLUMNS = 61, 37  # neither in whole tiles of 4 rows by 16 columns
 @pytest.fixture(scope="module")
 def text():
     sizes = {"m": ROWS, "n": COLUMNS}
-    return checking.source_of(candidate_of("bicgk", sizes, Style(vectors=1, rows=4))).text
+    return checking.source_of(
+        candidate_of("bicgk", sizes, Sketch(tile=Tile(rows=4, vectors=1)))
+    ).text
 
 
 def block(text: str, head: str) -> str:
@@ -53,7 +56,10 @@ def test_rows_that_are_left_over_are_read_in_vectors(text):
 
 
 # Threads share out rows inside of blocks of what is summed, so that sums go to the result itself; both operands are packed.
-IN_RESULT = Style(vectors=2, rows=4, tile=(16, 64, 8), copy=True, copy_all=True, depth_first=True)
+IN_RESULT = Sketch(
+    tile=Tile(rows=4, vectors=2, blocks=Blocks(16, 64, 8)),
+    packing=Packing(every=True, depth_first=True),
+)
 
 
 def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():

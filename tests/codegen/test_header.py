@@ -14,7 +14,8 @@ from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.search.starts.complete import Style, complete_style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Fusion, Sketch
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
@@ -38,7 +39,7 @@ int main(void) {
 """
 
 
-def made(name, sizes, style):
+def made(name, sizes, sketch):
     entry = load(name)
     args = entry.make_arguments(
         entry.complete(sizes), np.dtype(np.float32), np.random.default_rng(0)
@@ -46,13 +47,13 @@ def made(name, sizes, style):
     problem = normalise(record_sequence(entry.sequence, args, name), entry.formula)
     root = build_space(problem, checking.target(4, 64)).root()
     assert isinstance(root, Candidate)
-    candidate = complete_style(root, style)
+    candidate = complete_sketch(root, sketch)
     assert candidate is not None
     return checking.source_of(candidate), problem
 
 
 def test_golden_header(golden):
-    source, problem = made("gemver", {"m": 120, "n": 96}, Style(fuse=False))
+    source, problem = made("gemver", {"m": 120, "n": 96}, Sketch(fusion=Fusion(launch=False)))
     golden(header_text(source, problem), "gemver.h")
 
 
@@ -63,7 +64,7 @@ def test_a_caller_in_another_language_is_compiled_and_right(language, tmp_path):
     compiler, standard = compilers[language]
     if shutil.which(compiler) is None or shutil.which("gcc") is None:
         pytest.skip(f"needs gcc and {compiler}")
-    source, problem = made("axpydot", {"n": 1000}, Style(fuse=False, merge=False))
+    source, problem = made("axpydot", {"n": 1000}, Sketch(fusion=Fusion(launch=False, loops=False)))
     assert header_file(problem) == "axpydot.h"
     parameters = ("alpha", "w", "v", "u", "z", "r")
     (tmp_path / "axpydot.h").write_text(header_text(source, problem, parameters))
@@ -101,7 +102,7 @@ def test_names_of_python_become_names_of_c():
         for name, role in (("class", "input"), ("double", "output"), ("tmp", "temp"))
     )
     problem = Problem("operator", arrays, (), (), "", "a */ b")
-    source, _ = made("axpydot", {"n": 16}, Style(fuse=False))
+    source, _ = made("axpydot", {"n": 16}, Sketch(fusion=Fusion(launch=False)))
     text = header_text(
         Source(source.text, "run_sequence", (), n_threads=1), problem, entry="renamed"
     )

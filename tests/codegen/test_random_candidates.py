@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
-from kernelscape.search.starts.complete import Style, complete_style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Packing, Sketch, Tile
+from kernelscape.search.starts.tiles import Blocks
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
@@ -166,8 +168,11 @@ def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, part
     problem = normalise(example.recording)
     root = build_space(problem, checking.target(2, 16 if dtype != "float64" else 32)).root()
     assert isinstance(root, Candidate)
-    style = Style(vectors=2, rows=4, tile=(8, 16, 8), copy=bool(copies), copy_all=0 in copies)
-    made = complete_style(root, style)
+    sketch = Sketch(
+        tile=Tile(rows=4, vectors=2, blocks=Blocks(8, 16, 8)),
+        packing=Packing(every=0 in copies) if bool(copies) else None,
+    )
+    made = complete_sketch(root, sketch)
     assert made is not None
     source = checking.crowded_source_of(made)
     assert tuple(k for k in (0, 1) if f"given{k}_packed" in source.text) == copies

@@ -9,43 +9,70 @@ import pytest
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.search.starts.complete import Style, complete_style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import (
+    Along,
+    Axis,
+    CopyInputs,
+    Fusion,
+    Packing,
+    Sketch,
+    Tile,
+)
+from kernelscape.search.starts.tiles import Blocks
 from kernelscape.space import choices as ch
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
 
-GREEDY = Style(vectors=4, rows=4)
+GREEDY = Sketch(tile=Tile(rows=4, vectors=4))
 PROGRAMS = {
-    "axpydot_default": ("axpydot", {"n": 1000}, Style(fuse=False, merge=False)),
-    "waxpby_streamed": ("waxpby", {"n": 1000}, Style(vectors=2, stream=True)),
+    "axpydot_default": ("axpydot", {"n": 1000}, Sketch(fusion=Fusion(launch=False, loops=False))),
+    "waxpby_streamed": ("waxpby", {"n": 1000}, Sketch(tile=Tile(vectors=2), stores=ch.STREAM)),
     "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
     "sgemvt_panel": (
         "sgemvt",
         {"m": 512, "n": 512},
-        Style(columns=True, panel=64, rows=4, prefetch=ch.NEAR, keep=True),
+        Sketch(
+            tile=Tile(rows=4, panel=64),
+            threads=Along(Axis.CONTIGUOUS),
+            reuse=CopyInputs(),
+            prefetch=ch.NEAR,
+        ),
     ),
     "gemver_panel": (
         "gemver",
         {"m": 512, "n": 512},
-        Style(columns=True, panel=128, vectors=2, prefetch=ch.NEAR),
+        Sketch(tile=Tile(vectors=2, panel=128), threads=Along(Axis.CONTIGUOUS), prefetch=ch.NEAR),
     ),
-    "atax_next": ("atax", {"m": 512, "n": 512}, Style(rows=2, vectors=2, prefetch=ch.NEXT)),
+    "atax_next": (
+        "atax",
+        {"m": 512, "n": 512},
+        Sketch(tile=Tile(rows=2, vectors=2), prefetch=ch.NEXT),
+    ),
     "gemver_late": (
         "gemver",
         {"m": 120, "n": 96},
-        Style(columns=True, vectors=2, rows=2, keep=True, late=True),
+        Sketch(
+            tile=Tile(rows=2, vectors=2),
+            threads=Along(Axis.CONTIGUOUS),
+            reuse=CopyInputs(),
+            shift=ch.LATE,
+        ),
     ),
     # Blocks of A that are packed ahead, in strips; tiles that are cut.
     "matmul_strided_ahead": (
         "matmul_strided",
         {"m": 61, "n": 37, "k": 128},
-        Style(rows=4, tile=(16, 64, 64), copy=True, copy_all=True, depth_first=True, stages=2),
+        Sketch(
+            tile=Tile(rows=4, blocks=Blocks(16, 64, 64)),
+            packing=Packing(every=True, depth_first=True, stages=2),
+        ),
     ),
 }
 
 
-def candidate_of(name, sizes, style):
+def candidate_of(name, sizes, sketch):
     entry = load(name)
     args = entry.make_arguments(
         entry.complete(sizes), np.dtype(np.float32), np.random.default_rng(0)
@@ -53,7 +80,7 @@ def candidate_of(name, sizes, style):
     recording = record_sequence(entry.sequence, args, name)
     root = build_space(normalise(recording), checking.target(4, 64)).root()
     assert isinstance(root, Candidate)
-    made = complete_style(root, style)
+    made = complete_sketch(root, sketch)
     assert made is not None
     return made
 

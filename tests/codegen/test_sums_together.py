@@ -9,8 +9,8 @@ import pytest
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.search.starts.complete import complete_style
-from kernelscape.search.starts.sketches import Style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Fusion, Sketch, Tile
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate
@@ -102,7 +102,9 @@ def test_not_where_one_result_waits_for_another_one():
 def test_a_style_has_one_loop_or_two(together):
     problem = normalise(recorded("gesummv", 64, 64)[0])
     space = build_space(problem, checking.target(2, 32))
-    candidate = complete_style(space.root(), Style(rows=2, sums_together=together))
+    candidate = complete_sketch(
+        space.root(), Sketch(fusion=Fusion(sums=together), tile=Tile(rows=2))
+    )
     text = checking.apart_source_of(candidate).text
     assert len(re.findall(r"for \(long j", text)) == 2 - together
     assert "t = " not in text  # the first sums stay in registers either way
@@ -111,5 +113,5 @@ def test_a_style_has_one_loop_or_two(together):
 def test_where_no_loop_would_be_left_to_threads_sums_stay_apart():
     problem = normalise(recorded("two_totals", 1, 1000)[0])
     space = build_space(problem, checking.target(2, 32))
-    candidate = complete_style(space.root(), Style(rows=2, sums_together=True))
+    candidate = complete_sketch(space.root(), Sketch(fusion=Fusion(sums=True), tile=Tile(rows=2)))
     assert dict(candidate.decisions())["dim_kind(dot0.i.outer)"] == "PARALLEL"

@@ -11,19 +11,21 @@ from kernelscape.codegen.lower import print_source as printed
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.search.starts.complete import first_candidates
+from kernelscape.search.starts.complete import sketched_candidates
+from kernelscape.search.starts.sketches import Tile
 from kernelscape.space.constraints import build_space
 from kernelscape.testing import checking
 
 BARRIER = "ks_team_meet(team);"
 
 
-def styles_of(name, cores=2, **sizes):
-    """Texts and starts of the first candidates by style."""
+def texts_of(name, cores=2, **sizes):
+    """Texts and starts of the first candidates by their sketches."""
     problem = library_subject(load(name), sizes, "f32", 1).problem
     space = build_space(problem, replace(checking.target(2, 64), cores=cores))
     return {
-        tag: (printed(lower(c), C_TEAM).text, count_starts(c)) for tag, c in first_candidates(space)
+        sketch: (printed(lower(c), C_TEAM).text, count_starts(c))
+        for sketch, c in sketched_candidates(space)
     }
 
 
@@ -32,7 +34,11 @@ def styles_of(name, cores=2, **sizes):
     [(1000, 2, False), (1024, 2, True), (127, 16, False), (128, 16, True)],
 )
 def test_few_partial_results_are_added_behind_the_team(n, cores, meets):
-    text, starts = styles_of("bicgk", cores, m=4096, n=n)["rows8_vectors2"]
+    text, starts = next(
+        made
+        for sketch, made in texts_of("bicgk", cores, m=4096, n=n).items()
+        if sketch.tile == Tile(8, 2)
+    )
     assert (BARRIER in text) == meets == bool(starts.n_barriers)
     behind = (
         text.partition("ks_team_run(launch_")[2]
@@ -45,7 +51,7 @@ def test_few_partial_results_are_added_behind_the_team(n, cores, meets):
 
 def test_a_sum_that_the_team_goes_on_with_is_added_before():
     """The mean of a column is needed by all threads, so they wait for it."""
-    texts = styles_of("standardise", m=64, n=64)
+    texts = texts_of("standardise", m=64, n=64)
     one_launch = [
         text for text, starts in texts.values() if starts.n_launches == starts.n_teams == 1
     ]

@@ -57,7 +57,9 @@ def test_a_row_is_made_in_processes_kept_and_written(tmp_path, monkeypatch, capf
     ]
     assert first_times.main(few) == 0
     [row] = read_results("first_times", tmp_path)["rows"]
-    assert {"default", "rows4_vectors2", "expert"} <= row["times_ns"].keys()
+    assert {"default", "rows4 vectors2, sums together, one thread", "expert"} <= row[
+        "times_ns"
+    ].keys()
     assert any(tag.startswith("expert LAST_CACHE=") for tag in row["times_ns"])
     assert all(len(ns) == 2 for ns in [*row["times_ns"]["default"], *row["copies"]])
     assert not row["failed"]

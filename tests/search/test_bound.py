@@ -21,7 +21,8 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.search.bound.operations import SureOperations, named_flops
 from kernelscape.search.bound.traffic import distinct_elements, line_bytes, read_bytes
-from kernelscape.search.starts.complete import Style, complete_style
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Along, Fusion, Sketch, Tile
 from kernelscape.space import choices as ch
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel
@@ -62,8 +63,8 @@ def terms(b: Bounder, candidate: Candidate) -> dict[str, float]:
     return dict(b.bound(candidate).terms)
 
 
-def style(space: Space, wanted: Style) -> Candidate:
-    made = complete_style(root_of(space), wanted)
+def sketch(space: Space, wanted: Sketch) -> Candidate:
+    made = complete_sketch(root_of(space), wanted)
     assert made is not None
     return made
 
@@ -99,7 +100,7 @@ def test_a_call_is_not_added_to_the_work() -> None:
 def test_axpydot_unfused_reads_z_again_and_starts_two_launches() -> None:
     b = bounder("axpydot", n=2**24)
     vector = 4 * 2**24
-    bound = b.bound(style(b.space, Style(fuse=False, merge=False)))
+    bound = b.bound(sketch(b.space, Sketch(fusion=Fusion(launch=False, loops=False))))
     found = dict(bound.terms)
     assert len(bound.phases) == 2
     assert found["memory read"] == pytest.approx((4 * vector - 2 * HELD) / 50, rel=1e-4)
@@ -109,7 +110,12 @@ def test_axpydot_unfused_reads_z_again_and_starts_two_launches() -> None:
 @pytest.mark.parametrize(("fuse", "passes"), [(True, 1), (False, 2)])
 def test_bicgk_reads_the_matrix_once_when_fused(fuse: bool, passes: int) -> None:
     b = bounder("bicgk", m=4096, n=4096)
-    found = terms(b, style(b.space, Style(fuse=fuse, merge=fuse, vectors=2, rows=2)))
+    found = terms(
+        b,
+        sketch(
+            b.space, Sketch(fusion=Fusion(launch=fuse, loops=fuse), tile=Tile(rows=2, vectors=2))
+        ),
+    )
     expected = passes * (4 * 4096**2 - HELD) / 50
     assert found["memory read"] == pytest.approx(expected, rel=1e-3)
 
@@ -134,7 +140,7 @@ def test_matmul_is_limited_by_operations() -> None:
 
 def test_one_thread_is_bounded_by_one_core() -> None:
     b = bounder("matmul", m=1024, n=1024, k=1024)
-    alone = terms(b, style(b.space, Style(parallel=False)))["operations"]
+    alone = terms(b, sketch(b.space, Sketch(threads=Along(team=False))))["operations"]
     assert alone == pytest.approx(2 * 1024**3 / 500 * 2 / 1.3, rel=1e-3)
 
 
@@ -162,7 +168,7 @@ def test_sizes_in_cache_have_small_bounds() -> None:
 
 def test_a_dot_on_one_accumulator_waits_for_every_addition() -> None:
     b = bounder("axpydot", n=2**20)
-    plain = style(b.space, Style(parallel=False, vectors=1))
+    plain = sketch(b.space, Sketch(tile=Tile(vectors=1), threads=Along(team=False)))
     sizes = {d: v for d, v in b.space.variables.size.items() if d.loop.is_reduction}
     copies = np.prod([b.space.variables.universe[d][plain.value(v)] for d, v in sizes.items()])
     assert terms(b, plain)["chain"] == pytest.approx(2**20 * 0.3 / copies, rel=1e-3)
@@ -227,7 +233,7 @@ def test_bounds_of_all_ancestors_hold_on_a_simulated_machine(name: str, seed: in
 def test_the_bound_is_close_to_the_simulated_machine_for_a_fused_pass() -> None:
     space = tiny_space("madd")
     b = Bounder(space)
-    made = style(space, Style(vectors=1))
+    made = sketch(space, Sketch(tile=Tile(vectors=1)))
     read, written = IdealMachine(made, TINY).traffic()
     assert b.ns(made) * 64 > 0.7 * (read + written)
 

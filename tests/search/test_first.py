@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
@@ -11,22 +11,23 @@ from kernelscape.kernels.library import names
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import (
     NO_VALUE,
-    Style,
-    complete_style,
+    complete_sketch,
     default_preference,
     first_candidates,
     greedy_preference,
-    styled_candidates,
+    sketched_candidates,
 )
+from kernelscape.search.starts.proposals import default_sketch, greedy_sketch, sketches
 from kernelscape.search.starts.roles import find_roles
-from kernelscape.search.starts.sketches import styles
+from kernelscape.search.starts.sketches import Along, Axis, CopyInputs, Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import product_tile, register_tiles
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
 from kernelscape.space.constraints import build_space
 from kernelscape.space.engine.candidate import Candidate, Space
-from kernelscape.space.targets.target import CacheLevel
+from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.machines import library_space, root_of, round_target
+from kernelscape.tests.space.gpu_target import GPU
 
 
 @cache
@@ -67,8 +68,18 @@ def test_the_default_is_what_a_plain_compiler_does() -> None:
 def test_the_greedy_one_shares_all_loads(name: str) -> None:
     space = library_space(name, n=2**24 if name in ("axpydot", "vadd") else 4096)
     b, root = Bounder(space), root_of(space)
-    tags = dict(first_candidates(space, cpsat_seconds=0.0))
-    assert b.ns(tags["greedy"]) < 1.01 * b.ns(root) < 0.95 * b.ns(tags["default"])
+    made = dict(sketched_candidates(space))
+    greedy, default = made[greedy_sketch(space)], made[default_sketch(space)]
+    assert b.ns(greedy) < 1.01 * b.ns(root) < 0.95 * b.ns(default)
+
+
+def is_own_panel(sketch: Sketch) -> bool:
+    return sketch.reuse is not None and sketch.shift == ch.LATE
+
+
+def is_greedy_but_for_its_tile(space: Space, sketch: Sketch) -> bool:
+    greedy = greedy_sketch(space)
+    return sketch != greedy and sketch == replace(greedy, tile=sketch.tile)
 
 
 @pytest.mark.parametrize(("n", "is_beyond_caches"), [(8192, True), (512, False)])
@@ -77,11 +88,10 @@ def test_panels_come_before_rows_beyond_the_caches(
     name: str, n: int, is_beyond_caches: bool
 ) -> None:
     """A search of large arrays measures few candidates, and the second task is to find in a cache what the first has read."""
-    tags = [tag for tag, _ in first_candidates(library_space(name, n=n), cpsat_seconds=0.0)]
-    panels, rows = (
-        next(k for k, tag in enumerate(tags) if tag.startswith(kind))
-        for kind in ("columns_vectors", "rows")
-    )
+    space = library_space(name, n=n)
+    tried = [sketch for sketch, _ in sketched_candidates(space)]
+    panels = next(k for k, sketch in enumerate(tried) if is_own_panel(sketch))
+    rows = next(k for k, sketch in enumerate(tried) if is_greedy_but_for_its_tile(space, sketch))
     assert (panels < rows) == is_beyond_caches
 
 
@@ -97,16 +107,31 @@ def test_panels_are_stored_around_a_slow_last_cache(n: int, l3: float, around: b
     )
     machine = round_target(levels=tuple(levels), memory_write_bytes_per_ns=40.0)
     space = library_space("gemver", machine, n=n)
-    tags = [tag for tag, _ in styles(space)]
-    panels = dict(styles(space))["columns_vectors8_late_near"]
-    assert panels.stream == around
-    assert (tags.index("columns_vectors8_late_near") < tags.index("rows8_vectors1")) == around
+    tried = list(sketches(space))
+    panels = next(sketch for sketch in tried if is_own_panel(sketch))
+    assert (panels.stores == ch.STREAM) == around
+    rows = replace(greedy_sketch(space), tile=Tile(8, 1))
+    assert (tried.index(panels) < tried.index(rows)) == around
+
+
+def made_by(space: Space, tile: Tile, packing: Packing) -> Candidate:
+    """The first candidate with this tile and packing."""
+    tried = sketched_candidates(space)
+    return next(c for sketch, c in tried if (sketch.tile, sketch.packing) == (tile, packing))
+
+
+def packings(space: Space) -> dict[Packing, Candidate]:
+    """Of each packing the first candidate that has it in blocks for the caches."""
+    found: dict[Packing, Candidate] = {}
+    for sketch, candidate in sketched_candidates(space):
+        if sketch.packing is not None and sketch.tile.blocks is not None:
+            found.setdefault(sketch.packing, candidate)
+    return found
 
 
 def test_products_get_register_tiles_and_packed_blocks() -> None:
     space = library_space("matmul", m=1024, n=1024, k=1024)
-    tags = dict(first_candidates(space))
-    packed = tags["product_packed"]
+    packed = made_by(space, Tile(6, 2, block=256), Packing())
     v = space.variables
     sizes = {d.name.split(".", 1)[1]: v.universe[d][packed.value(x)] for d, x in v.size.items()}
     assert (sizes["i.inner"], sizes["j.inner"], sizes["k.inner"]) == (6, 32, 1)
@@ -118,20 +143,22 @@ def tile_sizes(space: Space, made: Candidate) -> dict[str, int]:
     return {d.name.split(".", 1)[1]: v.universe[d][made.value(x)] for d, x in v.size.items()}
 
 
-@pytest.mark.parametrize("tag", ["product_panels_ahead", "product_panels_once_ahead"])
-def test_what_has_gaps_between_its_elements_is_packed_ahead(tag: str) -> None:
+@pytest.mark.parametrize("depth_first", [False, True])
+def test_what_has_gaps_between_its_elements_is_packed_ahead(depth_first: bool) -> None:
     n = 1024
-    assert tag not in dict(first_candidates(library_space("matmul", m=n, n=n, k=n)))
+    packing = Packing(
+        every=True, depth_first=depth_first, stages=ch.TWO_STAGES, prefetched=depth_first
+    )
+    assert packing not in packings(library_space("matmul", m=n, n=n, k=n))
     space = library_space("matmul_strided", m=n, n=n, k=n)
-    made = dict(first_candidates(space))[tag]
+    made = packings(space)[packing]
     v = space.variables
     found = {o.access.array: made.value(var) for o, var in v.staged.items()}
     assert found == {"a": ch.TWO_STAGES, "b": ch.COPY}
     # The block that is not packed ahead is a small part of what a thread packs.
     size = tile_sizes(space, made)
     rows = size["i.mid"] * size["i.inner"]
-    is_along_rows = tag == "product_panels_once_ahead"
-    assert (n // space.target.cores // rows if is_along_rows else n // size["k.mid"]) >= 8
+    assert (n // space.target.cores // rows if depth_first else n // size["k.mid"]) >= 8
 
 
 def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
@@ -142,10 +169,9 @@ def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
     )
     machine = round_target(levels=tuple(levels))
     space = library_space("matmul", machine, m=2048, n=2048, k=2048)
-    tags = dict(first_candidates(space))
     target, v = space.target, space.variables
-    for tag, n_copies in (("product_panels", 1), ("product_panels_all", 2)):
-        made = tags[tag]
+    for every, n_copies in ((False, 1), (True, 2)):
+        made = packings(space)[Packing(every=every)]
         size = tile_sizes(space, made)
         rows = size["i.mid"] * size["i.inner"]
         columns = size["j.mid"] * size["j.inner"]
@@ -157,7 +183,7 @@ def test_rows_pass_by_packed_panels_that_fit_the_caches() -> None:
         around = space.model.order(dims["j.mid"], dims["i.mid"])
         assert made.value(around) == ch.OUTSIDE
         once = made.value(space.model.order(dims["k.outer"], dims["j.outer"])) == ch.OUTSIDE
-        assert once == (tag == "product_panels_all")
+        assert once == every
 
 
 @pytest.mark.parametrize("rows", [1000, 2048, 3000, 5000, 100_000])
@@ -172,15 +198,14 @@ def test_a_thread_packs_no_oftener_than_its_cache_makes_it(rows: int) -> None:
     for blocks in (tile.by_rows, tile.by_depth, tile.by_team):
         assert -(-own_rows // blocks.rows) <= -(-own_rows // (0.3 * held / blocks.depth))
     assert 2 * tile.by_depth_ahead.rows * tile.by_depth_ahead.depth < held
-    size = tile_sizes(space, dict(first_candidates(space))["product_panels_once"])
+    size = tile_sizes(space, packings(space)[Packing(every=True, depth_first=True)])
     assert size["i.mid"] * size["i.inner"] == tile.by_depth.rows
 
 
 @pytest.mark.parametrize("by_team", [False, True])
 def test_panels_are_packed_once_where_what_is_summed_is_outermost(by_team: bool) -> None:
     space = library_space("matmul", m=2048, n=2048, k=2048)
-    tag = "product_panels_together" if by_team else "product_panels_once"
-    made = dict(first_candidates(space))[tag]
+    made = packings(space)[Packing(every=True, depth_first=True, by_team=by_team)]
     dims = {d.name.split(".", 1)[1]: d.order_id for d in space.backbone.dims}
     for outside, inside in (("k.outer", "j.outer"), ("j.outer", "i.outer")):
         assert made.value(space.model.order(dims[outside], dims[inside])) == ch.OUTSIDE
@@ -208,8 +233,8 @@ def test_registers_hold_the_tile_of_a_product(n_registers, size_bytes, tiles) ->
         assert tile is not None
         in_first_cache = tile.by_rows.depth * registers.vectors * size_bytes
         assert in_first_cache < target.levels[0].capacity_bytes / target.cores
-    tags = {tag for tag, _ in styles(space)}
-    assert ("product_panels_all_rows12_vectors2" in tags) == (len(tiles) > 1)
+    packed = {(s.tile.rows, s.tile.vectors) for s in sketches(space) if s.tile.blocks is not None}
+    assert packed == set(tiles)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +244,7 @@ def test_registers_hold_the_tile_of_a_product(n_registers, size_bytes, tiles) ->
 def test_what_fits_the_first_cache_has_no_panels(name: str, sizes: dict[str, int]) -> None:
     space = library_space(name, **sizes)
     assert product_tile(space, register_tiles(space.target)[0]) is None
-    assert not any(tag.startswith("product_panels") for tag, _ in styles(space))
+    assert all(sketch.tile.blocks is None for sketch in sketches(space))
 
 
 @pytest.mark.parametrize(("n_levels", "has_panels"), [(0, False), (1, False), (2, True)])
@@ -229,21 +254,21 @@ def test_panels_need_a_cache_of_a_cores_own(n_levels: int, has_panels: bool) -> 
     space = library_space("matmul", machine, m=1024, n=1024, k=1024)
     tile = product_tile(space, register_tiles(space.target)[0])
     assert (tile is not None) == has_panels
-    tags = dict(first_candidates(space, cpsat_seconds=0.0))
-    assert any(tag.startswith("product_panels") for tag in tags) == has_panels
-    assert all(made.is_complete for made in tags.values())
-    assert {"default", "greedy"} <= set(tags)
+    made = dict(sketched_candidates(space))
+    assert any(sketch.tile.blocks is not None for sketch in made) == has_panels
+    assert all(candidate.is_complete for candidate in made.values())
+    assert {default_sketch(space), greedy_sketch(space)} <= set(made)
 
 
 def test_streams_depend_on_the_footprint() -> None:
     large = library_space("waxpby", n=2**24)
     small = library_space("waxpby", n=2**12)
     for space, expected in ((large, True), (small, False)):
-        greedy = dict(first_candidates(space))["greedy"]
+        greedy = dict(sketched_candidates(space))[greedy_sketch(space)]
         cached = [greedy.value(var) for var in space.variables.cache.values()]
         assert (ch.STREAM in cached) == expected
     kinds = small.variables.kind
-    greedy = dict(first_candidates(small))["greedy"]
+    greedy = dict(sketched_candidates(small))[greedy_sketch(small)]
     assert all(greedy.value(var) != ch.PARALLEL for var in kinds.values())
 
 
@@ -271,7 +296,7 @@ def test_an_impossible_start_gives_none() -> None:
     space = space_of("vadd")
     root = root_of(space)
     assert isinstance(root, Candidate)
-    assert complete_style(root, Style()) is not None
+    assert complete_sketch(root, Sketch()) is not None
 
 
 @pytest.mark.parametrize(
@@ -280,13 +305,13 @@ def test_an_impossible_start_gives_none() -> None:
 def test_sweeps_merge_what_needs_no_sum_of_another_over_the_rows(name, together) -> None:
     """GEMVER's second product needs all of the vector that the first one sums up over the rows; BiCGK and ATAX are one pass."""
     space = space_of(name)
-    found = {tag: style for tag, style in styles(space) if tag.startswith("sweeps")}
+    found = [sketch for sketch in sketches(space) if sketch.fusion.in_sweeps]
     if together is None:
         assert not found
         return
     assert found
-    for style in found.values():
-        made = complete_style(root_of(space), style)
+    for sketch in found:
+        made = complete_sketch(root_of(space), sketch)
         assert made is not None
         b, v = space.backbone, space.variables
         tasks = range(len(space.problem.tasks))
@@ -316,14 +341,36 @@ def test_a_sweep_has_as_many_rows_as_registers_hold() -> None:
     for registers, rows in ((16, 6), (32, 8)):
         target = replace(round_target(), vector_registers=registers)
         space = build_space(space_of("gemver").problem, target)
-        tags = [tag for tag, _ in styles(space)]
-        assert f"sweeps_rows{rows}_vectors1" in tags
-        assert f"rows{rows}_vectors1" in tags
-        assert len(tags) == len(set(tags))
+        tried = list(sketches(space))
+        most = replace(greedy_sketch(space), tile=Tile(rows, 1))
+        assert most in tried
+        in_sweeps = replace(most.fusion, in_sweeps=True)
+        assert any(s.fusion == in_sweeps and s.tile == most.tile for s in tried)
 
 
 def test_first_candidates_of_a_product_begin_with_packed_panels() -> None:
     """What is measured before anything else decides what a search of two seconds finds."""
-    tags = [tag for tag, _ in styled_candidates(library_space("matmul", m=1024, n=1024, k=1024))]
-    assert tags[0] == "default"
-    assert all(tag.startswith("product_panels") for tag in tags[1:4])
+    space = library_space("matmul", m=1024, n=1024, k=1024)
+    tried = [sketch for sketch, _ in sketched_candidates(space)]
+    assert tried[0] == default_sketch(space)
+    assert all(sketch.tile.blocks is not None for sketch in tried[1:4])
+
+
+@pytest.mark.parametrize("target", [round_target(), GPU], ids=lambda target: target.backend)
+@pytest.mark.parametrize("name", ["gemver", "matmul_strided", "gesummv"])
+def test_sketches_are_told_apart_by_their_words(name: str, target: Target) -> None:
+    space = library_space(name, target, n=1024)
+    tried = dict.fromkeys((default_sketch(space), *sketches(space)))
+    assert len({str(sketch) for sketch in tried}) == len(tried)
+
+
+def test_a_sketch_is_composed_from_roles() -> None:
+    sketch = Sketch(
+        tile=Tile(rows=1, vectors=8),
+        threads=Along(Axis.CONTIGUOUS, ch.CYCLIC),
+        reuse=CopyInputs(),
+        shift=ch.LATE,
+        prefetch=ch.NEAR,
+    )
+    assert str(sketch) == "rows1 vectors8, contiguous, cyclic, inputs copied, late, prefetch near"
+    assert len(fields(Sketch)) <= 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from kernelscape.kernels.library import load, names
-from kernelscape.search.starts.complete import styled_candidates
+from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.space.engine.candidate import Space
 from kernelscape.testing.machines import library_space, round_target
 from kernelscape.tests.space.gpu_target import GPU
@@ -22,7 +22,7 @@ _PLACES = (
 def _listed(space: Space) -> list[str]:
     """A line a candidate, in the order of trying: a digest of all its decisions by name."""
     found = []
-    for _, candidate in styled_candidates(space):
+    for _, candidate in sketched_candidates(space):
         text = "\n".join(f"{name}={value}" for name, value in candidate.decisions())
         found.append(f"  {sha256(text.encode()).hexdigest()[:16]}")
     return found

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from kernelscape.codegen.plan import read_plan
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain, uses
-from kernelscape.search.starts.complete import complete_style, first_candidates
-from kernelscape.search.starts.sketches import greedy_style
+from kernelscape.search.starts.complete import (
+    complete_sketch,
+    first_candidates,
+    sketched_candidates,
+)
+from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.space.engine.candidate import Candidate, Space
 from kernelscape.space.engine.decisions import restore
 from kernelscape.space.targets.target import CacheLevel, Target
@@ -349,8 +353,7 @@ def test_what_is_not_known_counts_for_nothing():
 
 def test_every_term_is_explained():
     space = gpu_space("matmul")
-    firsts = first_candidates(space, cpsat_seconds=0.1)
-    staged = next(c for tag, c in firsts if tag.startswith("product_stage"))
+    staged = next(c for sketch, c in sketched_candidates(space) if sketch.packing is not None)
     bounder = Bounder(space)
     bound = bounder.bound(staged)
     text = "\n".join(explain(bound, space))
@@ -378,6 +381,6 @@ def test_first_candidates_use_blocks_and_threads(name):
 def test_sums_of_which_one_waits_for_another_keep_their_threads():
     """In one loop they would be a thread's own."""
     space = gpu_space("gesummv", m=1024, n=1024)
-    greedy = complete_style(root_of(space), greedy_style(space))
+    greedy = complete_sketch(root_of(space), greedy_sketch(space))
     assert greedy is not None
     assert dict(greedy.decisions())["dim_kind(scaled_gemv0.j.mid)"] == "THREAD"

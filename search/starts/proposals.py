@@ -1,0 +1,232 @@
+"""The sketches that are worth a measurement, on a CPU and on a GPU: which come first decides what a short search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...kernels.ir.access import flat_strides
+from ...space import choices as ch
+from ...space.backbone import Operand, written_arrays
+from ...space.engine.candidate import Space
+from ...space.targets.target import Target
+from .roles import find_roles, sweeps
+from .sketches import Along, Axis, Block, CopyInputs, Fusion, Packing, Sketch, Sums, Tile
+from .tiles import ProductTile, product_tile, register_tiles
+
+SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
+BLOCK_THREADS = 256  # of a GPU, where nothing is known better
+
+
+def default_sketch(space: Space) -> Sketch:
+    """Every task by itself, as a plain compiler would make it: the baseline."""
+    threads = Block(BLOCK_THREADS) if space.target.is_gpu else Along()
+    return Sketch(fusion=Fusion(launch=False, loops=False), threads=threads)
+
+
+def greedy_sketch(space: Space) -> Sketch:
+    """As much in one loop as is legal."""
+    if space.target.is_gpu:
+        return Sketch(tile=Tile(rows=4), threads=Block(BLOCK_THREADS))
+    total_bytes = sum(a.size_bytes for a in space.problem.arrays if a.role != "temp")
+    is_beyond_caches = total_bytes > space.target.last_cache_bytes
+    return Sketch(
+        fusion=Fusion(sums=True),
+        tile=Tile(rows=4, vectors=4),
+        threads=Along(team=total_bytes >= SMALL_BYTES),
+        stores=ch.STREAM if is_beyond_caches else ch.CACHED,
+    )
+
+
+def sketches(space: Space) -> Iterator[Sketch]:
+    """Sketches worth a measurement, the most promising first; some may come twice."""
+    greedy = greedy_sketch(space)
+    if space.target.is_gpu:
+        yield from _of_gpu(space, greedy)
+        return
+    loops = max((len(task.loops) for task in space.problem.tasks), default=0)
+    if loops >= 3:  # of a product without packed panels much is known: it waits for memory
+        yield from _packed_products(space, greedy)
+    yield greedy
+    yield replace(greedy, stores=ch.CACHED if greedy.stores == ch.STREAM else ch.STREAM)
+    # Where a task waits for all of another's sums, what both read comes from memory twice but for panels that stay in a cache.
+    has_waits = len(set(sweeps(space, find_roles(space, merge=False)))) > 1
+    is_streamed = greedy.stores == ch.STREAM or _stores_around_pay(space)
+    panels = list(_own_panels(replace(greedy, stores=ch.STREAM if is_streamed else ch.CACHED)))
+    panels_come_first = has_waits and is_streamed
+    if has_waits:
+        yield from _in_sweeps(space.target, greedy)
+    if panels_come_first:
+        yield from panels
+    if loops >= 3:
+        yield from _plain_products(space.target, greedy)
+    yield from _register_tiles(space, greedy)
+    if loops >= 2:
+        # The rows after these are on their way into the first cache while these are worked on.
+        next_rows = replace(greedy, prefetch=ch.NEXT, stores=ch.CACHED)
+        yield replace(next_rows, tile=Tile(rows=2, vectors=2))
+        yield replace(next_rows, tile=Tile(rows=1, vectors=4))
+        yield replace(greedy, shift=ch.LATE)
+        yield _along_columns(greedy)
+        if not panels_come_first:
+            yield from panels
+        yield from _shared_panels(greedy)
+    yield replace(greedy, fusion=replace(greedy.fusion, loops=False))
+    yield replace(greedy, fusion=replace(greedy.fusion, launch=False, loops=False))
+    assert isinstance(greedy.threads, Along)
+    yield replace(greedy, threads=Along(team=not greedy.threads.team))
+
+
+def _stores_around_pay(space: Space) -> bool:
+    """Whether memory takes what the cores' own caches do not hold faster than the last cache, which reads lines before they are
+    written over and writes them back later.
+    """
+    target = space.target
+    if not target.own_cache_bytes:
+        return False
+    written = {name for task in space.problem.tasks for name in written_arrays(task)}
+    most_bytes = max(space.problem.array(name).size_bytes for name in written)
+    stored_per_ns = target.levels[-1].read_bytes_per_ns / 2
+    is_beyond_own = most_bytes > target.own_cache_bytes * target.cores
+    return is_beyond_own and bool(target.memory_write_bytes_per_ns > stored_per_ns)
+
+
+def _sweep_rows(target: Target) -> int:
+    """Rows of which registers hold both a sum and a factor, besides three vectors: one of a row, one that all rows are multiplied
+    by and one that they are added to.
+    """
+    return next((rows for rows in (8, 6, 4) if 2 * rows + 3 <= target.vector_registers), 2)
+
+
+def _in_sweeps(target: Target, greedy: Sketch) -> Iterator[Sketch]:
+    """Rows of whole tasks at a time, one task after another where one needs all of another's sums."""
+    fusion = replace(greedy.fusion, in_sweeps=True)
+    for tile in (Tile(_sweep_rows(target), 1), Tile(4, 2), Tile(2, 2)):
+        yield replace(greedy, fusion=fusion, tile=tile, stores=ch.CACHED)
+
+
+def _register_tiles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    # Of the sums of several rows the most come first for which 16 registers have room, too.
+    most = (_sweep_rows(space.target), 1)
+    for rows, vectors in ((4, 2), (2, 4), (8, 2), most, (8, 1), (4, 1), (1, 4), (1, 2)):
+        yield replace(greedy, tile=Tile(rows, vectors))
+    if any(m.before_finish for m in space.backbone.merges):
+        for tile in (Tile(4, 1), Tile(4, 2)):
+            yield replace(greedy, fusion=replace(greedy.fusion, sums=False), tile=tile)
+
+
+def _along_columns(sketch: Sketch) -> Sketch:
+    assert isinstance(sketch.threads, Along)
+    return replace(sketch, threads=replace(sketch.threads, axis=Axis.CONTIGUOUS))
+
+
+def _own_panels(greedy: Sketch) -> Iterator[Sketch]:
+    """Each thread takes panels of its own from the first task to the last.
+
+    A thread's copy of a panel is contiguous, so rows that lie a power of two apart do not drive one another out of its cache. Where
+    one task waits for the result of another, it is late: memory is busy with the next panel meanwhile.
+    """
+    own = replace(_along_columns(greedy), reuse=CopyInputs())
+    late = replace(own, shift=ch.LATE)
+    assert isinstance(late.threads, Along)
+    cyclic = replace(late.threads, schedule=ch.CYCLIC)
+    for vectors in (4, 6, 8):
+        yield replace(late, tile=Tile(1, vectors), threads=cyclic, prefetch=ch.NEAR)
+    for prefetch in (ch.FAR, ch.NEAR, ch.NO_PREFETCH):
+        yield replace(late, tile=Tile(1, 8), prefetch=prefetch)
+    for width in (64, 128):
+        yield replace(own, tile=Tile(4, 1, panel=width), prefetch=ch.NEAR)
+
+
+def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
+    """A panel that every row passes through stays in cache until the next task reads it: the wider, the longer the runs of
+    contiguous memory; the narrower, the more rows fit.
+    """
+    wide = replace(greedy, tile=replace(greedy.tile, panel=512))
+    yield _along_columns(wide)
+    yield wide
+    for tile in (Tile(8, 2, panel=256), Tile(8, 2, panel=128), Tile(8, 4, panel=64)):
+        yield replace(greedy, tile=tile, stores=ch.CACHED)
+
+
+def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    """Products in tiles that fit the caches."""
+    made = (product_tile(space, registers) for registers in register_tiles(space.target))
+    tiles = [tile for tile in made if tile is not None]
+    if not tiles:
+        return
+    best, *others = tiles
+    every, once = _packed_by_rows(greedy, best), _packed_once(greedy, best)
+    deep = Packing(every=True, depth_first=True)
+    yield replace(every, packing=Packing())
+    yield every
+    yield replace(every, tile=replace(every.tile, blocks=best.deep))
+    yield once
+    if space.variables.sums:
+        # With each block of what is summed all sums pass by.
+        tile = replace(once.tile, blocks=best.by_depth_deep)
+        yield replace(once, tile=tile, packing=replace(deep, prefetched=True))
+    # Meeting before and behind each block costs small products more than packing panels twice.
+    tile = replace(once.tile, blocks=best.by_team)
+    yield replace(once, tile=tile, packing=replace(deep, by_team=True))
+    if any(has_gaps(space, o) for o in space.variables.staged):
+        tile = replace(once.tile, blocks=best.by_depth_ahead)
+        staged = replace(deep, stages=ch.TWO_STAGES, prefetched=True)
+        yield replace(once, tile=tile, packing=staged)
+        tile = replace(every.tile, blocks=best.by_rows_ahead)
+        yield replace(every, tile=tile, packing=Packing(every=True, stages=ch.TWO_STAGES))
+    for other in others:
+        yield _packed_by_rows(greedy, other)
+        yield _packed_once(greedy, other)
+
+
+def _packed_by_rows(greedy: Sketch, tile: ProductTile) -> Sketch:
+    rows, vectors = tile.registers
+    return replace(
+        greedy, tile=Tile(rows, vectors, blocks=tile.by_rows), packing=Packing(every=True)
+    )
+
+
+def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
+    rows, vectors = tile.registers
+    packing = Packing(every=True, depth_first=True)
+    blocks = Tile(rows, vectors, blocks=tile.by_depth)
+    return replace(greedy, tile=blocks, packing=packing, stores=ch.CACHED)
+
+
+def _plain_products(target: Target, greedy: Sketch) -> Iterator[Sketch]:
+    blocked = replace(greedy, tile=Tile(6, 2, block=256))
+    yield replace(blocked, packing=Packing())
+    yield blocked
+    for rows, vectors in register_tiles(target):
+        yield replace(greedy, tile=Tile(rows, vectors))
+
+
+def has_gaps(space: Space, o: Operand) -> bool:
+    """Whether no elements of an operand are neighbours: a CPU packs these ahead, since its prefetchers do not follow them."""
+    strides = flat_strides(o.access, space.problem.array(o.access.array))
+    return all(abs(k) > 1 for k in strides.values())
+
+
+def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    loops = max((len(task.loops) for task in space.problem.tasks), default=0)
+    yield greedy
+    if loops >= 3:
+        square = replace(greedy, tile=Tile(8, 2, block=16), threads=Block(16, 16))
+        for stages in (2, 1, 3):
+            yield replace(square, packing=Packing(stages=stages))
+        small = replace(square, tile=Tile(4, 1, block=16), packing=Packing())
+        yield small
+        yield replace(small, threads=Block(8, 8))
+        yield replace(square, tile=Tile(8, 2))
+    for threads, rows in ((256, 1), (128, 8), (512, 2), (64, 4), (32, 1)):
+        yield replace(greedy, tile=Tile(rows), threads=Block(threads))
+    if loops >= 2:
+        warps = replace(greedy, threads=Block(32, 8))
+        yield replace(warps, tile=Tile(1))
+        yield warps
+        for sums in (Sums.PARTIALS, Sums.ATOMIC):
+            yield replace(greedy, threads=Block(BLOCK_THREADS, sums=sums))
+        yield replace(warps, threads=Block(32, 8, Sums.PARTIALS))
+    yield replace(greedy, stores=ch.STREAM)
+    yield replace(greedy, fusion=Fusion(launch=False, loops=False))
