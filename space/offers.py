@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ..kernels.ir.access import flat_strides
-from ..kernels.ir.affine import Affine
-from ..kernels.ir.effects import overwrites_all, task_reads, task_writes
+from ..kernels.ir.effects import are_independent, overwrites_all, task_reads
 from ..kernels.ir.task import ArrayInfo, Problem, Task
 from . import choices as ch
 from .backbone import (
@@ -23,7 +22,6 @@ from .backbone import (
     Prefetch,
     Shift,
     build_backbone,
-    written_arrays,
 )
 from .engine.model import ModelBuilder, Places
 from .targets.target import Target
@@ -148,11 +146,7 @@ class ChoiceBuilder:
         """Whether the iterations of an outer dim may run in any order on several threads."""
         if task.is_structured:
             return task.fast_math or not d.loop.is_reduction
-        accesses = (*(a for a, _ in task_reads(task)), *task_writes(task))
-        return all(
-            _own_axis([a.axes for a in accesses if a.array == array], d.loop.name)
-            for array in written_arrays(task)
-        )
+        return are_independent(task, d.loop)
 
     def has_schedules(self, d: Dim) -> bool:
         """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache."""
@@ -292,14 +286,3 @@ class ChoiceBuilder:
 
     def levels_of(self, m: Merge) -> tuple[tuple[Dim, Dim, Dim], tuple[Dim, Dim, Dim]]:
         return self.levels(m.a, m.loop_a), self.levels(m.b, m.loop_b)
-
-
-def _own_axis(accesses: list[tuple[Affine | None, ...]], loop: str) -> bool:
-    """True when some axis of all accesses is the same multiple of `loop` alone: each iteration has its own elements."""
-    return any(
-        axis is not None
-        and len(axis.terms) == 1
-        and axis.terms[0][0] == loop
-        and all(a[k] == axis for a in accesses)
-        for k, axis in enumerate(accesses[0])
-    )

@@ -1,16 +1,73 @@
-"""One indexed use of an array, and what of the array it touches over the loops around it."""
+"""What a task accesses, and which elements of it: states, index maps, guards, and boxes around what is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from .affine import Affine, drop_unit_loops, index_range, to_affine
+from .affine import Affine, to_affine
+from .domain import Domain, Loop, Residue
 from .kernel import Load
 
 if TYPE_CHECKING:
     from .task import ArrayInfo
+
+StateKind = Literal["value", "mask", "list", "allocator"]
+
+
+@dataclass(frozen=True, order=True)
+class State:
+    """One thing that tasks read and write: the values of an array, or the mask, list or allocator
+    of a sparse field.
+    """
+
+    kind: StateKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.name})"
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """One axis of an index: `floor(affine / divisor)`.
+
+    None where it is computed from values; then `window` may say that it is a local of the body plus a constant from least
+    to largest: (local, least, largest).
+    """
+
+    affine: Affine | None
+    divisor: int = 1
+    window: tuple[str, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The iterations in which an access happens: no others than those in `bounds` (low <= affine < high) and `residues`.
+
+    `data` are the numbers of the sites whose values decide as well. `is_exact`: it happens in all of these iterations.
+    """
+
+    bounds: tuple[tuple[Affine, int, int], ...] = ()
+    residues: tuple[Residue, ...] = ()
+    data: tuple[int, ...] = ()
+    is_exact: bool = True
+
+
+ALWAYS = Guard()
+
+
+@dataclass(frozen=True)
+class AccessSet:
+    """The elements of one state that an access touches while `loops` run over `domain`: those that `index` maps an iteration
+    within `guard` to.
+    """
+
+    domain: Domain
+    loops: tuple[Loop, ...]
+    index: tuple[AxisMap, ...]
+    guard: Guard = ALWAYS
 
 
 @dataclass(frozen=True)
@@ -24,6 +81,11 @@ class Access:
 def access_of(load: Load) -> Access:
     """The access that a load makes."""
     return Access(load.array, tuple(to_affine(i) for i in load.indices))
+
+
+def maps_of(axes: tuple[Affine | None, ...]) -> tuple[AxisMap, ...]:
+    """The index maps of an access whose axes are affine or not known."""
+    return tuple(map(AxisMap, axes))
 
 
 def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
@@ -66,25 +128,15 @@ def whole(shape: tuple[int, ...]) -> Region:
     return Region(tuple((0, n - 1) for n in shape), True)
 
 
-def region(access: Access, extents: Mapping[str, int], shape: tuple[int, ...]) -> Region:
-    """The region of `access` over loops of these extents; an axis that is not affine counts as all
-    of it, inexactly.
-    """
-    bounds, exact, seen = [], True, set[str]()
-    for axis, n in zip(access.axes, shape, strict=True):
-        if axis is None:
-            bounds.append((0, n - 1))
-            exact = False
-            continue
-        axis = drop_unit_loops(axis, extents)
-        bounds.append(index_range(axis, extents))
-        names = {name for name, _ in axis.terms}
-        exact = exact and _is_dense(axis, extents) and not (names & seen)
-        seen |= names
-    return Region(tuple(bounds), exact)
+def hull(regions: Sequence[Region]) -> Region | None:
+    """A box around several regions, exact only of one: a union of boxes may have gaps. None of nothing."""
+    if len(regions) <= 1:
+        return regions[0] if regions else None
+    axes = zip(*(r.bounds for r in regions), strict=True)
+    return Region(tuple((min(b[0] for b in a), max(b[1] for b in a)) for a in axes), False)
 
 
-def _is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
+def is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
     """Whether every integer between the bounds is reached (mixed radix without gaps)."""
     span = 1
     for coefficient, n in sorted((abs(c), extents[name]) for name, c in axis.terms):

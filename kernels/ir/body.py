@@ -1,12 +1,44 @@
-"""The statements of a task that is not one assignment."""
+"""A body: the statements of a task that is not one assignment, with the sites at which it touches memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Literal, TypeGuard
 
-from .access import Access
-from .kernel import Location, Stmt
+from .access import ALWAYS, Access, AxisMap, Guard, State
+from .affine import Affine, combine, index_range, to_affine
+from .domain import UNBOUNDED, Count, Loop, Residue
+from .kernel import (
+    Binary,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    Location,
+    Param,
+    ReduceOp,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from .meeting import is_injective
+from .walk import Renaming, children, expressions, nested_statements, walk
+
+FAR = 1 << 60  # no bound on this side
+
+SiteOp = Literal["load", "store", "update", "activate", "deactivate", "append"]
+Shape = Literal["straight", "guarded", "loops"]
 
 
 class Closure(Enum):
@@ -29,12 +61,329 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Site:
+    """One place in a body where a state is touched; `number` counts them in the order of the text.
+
+    `loops` are those inside the body around it. `operator` is of an update. `is_unique`: no two iterations of the task's
+    loops touch one element here.
+    """
+
+    number: int
+    op: SiteOp
+    state: State
+    index: tuple[AxisMap, ...]
+    guard: Guard = ALWAYS
+    loops: tuple[Loop, ...] = ()
+    is_unique: bool = False
+    operator: ReduceOp | None = None
+
+    @property
+    def reads(self) -> bool:
+        return self.op in ("load", "update")
+
+    @property
+    def writes(self) -> bool:
+        return self.op in ("store", "update", "append")
+
+
+@dataclass(frozen=True)
 class Body:
-    """`statements` run once an iteration of the task's loops; locals belong to one iteration. `reason`: why they are no
-    assignments over a band.
+    """`statements` run once an iteration of the task's loops; locals belong to one iteration.
+
+    `shape`: "straight" where every statement always runs, "guarded" where some are in branches, "loops" where the number of
+    iterations of a loop inside is known at run time only. `reason`: why the task is no assignment over a band.
     """
 
     statements: tuple[Stmt, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
+    sites: tuple[Site, ...]
+    shape: Shape
     reason: Reason = field(compare=False)
+
+
+def analyse(statements: tuple[Stmt, ...], loops: Sequence[Loop], reason: Reason) -> Body:
+    """The body of a task over `loops` with its sites; names of loops inside are unique and none of the task's."""
+    reader = _Reader(tuple(loops), statements)
+    reader.block(statements, ALWAYS, ())
+    every = list(nested_statements(statements))
+    shape: Shape = "straight"
+    if any(isinstance(s, If) for s in every):
+        shape = "guarded"
+    if any(isinstance(s, For) and not isinstance(s.extent, Const) for s in every):
+        shape = "loops"
+    return Body(statements, tuple(reader.sites), shape, reason)
+
+
+def access_at(site: Site, loops: Sequence[Loop]) -> Access:
+    """What a site touches by these loops of its task alone: other axes count as not affine."""
+    own = {loop.name for loop in loops}
+    return Access(
+        site.state.name,
+        tuple(
+            x.affine
+            if x.affine and x.divisor == 1 and {n for n, _ in x.affine.terms} <= own
+            else None
+            for x in site.index
+        ),
+    )
+
+
+def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
+    """The loads of one expression over `loops`, in reading order."""
+    reader = _Reader(tuple(loops), ())
+    reader.read(value, ALWAYS, ())
+    return tuple(reader.sites)
+
+
+class _Reader:
+    """Collects sites. Locals are replaced by what they were set to, where that is a function of loop indices."""
+
+    def __init__(self, loops: tuple[Loop, ...], statements: tuple[Stmt, ...]) -> None:
+        self.loops = loops
+        self.sites: list[Site] = []
+        self.known: dict[str, Expr] = {}
+        self.behind: dict[str, frozenset[int]] = {}  # local -> sites that its value comes from
+        changed = [s.name for s in nested_statements(statements) if _sets(s)]
+        self.once = {name for name in changed if changed.count(name) == 1}
+
+    # --- statements
+
+    def block(self, body: Iterable[Stmt], guard: Guard, around: tuple[Loop, ...]) -> None:
+        for s in body:
+            first = len(self.sites)
+            for e in expressions(s):
+                self.read(e, guard, around)
+            here = frozenset(range(first, len(self.sites)))
+            match s:
+                case For():
+                    self.loop(s, guard, around, here)
+                case If():
+                    self.branch(s, guard, around)
+                case SetLocal():
+                    self.set(s, here, guard)
+                case UpdateLocal():
+                    self.known.pop(s.name, None)
+                    self.comes_from(s, here, guard)
+                case Store():
+                    self.site("store", s.array, s.indices, guard, around)
+                case Update():
+                    self.site("update", s.array, s.indices, guard, around, s.op)
+
+    def set(self, s: SetLocal, here: frozenset[int], guard: Guard) -> None:
+        value = self.resolved(s.value)
+        if any(isinstance(x, Load | Local | Param) for x in walk(value)):
+            self.known.pop(s.name, None)
+        else:
+            self.known[s.name] = value
+        self.comes_from(s, here, guard)
+
+    def comes_from(self, s: SetLocal | UpdateLocal, here: frozenset[int], guard: Guard) -> None:
+        """Notes what the value of a local depends on: what is read for it, and what decided that it is set."""
+        found = self.deciding(s.value, here).union(guard.data)
+        self.behind[s.name] = self.behind.get(s.name, frozenset()) | found
+
+    def branch(self, s: If, guard: Guard, around: tuple[Loop, ...]) -> None:
+        # The reads of the condition are the last sites there are.
+        n = sum(isinstance(x, Load) for x in walk(s.condition))
+        data = self.deciding(s.condition, frozenset(range(len(self.sites) - n, len(self.sites))))
+        before = dict(self.known)
+        self.block(s.then, self.narrowed(guard, s.condition, True, data), around)
+        self.known = dict(before)
+        self.block(s.orelse, self.narrowed(guard, s.condition, False, data), around)
+        self.known = before
+        self.forget((*s.then, *s.orelse))
+
+    def loop(self, s: For, guard: Guard, around: tuple[Loop, ...], here: frozenset[int]) -> None:
+        self.forget(s.body)
+        extent = self.affine(_positive(self.resolved(s.extent)))
+        loop = Loop(s.loop, UNBOUNDED, False, _count(s))
+        if extent is not None and not extent.terms:
+            loop = Loop(s.loop, max(0, extent.const), False)
+        elif extent is not None:
+            most = self.range_of(extent, around)[1]
+            loop = Loop(s.loop, max(0, most), False, _count(s))
+            behind = combine([(1, Affine(0, ((s.loop, 1),))), (-1, replace(extent, const=0))])
+            guard = _bounded(guard, behind, -FAR, extent.const)
+        else:
+            data = tuple(sorted({*guard.data, *self.deciding(s.extent, here)}))
+            guard = replace(guard, data=data, is_exact=False)
+        self.block(s.body, guard, (*around, loop))
+        self.forget(s.body)
+
+    def forget(self, body: tuple[Stmt, ...]) -> None:
+        """What is changed somewhere in `body` is not known before and behind it."""
+        for s in nested_statements(body):
+            if _sets(s):
+                self.known.pop(s.name, None)
+
+    # --- expressions
+
+    def resolved(self, e: Expr) -> Expr:
+        return Renaming(locals=self.known).apply(e)
+
+    def affine(self, e: Expr) -> Affine | None:
+        return to_affine(self.resolved(e))
+
+    def range_of(self, x: Affine, around: tuple[Loop, ...]) -> tuple[int, int]:
+        return index_range(x, {loop.name: loop.extent for loop in (*self.loops, *around)})
+
+    def deciding(self, e: Expr, here: frozenset[int]) -> frozenset[int]:
+        """Sites whose values an expression depends on; `here` are those of its own loads."""
+        names = [x.name for x in walk(e) if isinstance(x, Local)]
+        return here.union(*(self.behind.get(name, frozenset()) for name in names))
+
+    def read(self, e: Expr, guard: Guard, around: tuple[Loop, ...]) -> None:
+        match e:
+            case Load():
+                self.site("load", e.array, e.indices, guard, around)
+                for i in e.indices:
+                    self.read(i, guard, around)
+            case Select():
+                first = len(self.sites)
+                self.read(e.condition, guard, around)
+                either = self.unsure(guard, e.condition, first)
+                self.read(e.a, either, around)
+                self.read(e.b, either, around)
+            case Binary(op="and" | "or"):
+                first = len(self.sites)
+                self.read(e.a, guard, around)
+                self.read(e.b, self.unsure(guard, e.a, first), around)
+            case _:
+                for part in children(e):
+                    self.read(part, guard, around)
+
+    def unsure(self, guard: Guard, condition: Expr, first: int) -> Guard:
+        """Where the value of a condition decides. No bounds: both sides of a selection may be evaluated."""
+        data = self.deciding(condition, frozenset(range(first, len(self.sites))))
+        return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
+
+    def site(
+        self,
+        op: SiteOp,
+        array: str,
+        indices: tuple[Expr, ...],
+        guard: Guard,
+        around: tuple[Loop, ...],
+        operator: ReduceOp | None = None,
+    ) -> None:
+        index = tuple(self.axis(self.resolved(i), around) for i in indices)
+        is_unique = is_injective(index, guard, self.loops, around)
+        state = State("value", array)
+        found = Site(len(self.sites), op, state, index, guard, around, is_unique, operator)
+        self.sites.append(found)
+
+    def axis(self, e: Expr, around: tuple[Loop, ...]) -> AxisMap:
+        plain = to_affine(e)
+        if plain is not None:
+            return AxisMap(plain)
+        match e:
+            case Cast(x=x) if x.dtype.is_integer and e.dtype.is_integer:
+                return self.axis(x, around)
+            case Binary(op="floordiv", a=a, b=Const(value=int(d))) if d > 0:
+                inner = self.axis(a, around)
+                if inner.affine is not None:
+                    return AxisMap(inner.affine, inner.divisor * d)
+            case Binary(op="add" | "sub"):
+                return self.sum(e, around)
+            case Local() if e.name in self.once:
+                return AxisMap(None, 1, (e.name, 0, 0))
+        return AxisMap(None)
+
+    def sum(self, e: Binary, around: tuple[Loop, ...]) -> AxisMap:
+        """`floor(a / d) + b` is `floor((a + d b) / d)`; a computed local plus what loops inside the body add has a window."""
+        for x, other in ((e.a, e.b), (e.b, e.a)):
+            b = to_affine(other)
+            if b is None or (e.op == "sub" and x is e.b):
+                continue
+            b = combine([(-1 if e.op == "sub" else 1, b)])
+            inner = self.axis(x, around)
+            if inner.affine is not None:
+                shifted = combine([(1, inner.affine), (inner.divisor, b)])
+                return AxisMap(shifted, inner.divisor)
+            if inner.window is not None and {n for n, _ in b.terms} <= {n.name for n in around}:
+                name, least, largest = inner.window
+                low, high = self.range_of(b, around)
+                return AxisMap(None, 1, (name, least + low, largest + high))
+        return AxisMap(None)
+
+    # --- guards
+
+    def narrowed(self, guard: Guard, e: Expr, holds: bool, data: frozenset[int]) -> Guard:
+        """`guard` where the condition `e` holds, or does not."""
+        match e:
+            case Unary(op="not", x=x):
+                return self.narrowed(guard, x, not holds, data)
+            case Binary(op=op) if op == ("and" if holds else "or"):
+                return self.narrowed(self.narrowed(guard, e.a, holds, data), e.b, holds, data)
+            case Compare():
+                found = self.compared(guard, e, holds)
+                if found is not None:
+                    return found
+            case Const():
+                if bool(e.value) == holds:
+                    return guard
+        return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
+
+    def compared(self, guard: Guard, e: Compare, holds: bool) -> Guard | None:
+        """The guard where a comparison of affine values holds or does not; None where it is no such thing."""
+        op = e.op if holds else _NEGATED[e.op]
+        a, b = self.resolved(e.a), self.resolved(e.b)
+        if op == "eq" and isinstance(a, Binary) and a.op == "mod" and isinstance(a.b, Const):
+            x, remainder = to_affine(a.a), to_affine(b)
+            modulus = int(a.b.value)
+            if x is not None and remainder is not None and not remainder.terms and modulus > 0:
+                if not 0 <= remainder.const < modulus:
+                    return None
+                part = Residue(x, modulus, remainder.const)
+                return replace(guard, residues=(*guard.residues, part))
+        x, y = to_affine(a), to_affine(b)
+        if x is None or y is None:
+            return None
+        difference = combine([(1, x), (-1, y)])
+        terms, value = replace(difference, const=0), -difference.const
+        match op:
+            case "lt":
+                return _bounded(guard, terms, -FAR, value)
+            case "le":
+                return _bounded(guard, terms, -FAR, value + 1)
+            case "gt":
+                return _bounded(guard, terms, value + 1, FAR)
+            case "ge":
+                return _bounded(guard, terms, value, FAR)
+            case "eq":
+                return _bounded(guard, terms, value, value + 1)
+            case _:
+                return None
+
+
+_NEGATED: dict[CompareOp, CompareOp] = {
+    "lt": "ge",
+    "ge": "lt",
+    "le": "gt",
+    "gt": "le",
+    "eq": "ne",
+    "ne": "eq",
+}
+
+
+def _bounded(guard: Guard, affine: Affine, low: int, high: int) -> Guard:
+    """`guard` with low <= affine < high as well."""
+    return replace(guard, bounds=(*guard.bounds, (affine, low, high)))
+
+
+def _sets(s: Stmt) -> TypeGuard[SetLocal | UpdateLocal]:
+    return isinstance(s, SetLocal | UpdateLocal)
+
+
+def _count(s: For) -> Count:
+    e = _positive(s.extent)
+    while isinstance(e, Cast):
+        e = e.x
+    return Count("argument", e.name) if isinstance(e, Param) else Count("value", s.loop)
+
+
+def _positive(extent: Expr) -> Expr:
+    """An extent without `max(.., 0)`: a loop over less than nothing does not run either."""
+    match extent:
+        case Binary(op="max", a=a, b=Const(value=0)) | Binary(op="max", a=Const(value=0), b=a):
+            return a
+    return extent

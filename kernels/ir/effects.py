@@ -1,16 +1,129 @@
-"""What a task reads and writes, and where."""
+"""The effects of a task: which states it reads and writes, and which elements of them. All order between tasks comes from here.
+
+A task that is one assignment touches memory like a body of one statement; what it reads to finish a reduction is read behind the
+loops that are reduced over, and its result is written there.
+"""
 
 from __future__ import annotations
 
-from .access import Access, Region, access_of, region
-from .task import Problem, Task, extents
+from dataclasses import dataclass, replace
+
+from .access import (
+    ALWAYS,
+    Access,
+    AccessSet,
+    Region,
+    State,
+    access_of,
+    hull,
+    is_dense,
+    maps_of,
+    whole,
+)
+from .affine import drop_unit_loops, index_range
+from .body import access_at, loads_of
+from .domain import BOX, Loop
+from .meeting import meet_in
+from .task import Problem, Task
 from .walk import loads
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a task does to states. `writes` say whether all of the set is surely overwritten; `activates` name the number of the
+    site; `shrinks` are the masks of which cells become inactive.
+    """
+
+    reads: tuple[tuple[State, AccessSet], ...]
+    writes: tuple[tuple[State, AccessSet, bool], ...]
+    activates: tuple[tuple[State, AccessSet, int], ...] = ()
+    shrinks: tuple[State, ...] = ()
+
+
+def effects(task: Task) -> Effects:
+    """The effects of a task, each once, in reading order."""
+    if task.body is None:
+        return _of_assignment(task)
+    sites = task.body.sites
+    sets = {
+        s.number: AccessSet(task.domain, (*task.loops, *s.loops), s.index, s.guard) for s in sites
+    }
+    return Effects(
+        tuple(dict.fromkeys((s.state, sets[s.number]) for s in sites if s.reads)),
+        tuple(
+            dict.fromkeys((s.state, sets[s.number], s.guard.is_exact) for s in sites if s.writes)
+        ),
+        tuple((s.state, sets[s.number], s.number) for s in sites if s.op == "activate"),
+        tuple(dict.fromkeys(s.state for s in sites if s.op == "deactivate")),
+    )
+
+
+def _of_assignment(task: Task) -> Effects:
+    outer = tuple(loop for loop in task.loops if not loop.is_reduction)
+    reads = []
+    for value, loops in ((task.value, task.loops), (task.finish, outer)):
+        for s in loads_of(value, loops) if value is not None else ():
+            reads.append((s.state, AccessSet(task.domain, loops, s.index, s.guard)))
+    written = AccessSet(task.domain, outer, maps_of(task.target.axes))
+    state = State("value", task.target.array)
+    return Effects(tuple(dict.fromkeys(reads)), ((state, written, True),))
+
+
+def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
+    """What is written, without whether all of it surely is."""
+    return tuple(dict.fromkeys((state, x) for state, x, _ in e.writes))
+
+
+def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
+    """Whether every element of `b` is surely in `a`, both of one array of this shape; False where that is not decided.
+
+    Decided for boxes, and for equal index maps over equal loops under equal guards that no value decides.
+    """
+    is_plain = all(axis.affine is not None for axis in a.index) and a.domain == BOX
+    if a == b and is_plain and a.guard.is_exact:
+        return True
+    return region_of(a, shape).covers(region_of(b, shape))
+
+
+def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
+    """A box around an access set of an array of this shape; an axis that is computed counts as all of it."""
+    lengths = {loop.name: loop.extent for loop in x.loops}
+    is_exact = x.guard == ALWAYS and x.domain == BOX and all(loop.is_known for loop in x.loops)
+    bounds, seen = [], set[str]()
+    for axis, n in zip(x.index, shape, strict=True):
+        if axis.affine is None or any(name not in lengths for name, _ in axis.affine.terms):
+            bounds.append((0, n - 1))
+            is_exact = False
+            continue
+        affine = drop_unit_loops(axis.affine, lengths)
+        low, high = (v // axis.divisor for v in index_range(affine, lengths))
+        bounds.append((max(low, 0), min(high, n - 1)) if axis.divisor > 1 else (low, high))
+        names = {name for name, _ in affine.terms}
+        is_exact = (
+            is_exact and axis.divisor == 1 and is_dense(affine, lengths) and not (names & seen)
+        )
+        seen |= names
+    return Region(tuple(bounds), is_exact)
+
+
+def are_independent(task: Task, loop: Loop) -> bool:
+    """Whether no element that one iteration of a task's loop writes is touched by another."""
+    found = effects(task)
+    touched = (*found.reads, *((state, x) for state, x, _ in found.writes))
+    return not any(
+        meet_in(written, x, (loop,))
+        for state, written, _ in found.writes
+        for other, x in touched
+        if other == state
+    )
 
 
 def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
     """Every distinct read of the task with whether it happens in `finish` (after the reduction)."""
     if task.body is not None:
-        return tuple(dict.fromkeys((a, False) for a in task.body.reads))
+        return tuple(
+            dict.fromkeys((access_at(s, task.loops), False) for s in task.body.sites if s.reads)
+        )
     value = loads(task.value) if task.value is not None else ()
     finish = loads(task.finish) if task.finish is not None else ()
     pairs = [(access_of(x), False) for x in value] + [(access_of(x), True) for x in finish]
@@ -20,7 +133,7 @@ def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
 def task_writes(task: Task) -> tuple[Access, ...]:
     """Every distinct write of the task: one, unless it has a body."""
     if task.body is not None:
-        return tuple(dict.fromkeys(task.body.writes))
+        return tuple(dict.fromkeys(access_at(s, task.loops) for s in task.body.sites if s.writes))
     return (task.target,)
 
 
@@ -36,41 +149,25 @@ def arrays_written(task: Task) -> tuple[str, ...]:
 
 def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
     """What of `array` the task surely writes (exact) or may write (inexact); None when it does not
-    write it.
+    write it. Of a body it is never exact, as in the keys of problems: an array that a body fills is no plain output.
     """
-    regions = [region(a, extents(task), shape) for a in task_writes(task) if a.array == array]
-    if not regions:
-        return None
-    if task.is_structured and len(regions) == 1:
-        return regions[0]
-    return _hull(regions)
+    state = State("value", array)
+    found = hull([region_of(x, shape) for s, x, _ in effects(task).writes if s == state])
+    return found if found is None or task.is_structured else replace(found, is_exact=False)
 
 
 def read_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
     """A box around what the task reads of `array`; None when it does not read it."""
-    regions = [region(a, extents(task), shape) for a, _ in task_reads(task) if a.array == array]
-    if not regions:
-        return None
-    return regions[0] if len(regions) == 1 else _hull(regions)
-
-
-def _hull(regions: list[Region]) -> Region:
-    """A box around several regions; never exact, for a union of boxes may have gaps."""
-    axes = zip(*(r.bounds for r in regions), strict=True)
-    return Region(tuple((min(b[0] for b in a), max(b[1] for b in a)) for a in axes), False)
+    state = State("value", array)
+    return hull([region_of(x, shape) for s, x in effects(task).reads if s == state])
 
 
 def overwrites_all(task: Task, problem: Problem, array: str) -> bool:
     """Whether the task writes every element of `array` (it may read it as well)."""
-    shape = problem.array(array).shape
-    return overwrites(task, array, shape)
+    return overwrites(task, array, problem.array(array).shape)
 
 
 def overwrites(task: Task, array: str, shape: tuple[int, ...]) -> bool:
     """Whether the task surely writes every element of an array of this shape."""
     written = written_region(task, array, shape)
-    return (
-        written is not None
-        and written.is_exact
-        and written.bounds == tuple((0, n - 1) for n in shape)
-    )
+    return written is not None and written.covers(whole(shape))

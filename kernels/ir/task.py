@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .access import Access
+from .access import ALWAYS, Access
 from .body import Body
-from .domain import Loop
+from .domain import BOX, Domain, Loop
 from .kernel import NOWHERE, DType, Expr, Location, Param, ReduceOp
 
 
@@ -35,6 +35,7 @@ class Task:
     value: Expr | None
     op: ReduceOp | None = None
     finish: Expr | None = None
+    domain: Domain = BOX
     body: Body | None = None
     fast_math: bool = True
     where: Location = field(default=NOWHERE, compare=False)  # of the assignment
@@ -43,6 +44,20 @@ class Task:
     def is_structured(self) -> bool:
         """Whether it is one assignment over a band, and not a body of statements."""
         return self.body is None
+
+    @property
+    def has_known_extents(self) -> bool:
+        """Whether each loop runs exactly as often as it says."""
+        return all(loop.is_known for loop in self.loops)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether every index is affine in the loops around it, and no branch or value decides what is touched."""
+        return self.body is None or all(
+            site.guard == ALWAYS
+            and all(x.affine is not None and x.divisor == 1 for x in site.index)
+            for site in self.body.sites
+        )
 
     @property
     def is_reduction(self) -> bool:

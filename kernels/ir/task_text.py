@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from .access import Access
-from .affine import Affine
+from .affine import Affine, to_affine
+from .body import Body
+from .domain import Loop
 from .kernel import (
     Accumulator,
     Binary,
@@ -29,7 +31,7 @@ from .kernel import (
     UpdateLocal,
 )
 from .task import Problem, Task
-from .walk import nested_statements
+from .walk import expressions, loads, nested_statements
 
 _INFIX = {
     "add": ("+", 4),
@@ -90,8 +92,6 @@ def _expr(e: Expr, names: Names, level: int) -> str:
 
 
 def _index(e: Expr, names: Names) -> str:
-    from .affine import to_affine
-
     affine = to_affine(e)
     return _expr(e, names, 0) if affine is None else show_affine(affine, names)
 
@@ -128,8 +128,9 @@ def show_task(task: Task, names: Names | None = None) -> str:
     exact = "" if task.fast_math else " [order fixed]"
     if task.body is not None:
         # The word is part of the keys of problems, which name records of earlier versions.
-        reads = ", ".join(show_access(a, names) for a in task.body.reads)
-        writes = ", ".join(show_access(a, names) for a in task.body.writes)
+        reads, writes = (
+            ", ".join(dict.fromkeys(x)) for x in _touched(task.body, task.loops, names)
+        )
         body = "\n".join("    " + line for line in _statements(task.body.statements, names))
         return f"{head}opaque{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
     assert task.value is not None
@@ -142,6 +143,26 @@ def show_task(task: Task, names: Names | None = None) -> str:
         return f"{head}{target}:{task.dtype.name} = {reduced}{exact}"
     finish = show_expr(task.finish, names)
     return f"{head}{target}:{task.dtype.name} = {finish} with acc = {reduced}{exact}"
+
+
+def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[str], list[str]]:
+    """What the statements read and write by the task's own loops, as they are spelled: locals are not looked through."""
+    own = {loop.name for loop in loops}
+    reads: list[str] = []
+    writes: list[str] = []
+
+    def element(array: str, indices: tuple[Expr, ...]) -> str:
+        axes = (to_affine(i) for i in indices)
+        known = (a if a is not None and {n for n, _ in a.terms} <= own else None for a in axes)
+        return show_access(Access(array, tuple(known)), names)
+
+    for s in nested_statements(body.statements):
+        reads += [element(x.array, x.indices) for e in expressions(s) for x in loads(e)]
+        if isinstance(s, Store | Update):
+            writes.append(element(s.array, s.indices))
+        if isinstance(s, Update):
+            reads.append(writes[-1])
+    return reads, writes
 
 
 def _statements(body: tuple[Stmt, ...], names: Names) -> list[str]:

@@ -7,21 +7,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ..ir.access import Access, access_of
+from ..ir.access import Access, State, access_of
 from ..ir.affine import Affine, drop_unit_loops
 from ..ir.domain import Loop
 from ..ir.effects import (
     arrays_read,
     arrays_written,
+    effects,
     read_region,
-    task_reads,
-    task_writes,
     written_region,
 )
 from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, LoopIndex
+from ..ir.meeting import apart
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
-from ..program.dependence import may_meet
 from .serial import with_fixed_order
 
 
@@ -181,10 +180,11 @@ def _is_seen(
     """Whether what the task writes of `array` is read by one of `later` (the last one first) or outlives the sequence."""
     shape = known[array].shape
     written = written_region(task, array, shape)
-    writes = [a for a in task_writes(task) if a.array == array]
+    state = State("value", array)
+    writes = [x for s, x, _ in effects(task).writes if s == state]
     for other in reversed(later):
-        reads = [a for a, _ in task_reads(other) if a.array == array]
-        if any(may_meet(task, a, other, b) for a in writes for b in reads):
+        reads = [x for s, x in effects(other).reads if s == state]
+        if any(not apart(a, b) for a in writes for b in reads):
             return True
         over = written_region(other, array, shape)
         if written is not None and over is not None and over.covers(written):

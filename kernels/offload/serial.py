@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..ir.access import Access
-from ..ir.affine import to_affine
-from ..ir.body import Body, Closure, Reason
+from ..ir.body import Closure, Reason, access_at, analyse
 from ..ir.domain import Loop
 from ..ir.kernel import (
     ArrayParam,
@@ -19,11 +17,10 @@ from ..ir.kernel import (
     Load,
     LoopIndex,
     Stmt,
-    Store,
     Update,
 )
 from ..ir.task import Task
-from ..ir.walk import Renaming, expressions, loads, nested_statements
+from ..ir.walk import Renaming, nested_statements
 from .distribute import constant_extent
 
 
@@ -48,19 +45,11 @@ def closed_task(
         if extent is not None:
             loops = (Loop(body[0].loop, extent, False),)
             body = body[0].body
-    reads: list[Access] = []
-    writes: list[Access] = []
-    for s in nested_statements(body):
-        for e in expressions(s):
-            reads.extend(_access(x.array, x.indices, loops) for x in loads(e))
-        if isinstance(s, Store | Update):
-            writes.append(_access(s.array, s.indices, loops))
-        if isinstance(s, Update):
-            reads.append(writes[-1])
-    if not writes:
+    inside = analyse(body, loops, reason)
+    first = next((site for site in inside.sites if site.writes), None)
+    if first is None:
         return None
-    inside = Body(body, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), reason)
-    target = inside.writes[0]
+    target = access_at(first, loops)
     dtype = arrays[target.array].dtype
     return Task(
         target.array,
@@ -72,16 +61,6 @@ def closed_task(
         body=inside,
         fast_math=fast_math,
         where=reason.where,
-    )
-
-
-def _access(array: str, indices: tuple[Expr, ...], loops: tuple[Loop, ...]) -> Access:
-    """Axes that move with the outermost loop only; None for all others."""
-    names = {loop.name for loop in loops}
-    axes = (to_affine(i) for i in indices)
-    return Access(
-        array,
-        tuple(a if a is not None and {n for n, _ in a.terms} <= names else None for a in axes),
     )
 
 

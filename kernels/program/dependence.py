@@ -11,10 +11,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
-from ..ir.access import Access, Region
-from ..ir.affine import Affine, combine, feasible, rename
+from ..ir.access import AccessSet, State
 from ..ir.domain import Loop
-from ..ir.effects import read_region, task_reads, task_writes, written_region
+from ..ir.effects import Effects, covers, effects, written_sets
+from ..ir.meeting import apart
 from ..ir.task import Problem, Task, extents
 
 Kind = Literal["flow", "anti", "output"]
@@ -54,28 +54,30 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
     """All dependences of program order, without those that a task between makes superfluous by
     overwriting.
     """
-    touching: dict[str, list[int]] = {}
-    reads = [_by_array(_reads(task)) for task in problem.tasks]
-    writes = [_by_array(_writes(task)) for task in problem.tasks]
-    for k in range(len(problem.tasks)):
-        for array in {**reads[k], **writes[k]}:
-            touching.setdefault(array, []).append(k)
-    overwriting = _Overwriting(problem)
+    every = [effects(task) for task in problem.tasks]
+    touching: dict[State, list[int]] = {}
+    reads = [_by_state(e.reads) for e in every]
+    writes = [_by_state(written_sets(e)) for e in every]
+    for k in range(len(every)):
+        for state in {**reads[k], **writes[k]}:
+            touching.setdefault(state, []).append(k)
     found: list[tuple[tuple[int, int, int], Dependence]] = []
     for source, u in enumerate(problem.tasks):
-        uses: tuple[tuple[Kind, dict[str, _Uses], list[dict[str, _Uses]]], ...] = (
+        uses: tuple[tuple[Kind, dict[State, _Sets], list[dict[State, _Sets]]], ...] = (
             ("flow", writes[source], reads),
             ("anti", reads[source], writes),
             ("output", writes[source], writes),
         )
         for rank, (kind, before, after) in enumerate(uses):
-            for array, here in before.items():
-                for sink in overwriting.until(source, array, kind, touching[array]):
-                    there = after[sink].get(array)
+            for state, here in before.items():
+                shape = problem.array(state.name).shape
+                later = touching[state][bisect_right(touching[state], source) :]
+                for sink in _until_covered(state, here, shape, later, every):
+                    there = after[sink].get(state)
                     v = problem.tasks[sink]
                     mapped = _conflict(u.loops, here, v.loops, there) if there else None
                     if mapped is not None:
-                        dep = Dependence(source, sink, array, kind, mapped)
+                        dep = Dependence(source, sink, state.name, kind, mapped)
                         found.append(((source, sink, rank), dep))
     # A stable sort: of one pair and kind, arrays stay in the order in which the source has them.
     return tuple(d for _, d in sorted(found, key=lambda pair: pair[0]))
@@ -88,142 +90,92 @@ def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRea
     """
     found: list[SharedRead] = []
     n_tasks = len(problem.tasks)
-    reads = [_by_array(_reads(task)) for task in problem.tasks]
+    every = [effects(task) for task in problem.tasks]
+    reads = [_by_state(e.reads) for e in every]
     for first, u in enumerate(problem.tasks):
-        written = {a.array for a in task_writes(u)}
+        written = {state for state, _, _ in every[first].writes}
         last = n_tasks if within is None else min(n_tasks, first + within)
         for second in range(first + 1, last):
             v = problem.tasks[second]
-            written |= {a.array for a in task_writes(v)}
-            for array in (x for x in reads[first] if x in reads[second] and x not in written):
-                for (a, _), (b, _) in product(reads[first][array], reads[second][array]):
+            written |= {state for state, _, _ in every[second].writes}
+            for state in (x for x in reads[first] if x in reads[second] and x not in written):
+                for a, b in product(reads[first][state], reads[second][state]):
                     mapped = _identity(u, v, a, b)
                     if mapped:
-                        found.append(SharedRead(first, second, array, mapped))
+                        found.append(SharedRead(first, second, state.name, mapped))
     return tuple(dict.fromkeys(found))
 
 
-_Use = tuple[Access, frozenset[str]]  # an access with the loops that it may be mapped by
-_Uses = tuple[_Use, ...]
-
-
-def _outer_loops(task: Task) -> frozenset[str]:
-    return frozenset(loop.name for loop in task.loops if not loop.is_reduction)
-
-
-def _reads(task: Task) -> _Uses:
-    """Reads of `value` happen in every iteration, reads of `finish` after the reduction loops."""
-    everywhere, outer = frozenset(loop.name for loop in task.loops), _outer_loops(task)
-    return tuple((a, outer if in_finish else everywhere) for a, in_finish in task_reads(task))
-
-
-def _writes(task: Task) -> _Uses:
-    return tuple((a, _outer_loops(task)) for a in task_writes(task))
-
-
-def _by_array(uses: _Uses) -> dict[str, _Uses]:
-    found: dict[str, list[_Use]] = {}
-    for use in uses:
-        found.setdefault(use[0].array, []).append(use)
-    return {array: tuple(of) for array, of in found.items()}
-
-
+_Sets = tuple[AccessSet, ...]
 _Loops = tuple[Loop, ...]
-_Pair = tuple[Access, frozenset[str], Access, frozenset[str]]
+
+
+def _by_state(sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, _Sets]:
+    found: dict[State, list[AccessSet]] = {}
+    for state, x in sets:
+        found.setdefault(state, []).append(x)
+    return {state: tuple(of) for state, of in found.items()}
 
 
 @lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
-def _conflict(loops_u: _Loops, before: _Uses, loops_v: _Loops, after: _Uses) -> Mapped | None:
-    """The loops that keep all conflicts of these uses of one array in one iteration; None where there is no conflict."""
-    pairs = [
-        (a, of_a, b, of_b)
-        for (a, of_a), (b, of_b) in product(before, after)
-        if _may_meet(loops_u, a, loops_v, b)
-    ]
-    return _mapped(loops_u, loops_v, pairs) if pairs else None
-
-
-def may_meet(u: Task, a: Access, v: Task, b: Access) -> bool:
-    """Whether access a of task u and access b of task v may touch one element."""
-    return _may_meet(u.loops, a, v.loops, b)
-
-
-def _may_meet(loops_u: _Loops, a: Access, loops_v: _Loops, b: Access) -> bool:
-    names_u = {loop.name: "u:" + loop.name for loop in loops_u}
-    names_v = {loop.name: "v:" + loop.name for loop in loops_v}
-    bounds = {names_u[x.name]: (0, x.extent - 1) for x in loops_u}
-    bounds |= {names_v[x.name]: (0, x.extent - 1) for x in loops_v}
-    equations: list[Affine] = []
-    for x, y in zip(a.axes, b.axes, strict=True):
-        if x is not None and y is not None:
-            equations.append(combine([(1, rename(x, names_u)), (-1, rename(y, names_v))]))
-    return feasible(equations, bounds)
-
-
-def _mapped(loops_u: _Loops, loops_v: _Loops, pairs: list[_Pair]) -> Mapped:
+def _conflict(loops_u: _Loops, before: _Sets, loops_v: _Loops, after: _Sets) -> Mapped | None:
+    """The loops that keep all conflicts of these sets of one state in one iteration; None where there is no conflict."""
+    pairs = [(a, b) for a, b in product(before, after) if not apart(a, b)]
+    if not pairs:
+        return None
     return tuple(
         (p.name, c.name)
         for p, c in product(loops_u, loops_v)
-        if p.extent == c.extent and all(_follows(p.name, c.name, pair) for pair in pairs)
+        if p.extent == c.extent and all(_follows(p, c, a, b) for a, b in pairs)
     )
 
 
-def _follows(p: str, c: str, pair: _Pair) -> bool:
+def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
     """Whether some axis ties p to c with distance 0: `k*p + m` against `k*c + m`."""
-    a, loops_a, b, loops_b = pair
-    if p not in loops_a or c not in loops_b:
-        return False
-    return any(
-        x is not None
-        and y is not None
-        and x.const == y.const
-        and len(x.terms) == 1
-        and x.terms[0][0] == p
-        and y.terms == ((c, x.terms[0][1]),)
-        for x, y in zip(a.axes, b.axes, strict=True)
+    return (
+        p in a.loops
+        and c in b.loops
+        and any(
+            x.affine is not None
+            and y.affine is not None
+            and x.divisor == y.divisor == 1
+            and x.affine.const == y.affine.const
+            and len(x.affine.terms) == 1
+            and x.affine.terms[0][0] == p.name
+            and y.affine.terms == ((c.name, x.affine.terms[0][1]),)
+            for x, y in zip(a.index, b.index, strict=True)
+        )
     )
 
 
-def _identity(u: Task, v: Task, a: Access, b: Access) -> Mapped:
+def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
     """The loop pairs under which a and b are one index map; () where there are none."""
     extents_u, extents_v = extents(u), extents(v)
     found: dict[str, str] = {}
-    for x, y in zip(a.axes, b.axes, strict=True):
-        if x is None or y is None or x.const != y.const or len(x.terms) != len(y.terms):
+    for axis_u, axis_v in zip(a.index, b.index, strict=True):
+        x, y = axis_u.affine, axis_v.affine
+        if x is None or y is None or axis_u.divisor != axis_v.divisor:
+            return ()
+        if x.const != y.const or len(x.terms) != len(y.terms):
             return ()
         by_coefficient = {k: name for name, k in y.terms}
         for name, k in x.terms:
             other = by_coefficient.get(k)
             if len(by_coefficient) != len(y.terms) or other is None:
                 return ()
+            if name not in extents_u or other not in extents_v:
+                return ()  # a loop inside a body
             if extents_u[name] != extents_v[other] or found.setdefault(name, other) != other:
                 return ()
     return tuple(sorted(found.items())) if len(set(found.values())) == len(found) else ()
 
 
-class _Overwriting:
-    """What of arrays the tasks of a problem write, each box made once."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._tasks = problem.tasks
-        self._shape = {a.name: a.shape for a in problem.arrays}
-        self._written: dict[tuple[int, str], Region | None] = {}
-
-    def until(self, source: int, array: str, kind: Kind, touching: list[int]) -> Iterator[int]:
-        """Tasks after the source that touch the array, up to the first that writes all that the source touched: the order of
-        later ones follows through it.
-        """
-        touched = self.written(source, array)
-        if kind == "anti":
-            touched = read_region(self._tasks[source], array, self._shape[array])
-        for k in touching[bisect_right(touching, source) :]:
-            yield k
-            written = self.written(k, array)
-            if touched is not None and written is not None and written.covers(touched):
+def _until_covered(
+    state: State, touched: _Sets, shape: tuple[int, ...], later: list[int], every: list[Effects]
+) -> Iterator[int]:
+    """Of `later` tasks, up to the first of which one write covers all that was touched: the order of others follows through it."""
+    for k in later:
+        yield k
+        for other, written, overwrites in every[k].writes:
+            if other == state and overwrites and all(covers(written, x, shape) for x in touched):
                 return
-
-    def written(self, k: int, array: str) -> Region | None:
-        if (k, array) not in self._written:
-            region = written_region(self._tasks[k], array, self._shape[array])
-            self._written[k, array] = region
-        return self._written[k, array]

@@ -13,24 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..ir.effects import arrays_read, arrays_written, overwrites
+from ..ir.access import State
+from ..ir.effects import effects, overwrites
 from ..ir.task import Problem
 
-StateKind = Literal["value", "mask", "list", "allocator"]
 EdgeKind = Literal["flow", "anti", "output"]
-
-
-@dataclass(frozen=True, order=True)
-class State:
-    """One thing that tasks read and write: the values of an array, or the mask, list or allocator
-    of a sparse field.
-    """
-
-    kind: StateKind
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}({self.name})"
 
 
 @dataclass(frozen=True)
@@ -81,11 +68,11 @@ def build_graph(problem: Problem) -> StateFlowGraph:
     """The state-flow graph of the tasks in program order."""
     nodes = []
     for k, task in enumerate(problem.tasks):
-        written = arrays_written(task)
-        partial = [a for a in written if not overwrites(task, a, problem.array(a).shape)]
-        reads = {State("value", a) for a in (*arrays_read(task), *partial)}
-        writes = {State("value", a) for a in written}
-        nodes.append(Node(k, task.name, tuple(sorted(reads)), tuple(sorted(writes))))
+        found = effects(task)
+        written = {state for state, _, _ in found.writes}
+        partial = [s for s in written if not overwrites(task, s.name, problem.array(s.name).shape)]
+        reads = {*(state for state, _ in found.reads), *partial}
+        nodes.append(Node(k, task.name, tuple(sorted(reads)), tuple(sorted(written))))
     return connect(nodes)
 
 

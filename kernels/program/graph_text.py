@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .graph import State, StateFlowGraph
+from ..ir.access import State
+from .graph import StateFlowGraph
 
 _DOT_STYLES = {"flow": "solid", "anti": "dashed", "output": "dotted"}
 _MERMAID_ARROWS = {"flow": "-->", "anti": "-.->", "output": "-.->"}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.effects import arrays_read, task_writes
 from kernelscape.kernels.ir.kernel import Accumulator
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.task_text import show_task, show_tasks
@@ -393,8 +394,8 @@ def test_closed_task_is_parallel_over_its_outermost_loop() -> None:
     (task,) = problem_of(branching, array(9), array(9), 3).tasks
     assert task.body is not None
     assert [(x.name, x.extent) for x in task.loops] == [("i", 9)]
-    assert [a.array for a in task.body.reads] == ["x"]
-    assert task.target == task.body.writes[0]
+    assert list(arrays_read(task)) == ["x"]
+    assert task.target == task_writes(task)[0]
 
 
 def test_range_of_a_run_time_number_is_serial() -> None:

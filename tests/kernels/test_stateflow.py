@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.kernels.ir.access import State
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.graph import (
     Edge,
-    State,
     StateFlowGraph,
     build_graph,
     rebuild,

@@ -1,0 +1,112 @@
+"""Whether two accesses may touch one element: systems of bounded integer equations over the loops around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .access import AccessSet, AxisMap, Guard
+from .affine import Affine, Bounds, combine, constant, feasible, index_range, rename
+from .domain import BOX, Active, Loop
+
+_FAR = 1 << 62  # beyond every index
+
+
+class _System:
+    """Equations that say that two accesses touch one element, each in an iteration of its own."""
+
+    def __init__(self) -> None:
+        self.equations: list[Affine] = []
+        self.bounds: Bounds = {}
+
+    def side(self, prefix: str, x: AccessSet) -> list[Affine | None]:
+        """Adds the loops and guards of one access, renamed by `prefix`; its index, an affine expression an axis."""
+        names = {loop.name: prefix + loop.name for loop in x.loops}
+        for loop in x.loops:
+            self.bounds[names[loop.name]] = (0, loop.extent - 1)
+        for affine, low, high in x.guard.bounds:
+            self.equal(rename(affine, names), self.fresh(prefix, low, high - 1))
+        parts = x.domain.parts if isinstance(x.domain, Active) else ()
+        for part in (*x.guard.residues, *parts):
+            quotient = self.fresh(prefix, -_FAR, _FAR)
+            multiple = combine([(part.modulus, quotient), (1, constant(part.remainder))])
+            self.equal(rename(part.affine, names), multiple)
+        return [self.axis(prefix, names, axis) for axis in x.index]
+
+    def axis(self, prefix: str, names: dict[str, str], axis: AxisMap) -> Affine | None:
+        if axis.affine is None or any(name not in names for name, _ in axis.affine.terms):
+            return None
+        affine = rename(axis.affine, names)
+        if axis.divisor == 1:
+            return affine
+        extents = {name: self.bounds[name][1] + 1 for name, _ in affine.terms}
+        low, high = index_range(affine, extents)
+        quotient = self.fresh(prefix, low // axis.divisor, high // axis.divisor)
+        rest = self.fresh(prefix, 0, axis.divisor - 1)
+        self.equal(affine, combine([(axis.divisor, quotient), (1, rest)]))
+        return quotient
+
+    def fresh(self, prefix: str, low: int, high: int) -> Affine:
+        name = f"{prefix}#{len(self.bounds)}"
+        self.bounds[name] = (low, high)
+        return Affine(0, ((name, 1),))
+
+    def equal(self, a: Affine, b: Affine) -> None:
+        self.equations.append(combine([(1, a), (-1, b)]))
+
+    def is_feasible(self) -> bool:
+        return feasible(self.equations, self.bounds)
+
+
+def apart(a: AccessSet, b: AccessSet) -> bool:
+    """Whether no element is in both sets, of one state; False where that is not decided."""
+    system = _System()
+    for x, y in zip(system.side("a:", a), system.side("b:", b), strict=True):
+        if x is not None and y is not None:
+            system.equal(x, y)
+    return not system.is_feasible()
+
+
+def is_injective(
+    index: tuple[AxisMap, ...], guard: Guard, loops: Sequence[Loop], around: Sequence[Loop]
+) -> bool:
+    """Whether no two iterations of `loops` touch one element, whatever those `around` the access inside of them do."""
+    here = AccessSet(BOX, (*loops, *around), index, guard)
+    return not any(_meet(here, here, loops, level) for level in range(len(loops)))
+
+
+def meet_in(a: AccessSet, b: AccessSet, loops: Sequence[Loop]) -> bool:
+    """Whether `a` in one iteration of the common `loops` and `b` in another may touch one element."""
+    return any(
+        _meet(x, y, loops, level) for level in range(len(loops)) for x, y in ((a, b), (b, a))
+    )
+
+
+def _meet(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bool:
+    """Whether they may meet where the loops above `level` agree, and b's index there is the larger one."""
+    system = _System()
+    steps = {}
+    for k, loop in enumerate(loops):
+        reach = loop.extent - 1
+        system.bounds["d:" + loop.name] = (
+            (0, 0) if k < level else (1, reach) if k == level else (-reach, reach)
+        )
+        steps["b:" + loop.name] = combine(
+            [(1, Affine(0, (("a:" + loop.name, 1),))), (1, Affine(0, (("d:" + loop.name, 1),)))]
+        )
+    left, right = system.side("a:", a), system.side("b:", b)
+    for name, step in steps.items():
+        system.equal(Affine(0, ((name, 1),)), step)
+    for x, y in zip(left, right, strict=True):
+        if x is not None and y is not None:
+            system.equal(x, y)
+            # Again with b's index written as a's plus the distance: sharper for interval propagation.
+            system.equal(
+                x,
+                combine(
+                    [
+                        (1, constant(y.const)),
+                        *((c, steps.get(n, Affine(0, ((n, 1),)))) for n, c in y.terms),
+                    ]
+                ),
+            )
+    return system.is_feasible()
