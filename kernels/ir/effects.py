@@ -7,6 +7,7 @@ loops that are reduced over, and its result is written there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from .access import (
     ALWAYS,
@@ -74,6 +75,7 @@ def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
     return tuple(dict.fromkeys((state, x) for state, x, _ in e.writes))
 
 
+@lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
 def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
     """Whether every element of `b` is surely in `a`, both of one array of this shape; False where that is not decided.
 
