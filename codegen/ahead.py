@@ -1,4 +1,4 @@
-"""Writes the steps of operands that are packed ahead (see codegen/passes/packing.py)."""
+"""Writes blocks of operands of a CPU, also those that are double-buffered (see codegen/passes/packing.py)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ..space.backbone import OUTER, Operand
+from .block import Value
 from .c import csyntax as c
-from .loops.ir import DoubleBuffer
-from .packing import pack
-from .plan import TaskPlan
+from .loops.ir import (
+    CopyPhase,
+    DoubleBuffer,
+    OpenBlock,
+    PackBlock,
+    PackFirstBlock,
+    PackPhase,
+    PackRest,
+    Strips,
+)
+from .packing import pack, place_in_block
+from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
-from .values import Values
+from .strips import own_part
+from .values import Operands
 
 
 @dataclass(frozen=True)
@@ -30,12 +41,66 @@ class Progress:
     starts: dict[str, c.CExpr]
 
 
-class AheadWriter:
-    """Writes what a phase of an operand that is packed ahead stands for."""
+class PackedOperands(Operands):
+    """Of a CPU: blocks of a thread's own, or such that all threads pack together; two of them take turns where there are two."""
 
-    def __init__(self, scene: Scene, values: Values) -> None:
-        self.scene, self.values = scene, values
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
         self.progress: dict[tuple[int, str], Progress] = {}
+
+    def holds(self, task: int, array: str) -> bool:
+        return (task, array) in self.scene.copies
+
+    def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
+        key = (task.index, array)
+        buffer, layout = self.scene.copies[key]
+        index, stride = place_in_block(self.scene, task, layout, point, ctx)
+        index = c.add(index, self.scene.halves.get(key, c.Num("0")))
+        base = c.Id(buffer.name)
+        return self.scene.w.load(buffer.name, base, index, buffer.dtype, point.lanes(), stride)
+
+    def write(self, phase: PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+        match phase:
+            case PackBlock(_, operand):
+                self.copy(task, operand, ctx)
+            case PackFirstBlock(_, operand):
+                self.first_block(task, operand, ctx)
+            case OpenBlock(_, operand):
+                self.stage(task, operand, ctx)
+            case PackRest(_, operand):
+                self.rest(task, operand, ctx)
+            case _:
+                raise AssertionError("nothing travels by itself on a CPU")
+
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        for t, operand in strips.packs:
+            task = self.scene.plan.tasks[t]
+            self.ask(task, operand, n_strips)
+            self.slice(task, operand, ctx)
+
+    def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+        """Packs the block of one outer tile, or this thread's part of it."""
+        if operand.access.array not in task.by_team:
+            pack(self.scene, task, operand, ctx, {}, c.Num("0"))
+            return
+        assert ctx.is_team, "all threads pack a block together"
+        p = self.shared_out(task, operand)
+        start = ctx.variables[task.index, p.loop.name, OUTER]
+        own: list[c.CExpr] = []
+        for stem, place in zip(
+            ("from", "to"), own_part(start, self.scene.tile_end(p, start), p.inner), strict=True
+        ):
+            name = self.scene.w.fresh(f"{p.loop.name}_{stem}")
+            self.scene.w.write(c.Declare("long", name, place, constant=True))
+            own.append(c.Id(name))
+        pack(self.scene, task, operand, ctx, {p.loop.name: (own[0], own[1])}, c.Num("0"))
+
+    def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
+        """The loop of a block whose register tiles are shared out: the outermost with one for each thread, else the longest."""
+        _, layout = self.scene.copies[task.index, operand.access.array]
+        loops = [task.loop(name) for name in layout.order]
+        enough = (p for p in loops if p.mid >= self.scene.plan.cores)
+        return next(enough, max(loops, key=lambda p: p.mid))
 
     def pipeline(self, task: TaskPlan, operand: Operand) -> DoubleBuffer:
         return self.scene.launch.buffers[task.index, operand.access.array]
@@ -47,10 +112,10 @@ class AheadWriter:
         start = {(task.index, holder.loop.name, OUTER): begin}
         inside = replace(ctx, variables={**ctx.variables, **start})
         if not holder.is_parallel:
-            self.values.copy(task, operand, inside)
+            self.copy(task, operand, inside)
             return
         with self.scene.w.scope() as body:
-            self.values.copy(task, operand, inside)
+            self.copy(task, operand, inside)
         self.scene.w.write(c.If(c.Bin("<", begin, end_of_part), tuple(body.statements)))
 
     def stage(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:

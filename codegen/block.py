@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,17 +50,106 @@ class Block:
     )  # (array, index text, lanes)
 
 
+class Memory(ABC):
+    """How elements and vectors are moved between memory and registers."""
+
+    reserved: frozenset[str] = frozenset()  # names that a text keeps for itself besides RESERVED
+
+    @abstractmethod
+    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
+        """One element of an array, loaded with a hint for caches."""
+
+    @abstractmethod
+    def strided(
+        self,
+        w: Writer,
+        base: c.CExpr,
+        index: c.CExpr,
+        dtype: DType,
+        lanes: int,
+        stride: int,
+        hint: str,
+    ) -> c.CExpr:
+        """A vector of elements that are `stride` apart."""
+
+    @abstractmethod
+    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
+        """The operation that moves a vector to or from an index."""
+
+    @abstractmethod
+    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+        """A vector of these lanes; lanes that are left out are 0."""
+
+    @abstractmethod
+    def alignment(
+        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
+    ) -> tuple[c.CExpr, ...]:
+        """What a store around the caches is told besides its place and value."""
+
+    @abstractmethod
+    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
+        """Stores one element."""
+
+
+class CMemory(Memory):
+    """Of a CPU: there are no hints for loads, only vectors are streamed, and what is not aligned needs no other operation."""
+
+    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
+        return c.Index(base, index)
+
+    def strided(
+        self,
+        w: Writer,
+        base: c.CExpr,
+        index: c.CExpr,
+        dtype: DType,
+        lanes: int,
+        stride: int,
+        hint: str,
+    ) -> c.CExpr:
+        """In a helper: compilers take seconds over long lists of indices."""
+        place = c.Un("&", c.Index(base, index))
+        return c.Call(w.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
+
+    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
+        return operation
+
+    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+        return c.Literal(w.prelude.vector_type(dtype, lanes), items)
+
+    def alignment(
+        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
+    ) -> tuple[c.CExpr, ...]:
+        """Whether its vector is known to be aligned where ARE_ALIGNED says so of arrays.
+
+        A test at each store takes the place of loads in the core's window, and fewer of these are under way.
+        """
+        if not (w.knows_alignment and w.is_multiple(index, value.lanes)):
+            return (c.Num("0"),)
+        assert isinstance(base, c.Id)
+        size = value.lanes * value.dtype.size_bytes
+        w.aligned[base.name] = max(size, w.aligned.get(base.name, 0))
+        return (c.ARE_ALIGNED,)
+
+    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
+        return c.Assign(place, x)
+
+
 class Writer:
     """Writes statements into nested scopes and translates expressions."""
 
     def __init__(
-        self, prelude: Prelude, names: Mapping[str, str], knows_alignment: bool = False
+        self,
+        prelude: Prelude,
+        names: Mapping[str, str],
+        memory: Memory,
+        knows_alignment: bool = False,
     ) -> None:
         """`names`: the identifiers of arrays and scalars (see codegen/c/names.py). `knows_alignment`: ARE_ALIGNED is there."""
-        self.knows_alignment = knows_alignment
+        self.knows_alignment, self.memory = knows_alignment, memory
         self.prelude, self.names = prelude, names
         self.blocks: list[Block] = [Block()]
-        self.used = {*names, *names.values(), *RESERVED}
+        self.used = {*names, *names.values(), *RESERVED, *memory.reserved}
         self.counters: dict[str, int] = {}
         self.multiples: dict[str, int] = {}  # what variables are known to be multiples of
         # Arrays with stores that are told ARE_ALIGNED, and the bytes of the widest of their vectors.
@@ -159,13 +249,15 @@ class Writer:
         if ahead is not None:
             self.ask(base, c.add(index, c.number(ahead.elements)), ahead.cache)
         if lanes == 0:
-            x = self.element(base, index, hint)
+            x = self.memory.element(base, index, hint)
         elif lane_stride == 1:
             plain = f"load_{hint.lower()}" if hint else "load"
-            operation = self.prelude.use(self.access(plain, index, lanes), dtype, lanes)
+            operation = self.prelude.use(
+                self.memory.access(self, plain, index, lanes), dtype, lanes
+            )
             x = c.Call(operation, (c.Un("&", c.Index(base, index)),))
         else:
-            x = self.strided(base, index, dtype, lanes, lane_stride, hint)
+            x = self.memory.strided(self, base, index, dtype, lanes, lane_stride, hint)
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def ask(self, base: c.CExpr, index: c.CExpr, cache: int, *, is_stored: bool = False) -> None:
@@ -173,28 +265,9 @@ class Writer:
         place, kind = c.Un("&", c.Index(base, index)), c.Num(str(int(is_stored)))
         self.write(c.Evaluate(c.Call(c.PREFETCH, (place, kind, _LOCALITY[cache]))))
 
-    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
-        """One element of an array; a CPU has no hints for loads."""
-        return c.Index(base, index)
-
-    def strided(
-        self, base: c.CExpr, index: c.CExpr, dtype: DType, lanes: int, stride: int, hint: str
-    ) -> c.CExpr:
-        """A vector of elements that are `stride` apart. In a helper: compilers take seconds over long lists of indices."""
-        place = c.Un("&", c.Index(base, index))
-        return c.Call(self.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
-
     def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
         """Whether this scope has the contiguous value at a place of an array."""
         return (array, expression(index), lanes) in self.block.known
-
-    def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
-        """The operation that moves a vector to or from an index: a CPU needs no other for what is not aligned."""
-        return operation
-
-    def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
-        """A vector of these lanes; lanes that are left out are 0."""
-        return c.Literal(self.prelude.vector_type(dtype, lanes), items)
 
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
         named = self.name(value, stem)
@@ -219,29 +292,13 @@ class Writer:
         self.forget(array)
         place = c.Index(base, index)
         if value.lanes:
-            plain = self.access("stream" if stream else "store", index, value.lanes)
+            plain = self.memory.access(self, "stream" if stream else "store", index, value.lanes)
             operation = self.prelude.use(plain, dtype, value.lanes)
-            told = self.alignment(base, index, value) if stream else ()
+            told = self.memory.alignment(self, base, index, value) if stream else ()
             self.write(c.Evaluate(c.Call(operation, (c.Un("&", place), value.x, *told))))
         else:
-            self.write(self.assignment(place, value.x, stream))
+            self.write(self.memory.assignment(place, value.x, stream))
         self.block.known[array, expression(index), value.lanes] = value
-
-    def alignment(self, base: c.CExpr, index: c.CExpr, value: Value) -> tuple[c.CExpr, ...]:
-        """What a store around the caches is told: whether its vector is known to be aligned where ARE_ALIGNED says so of arrays.
-
-        A test at each store takes the place of loads in the core's window, and fewer of these are under way.
-        """
-        if not (self.knows_alignment and self.is_multiple(index, value.lanes)):
-            return (c.Num("0"),)
-        assert isinstance(base, c.Id)
-        size = value.lanes * value.dtype.size_bytes
-        self.aligned[base.name] = max(size, self.aligned.get(base.name, 0))
-        return (c.ARE_ALIGNED,)
-
-    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
-        """Stores one element; a CPU streams vectors only."""
-        return c.Assign(place, x)
 
     # --- values ---
 

@@ -12,7 +12,7 @@ from ..space.backbone import MID
 from ..space.engine.candidate import Candidate
 from .gpu.lower import lower_kernels
 from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
-from .passes.pipeline import launches_of
+from .passes.pipeline import GPU, launches_of
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 
 Words = dict[str, tuple[str, ...]]
@@ -82,7 +82,7 @@ def count_starts(candidate: Candidate) -> Starts:
     launches = launches_of(plan, candidate.space.target)
     # On a GPU what blocks sum up together is set and combined by launches of its own.
     return Starts(
-        n_launches=len(lower_kernels(candidate).launches) if on_gpu else len(launches),
+        n_launches=len(lower_kernels(candidate, GPU).launches) if on_gpu else len(launches),
         n_teams=None if on_gpu else sum(launch.is_parallel for launch in launches),
         n_barriers=sum(_meetings(plan, launch.nodes) for launch in launches),
     )

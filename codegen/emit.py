@@ -9,20 +9,17 @@ one version (`Scene.is_padded`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import gcd
-from typing import assert_never
 
 from ..space.backbone import OUTER
-from ..space.targets.target import Target
-from .ahead import AheadWriter
 from .bodies import BodyWriter
 from .c import csyntax as c
 from .loops.ir import (
-    AdvanceCopies,
     Alone,
-    AwaitCopies,
     Barrier,
     Body,
     CombineSums,
@@ -30,73 +27,66 @@ from .loops.ir import (
     FinishSums,
     FlushSums,
     Late,
-    Launch,
     Loop,
     Node,
-    OpenBlock,
-    PackBlock,
-    PackFirstBlock,
-    PackRest,
     Phase,
     PrefetchSums,
     ReduceThreads,
     ResetSums,
-    StartCopies,
+    Schedule,
+    Tails,
     last_loop_plan,
     phases_of,
 )
 from .outline import has_loop, is_closed, outlined
 from .passes.packing import iterations
-from .plan import LoopPlan, Member, Plan, TaskPlan
-from .program import without_unused
-from .reductions import Reductions
+from .plan import LoopPlan, Member, TaskPlan
+from .reductions import SumWriter
 from .scene import Scene
 from .scopes import Context
-from .storage import Workspace
 from .strips import length_of
-from .values import Values
-from .vectors import Prelude
+from .values import Operands, Values
 
 Statements = tuple[c.CStmt, ...]
 
 
-class LaunchWriter:
-    """Writes one launch; see `write`."""
+class Threads(ABC):
+    """How C says which threads and blocks run what."""
 
-    may_outline = False  # of a CPU, and not inside a function of a closed body
+    index_type: str  # of loop variables
+
+    @abstractmethod
+    def is_among(self, n_threads: int) -> c.CExpr:
+        """Whether this is one of the first threads of those that run a launch together."""
+
+    @abstractmethod
+    def block_along(self, loop: Loop) -> c.CExpr:
+        """The number of this block along a loop of the grid."""
+
+    @abstractmethod
+    def inside(
+        self, loop: Loop, variable: c.CExpr, ctx: Context
+    ) -> AbstractContextManager[Context]:
+        """What holds inside a loop: where threads share a tile that starts there, each begins at an index of its own."""
+
+
+class LaunchWriter:
+    """Writes the nodes of one launch."""
 
     def __init__(
         self,
-        plan: Plan,
-        launch: Launch,
-        target: Target,
-        workspace: Workspace,
-        prelude: Prelude,
-        names: Mapping[str, str],
-        name: str = "launch_0",
+        scene: Scene,
+        values: Values,
+        sums: SumWriter,
+        operands: Operands,
+        threads: Threads,
+        name: str = "",
     ) -> None:
-        """`name`: of the launch's function; those of what is `closed` begin with it."""
-        self.name = name
+        """`name`: of the launch's function; those of what is `closed` begin with it. Without one no body gets a function."""
+        self.scene, self.values, self.sums = scene, values, sums
+        self.operands, self.threads, self.name = operands, threads, name
         self.closed: list[c.Function] = []
-        self.may_outline = not target.is_gpu
-        self.scene = Scene(plan, launch, target, workspace, prelude, names)
-        self.values = Values(self.scene)
-        self.ahead = AheadWriter(self.scene, self.values)
-        self.reductions = Reductions(self.scene, self.values)
-
-    def write(self) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
-        """The body of the launch's function and what comes after its team, and through the workspace the memory that they need."""
-        for t in self.scene.launch.tasks:
-            self.scene.allocate(self.scene.plan.tasks[t])
-        context = Context(is_team=self.scene.launch.is_parallel)
-        with self.scene.w.scope() as body:
-            self.children(self.scene.launch.nodes, context)
-        opening = [self.scene.open_buffer(b) for b in self.scene.opened]
-        whole = (*opening, *self.scene.partition_declarations(), *body.statements)
-        self.scene.w.knows_alignment = False
-        with self.scene.w.scope() as after:
-            self.children(self.scene.launch.after, Context(is_team=False))
-        return without_unused(whole), without_unused(tuple(after.statements))
+        self.may_outline = bool(name)
 
     def children(self, nodes: Sequence[Node], ctx: Context) -> None:
         for n in nodes:
@@ -110,12 +100,7 @@ class LaunchWriter:
         hoisted, self.scene.hoisted = self.scene.hoisted, None
         for declaration in hoisted:
             self.scene.w.write(declaration)
-        self.scene.w.write(c.If(self.is_among(node.n_threads), tuple(body.statements)))
-
-    def is_among(self, n_threads: int) -> c.CExpr:
-        """Whether this is one of the first threads."""
-        assert n_threads == 1, "of a team one thread is alone"
-        return c.Bin("==", c.Id("tid"), c.Num("0"))
+        self.scene.w.write(c.If(self.threads.is_among(node.n_threads), tuple(body.statements)))
 
     def node(self, node: Node, ctx: Context) -> None:
         if self.may_outline and is_closed(self.scene, node):
@@ -137,32 +122,18 @@ class LaunchWriter:
         match phase:
             case Body():
                 self.body(task, ctx)
-            case FillSums():
-                self.reductions.fill(task, ctx)
-            case PrefetchSums():
-                self.reductions.ask(task, ctx)
-            case ResetSums():
-                self.reductions.reset(task, ctx)
-            case FlushSums():
-                self.reductions.flush(task, ctx)
-            case ReduceThreads():
-                self.reductions.tree(task, ctx)
-            case FinishSums():
-                self.reductions.finish(task, ctx)
-            case CombineSums():
-                self.reductions.combine(task, ctx)
-            case PackBlock(_, operand):
-                self.values.copy(task, operand, ctx)
-            case PackFirstBlock(_, operand):
-                self.ahead.first_block(task, operand, ctx)
-            case OpenBlock(_, operand):
-                self.ahead.stage(task, operand, ctx)
-            case PackRest(_, operand):
-                self.ahead.rest(task, operand, ctx)
-            case StartCopies() | AwaitCopies() | AdvanceCopies():
-                self.values.transfer(phase, ctx)
+            case (
+                FillSums()
+                | PrefetchSums()
+                | ResetSums()
+                | FlushSums()
+                | ReduceThreads()
+                | FinishSums()
+                | CombineSums()
+            ):
+                self.sums.write(phase, task, ctx)
             case _:
-                assert_never(phase)
+                self.operands.write(phase, task, ctx)
 
     def outline(self, node: Node, ctx: Context) -> None:
         """A node of closed bodies as a function of its own, and its call; a body without a loop would not gain by it."""
@@ -188,7 +159,24 @@ class LaunchWriter:
             self.closed.append(function)
         self.scene.w.write(call)
 
+    def block(self, node: Loop, ctx: Context) -> None:
+        """A loop of a grid: the index of the tile of this block."""
+        first, w = node.members[0], self.scene.w
+        number = self.threads.block_along(node)
+        name = w.fresh(first.loop if node.step == 1 else f"{first.loop}{node.level}")
+        w.multiples[name] = node.step
+        start = c.linear(((number, node.step),), 0)
+        w.write(c.Declare(self.threads.index_type, name, start, constant=True))
+        variable = c.Id(name)
+        bound = {(m.task, m.loop, m.level): variable for m in node.members}
+        versions = self.versions(node, variable, replace(ctx, variables={**ctx.variables, **bound}))
+        for statement in self.tested(node, variable, *versions):
+            w.write(statement)
+
     def loop(self, node: Loop, ctx: Context) -> None:
+        if node.schedule is Schedule.GRID:
+            self.block(node, ctx)
+            return
         lo, hi = self.loop_range(node, ctx)
         first = node.members[0]
         stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
@@ -201,7 +189,7 @@ class LaunchWriter:
         )
         whole, rest = self.versions(node, variable, inside)
         self.scene.w.used.discard(name)
-        if rest and not (node.is_cyclic or node.is_last or self.scene.target.is_gpu):
+        if rest and node.tails is Tails.ROWS_BEHIND:
             for statement in self.apart(name, lo, hi, node, whole, rest, ctx):
                 self.scene.w.write(statement)
         else:
@@ -286,13 +274,11 @@ class LaunchWriter:
         if node.strips is None:
             return (c.For(name, lo, hi, self.stride(node), body),)
         assert not (node.is_parallel or node.is_last)
-        w, tasks, length = self.scene.w, self.scene.plan.tasks, node.step * node.strips.length
+        w, length = self.scene.w, node.step * node.strips.length
         n_strips = -(-iterations(self.scene.plan, node) // node.strips.length)
         strip = w.fresh(f"{name}_strip")
         with w.scope() as head:
-            for task, operand in node.strips.packs:
-                self.ahead.ask(tasks[task], operand, n_strips)
-                self.ahead.slice(tasks[task], operand, ctx)
+            self.operands.at_strip(node.strips, n_strips, ctx)
         w.used.discard(strip)
         if n_strips == 1:
             return (*head.statements, c.For(name, lo, hi, node.step, body))
@@ -322,8 +308,8 @@ class LaunchWriter:
         """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
         starting = self.tiles_at(node)
         cut = [(m, p) for m, p in starting if self.may_be_cut(m, p)]
-        # On GPUs rows are a thread's own and few: a version for them alone would only make kernels longer.
-        is_by_elements = any(p.is_vector for _, p in cut) or self.scene.target.is_gpu
+        has_vectors = any(p.is_vector for _, p in cut)
+        is_by_elements = has_vectors or node.tails is Tails.ELEMENTS_TESTED
         status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
         whole = replace(ctx, status=status)
         rest = replace(
@@ -339,13 +325,10 @@ class LaunchWriter:
         return self.version(node, variable, whole), self.version(node, variable, rest)
 
     def version(self, node: Loop, variable: c.CExpr, ctx: Context) -> Statements:
-        with self.scene.w.scope() as body:
-            self.inside(node, variable, ctx)
-        return tuple(body.statements)
-
-    def inside(self, node: Loop, variable: c.CExpr, ctx: Context) -> None:
         """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
-        self.children(node.children, ctx)
+        with self.scene.w.scope() as body, self.threads.inside(node, variable, ctx) as inside:
+            self.children(node.children, inside)
+        return tuple(body.statements)
 
     def whole_range(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
         """From where to where one thread runs a loop of the threads."""
@@ -376,12 +359,10 @@ class LaunchWriter:
 
     def body(self, task: TaskPlan, ctx: Context) -> None:
         if not task.task.is_structured:
-            BodyWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array).write(
-                task, ctx.variables
-            )
+            self.statements(task, ctx)
             return
         if task.task.is_reduction:
-            self.reductions.update(task, ctx)
+            self.sums.update(task, ctx)
             return
         self.values.begin_value(task, list(task.loops), ctx)
         assert task.task.value is not None
@@ -389,3 +370,12 @@ class LaunchWriter:
             for point in self.scene.points(task, list(task.loops), inner):
                 value = self.values.value(task, task.task.value, point, inner)
                 self.values.put(task, point, value, inner)
+
+    def statements(self, task: TaskPlan, ctx: Context) -> None:
+        """A body of statements, for the iteration at which the register tile of each loop starts."""
+        with self.scene.over(task, list(task.loops), ctx) as inner:
+            writer = BodyWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array)
+            variables = {k: x for k, x in inner.variables.items() if k[0] != task.index}
+            for p in task.loops:
+                variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
+            writer.write(task, variables)

@@ -14,14 +14,14 @@ from ..kernels.ir import kernel as ir
 from ..kernels.ir.text import show_expr
 from ..kernels.ir.walk import Renaming, children, coerced, expressions, nested_statements, walk
 from ..kernels.language.record import Recording
-from .block import Value, Writer
+from .block import CMemory, Value, Writer
 from .c import csyntax as c
 from .c.cprint import expression
 from .c.names import c_names
 from .c.source import Argument
 from .point import row_strides
 from .program import dtype_named
-from .vectors import Prelude, type_name
+from .vectors import CHelpers, Prelude, type_name
 
 CHECK, FIND = "check_indices", "find_index"
 Range = tuple[int, int]
@@ -61,7 +61,7 @@ class IndexChecks:
 def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexChecks | None:
     """The checks of a sequence; None where no index depends on what arrays or scalars hold."""
     names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
-    prelude = Prelude()
+    prelude = Prelude(CHelpers())
     quick = _Checker(recording, names, prelude, is_exact=False)
     exact = _Checker(recording, names, prelude, is_exact=True)
     bodies = [checker.lines() for checker in (quick, exact)]
@@ -90,7 +90,7 @@ class _Checker:
     ) -> None:
         self.recording, self.is_exact = recording, is_exact
         self.shapes = {p.name: p.shape for p in (*recording.arrays, *recording.temps)}
-        self.w = Writer(prelude, names)
+        self.w = Writer(prelude, names, CMemory())
         self.sites: list[IndexSite] = []
         self.written = {
             dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))[s.array]

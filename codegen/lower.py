@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..space.engine.candidate import Candidate
-from .addresses import share_addresses
+from .block import CMemory, Writer
 from .c import csyntax as c
 from .c.cprint import Printer, functions_of, in_comment
 from .c.dialect import Dialect
 from .c.names import c_names
 from .c.source import Source
-from .emit import LaunchWriter
 from .gpu.lower import lower_kernels
-from .passes.pipeline import loops_of
+from .passes.nests import nests
+from .passes.pipeline import PASSES, Passes, kind_of, run
 from .plan import read_plan
 from .program import (
     Program,
@@ -23,41 +23,45 @@ from .program import (
     sentence,
     thread_parameters,
 )
+from .scene import Scene
 from .storage import APART_BYTES, Workspace
-from .vectors import MATH_NAMES, Prelude, type_name
+from .team import team_writer, written
+from .vectors import MATH_NAMES, CHelpers, Prelude, type_name
 
 ENTRY = "run_sequence"
 
 
 def lower(
-    candidate: Candidate, apart_bytes: int = APART_BYTES, shares_addresses: bool = True
+    candidate: Candidate, apart_bytes: int = APART_BYTES, passes: Passes | None = None
 ) -> Program:
     """The program of a complete candidate. Equal candidates give equal programs; nothing is chosen here.
 
-    On a CPU `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread has for itself in the workspace, and where it
-    `shares_addresses`, neighbouring elements are reached from one pointer.
+    On a CPU `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread has for itself in the workspace. `passes`:
+    others than those of the target.
     """
     target = candidate.space.target
-    if target.is_gpu:
-        return lower_kernels(candidate)
+    passes = passes or PASSES[kind_of(target)]
+    if passes.are_of_grids:
+        return lower_kernels(candidate, passes)
     plan = read_plan(candidate)
-    prelude = Prelude()
+    prelude = Prelude(CHelpers())
     workspace = Workspace(target.cores, apart_bytes)
     temporaries = place_temporaries(plan, workspace)
     names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
     functions, calls = [], []
     for k, roots in enumerate(plan.launches):
-        launch = loops_of(plan, roots, target)
+        launch = run(passes.loops, nests(plan, roots), plan)
         name = f"launch_{k}"
-        writer = LaunchWriter(plan, launch, target, workspace, prelude, names, name)
-        body, after = writer.write()
+        w = Writer(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
+        writer = team_writer(Scene(plan, launch, target, workspace, w), name)
+        body, after = written(writer)
         named = parameters(plan.problem, (*body, *after), names)
         functions.extend(writer.closed)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
         own = thread_parameters(plan.problem, body, names) if launch.is_parallel else ()
-        if shares_addresses:
-            body = share_addresses(body, own if launch.is_parallel else named)
-            after = share_addresses(after, named)
+        for make in passes.syntax:
+            body = make(body, own if launch.is_parallel else named)
+            after = make(after, named)
         functions.append(
             c.Function(
                 name,
@@ -67,8 +71,8 @@ def lower(
                 comment,
                 after=after,
                 thread_parameters=own,
-                aligned=tuple(writer.scene.w.aligned),
-                vector_bytes=max(writer.scene.w.aligned.values(), default=0),
+                aligned=tuple(w.aligned),
+                vector_bytes=max(w.aligned.values(), default=0),
             )
         )
         calls.append((name, tuple(p.name for p in named)))
@@ -120,7 +124,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     for f in program.functions:
         p.function(f, program.n_threads)
         p.line("")
-    if not program.is_gpu:
+    if program.has_entry:
         _entry(p, program, dialect)
     if dialect.math_header and MATH_NAMES.search("\n".join(p.lines[above:])):
         p.lines.insert(above, f"#include {dialect.math_header}")

@@ -32,8 +32,8 @@ class Program:
     decisions: tuple[str, ...]
     names: dict[str, str]  # identifiers of arrays and scalars
     defined: tuple[str, ...] = ()  # names that C text of it defines for its file
-    is_gpu: bool = False  # the functions are kernels
-    launches: tuple[KernelLaunch, ...] = ()  # of the kernels
+    has_entry: bool = True  # a function that runs all others; kernels are launched from outside
+    launches: tuple[KernelLaunch, ...] = ()  # of kernels
     index_type: str = "long"  # of loop variables
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import reduce
 from itertools import product
@@ -14,6 +15,16 @@ from ..space.backbone import MID, OUTER
 from ..space.targets.target import LINE_BYTES
 from .block import Value
 from .c import csyntax as c
+from .loops.ir import (
+    CombineSums,
+    FillSums,
+    FinishSums,
+    FlushSums,
+    PrefetchSums,
+    ReduceThreads,
+    ResetSums,
+    SumPhase,
+)
 from .plan import TaskPlan
 from .point import Point, affine_at, row_strides
 from .scene import Scene, neutral
@@ -26,11 +37,40 @@ from .vectors import type_name
 UNROLLED_THREADS = 8  # up to so many partial results are added in one expression
 
 
-class Reductions:
-    """The phases of a launch's reductions (codegen/passes/reductions.py)."""
+class SumWriter(ABC):
+    """Writes the phases of a launch's reductions (codegen/passes/reductions.py)."""
+
+    @abstractmethod
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        """Adds one register tile to its accumulators."""
+
+    @abstractmethod
+    def write(self, phase: SumPhase, task: TaskPlan, ctx: Context) -> None:
+        """A phase before or after that."""
+
+
+class Reductions(SumWriter):
+    """Of a CPU: accumulators in registers and in memory."""
 
     def __init__(self, scene: Scene, values: Values) -> None:
         self.scene, self.values = scene, values
+
+    def write(self, phase: SumPhase, task: TaskPlan, ctx: Context) -> None:
+        match phase:
+            case FillSums():
+                self.fill(task, ctx)
+            case PrefetchSums():
+                self.ask(task, ctx)
+            case ResetSums():
+                self.reset(task, ctx)
+            case FlushSums():
+                self.flush(task, ctx)
+            case FinishSums():
+                self.finish(task, ctx)
+            case CombineSums():
+                self.combine(task, ctx)
+            case ReduceThreads():
+                raise AssertionError("threads of a team do not reduce together")
 
     def update(self, task: TaskPlan, ctx: Context) -> None:
         """Adds one register tile of a reduction to its accumulators."""
@@ -342,9 +382,6 @@ class Reductions:
 
         flat.write(cell, self.result_lanes(task, flat))
         self.scene.w.forget(task.task.target.array)
-
-    def tree(self, task: TaskPlan, ctx: Context) -> None:
-        raise AssertionError("threads of a team do not reduce together")
 
     def result_lanes(self, task: TaskPlan, flat: Flat) -> int:
         """Elements of the vectors in which sums in memory become results; 1 where results do not lie side by side or have to be

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import ceil, lcm, prod
+from math import ceil, lcm
 
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.walk import loads
@@ -14,7 +14,7 @@ from ..space.targets.target import LINE_BYTES, Target
 from ..space.truths import vector_width
 from .block import Value, Writer, constant
 from .c import csyntax as c
-from .loops.ir import Launch, Owner, loops_in
+from .loops.ir import Launch, Runs, loops_in
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
@@ -27,7 +27,7 @@ from .storage import (
     Workspace,
     merged_levels,
 )
-from .vectors import Prelude, type_name
+from .vectors import type_name
 
 # Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
 _UNEVEN = 1.02
@@ -53,13 +53,10 @@ class Scene:
         launch: Launch,
         target: Target,
         workspace: Workspace,
-        prelude: Prelude,
-        names: Mapping[str, str],
+        w: Writer,
     ) -> None:
-        """`names`: the identifiers of arrays and scalars (see codegen/c/names.py)."""
         self.plan, self.launch, self.target = plan, launch, target
-        self.workspace, self.prelude = workspace, prelude
-        self.w = Writer(prelude, names, knows_alignment=launch.is_parallel)
+        self.workspace, self.w, self.prelude = workspace, w, w.prelude
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
@@ -94,68 +91,10 @@ class Scene:
             visit(roots)
         return found
 
-    def allocate(self, task: TaskPlan) -> None:
-        """Buffers of a task: memory accumulators, packed operands, its value where readers take it from a thread's own array."""
-        t = task.index
-        array = self.plan.problem.array(task.task.target.array)
-        acc = self.launch.accumulators.get(t)
-        if acc is not None and acc.owner is not Owner.REGISTERS:
-            layout = AccumulatorLayout.of(task, acc, array)
-            private = acc.owner in (Owner.THREAD, Owner.PARTIALS) and self.launch.is_parallel
-            if acc.in_result:
-                buffer = Buffer(self.w.names[array.name], array.dtype, prod(array.shape), 0, False)
-            else:
-                stem = f"{array.name}_sum"
-                buffer = self.buffer(stem, task.task.dtype, layout.n_elements, private)
-            self.accumulators[t] = (buffer, layout)
-        if task.shared:
-            self.shared[t] = self.own_array(task, task.shared, f"{array.name}_row")
-        for name in dict.fromkeys(f.array for f in task.kept):
-            flows = tuple(f for f in task.kept if f.array == name)
-            self.kept[t, name] = self.own_array(task, flows, f"{name}_kept")
-        for operand in task.copies:
-            source = self.plan.problem.array(operand.access.array)
-            packed = CopyLayout.of(task, operand, self.nest_order(task, operand))
-            buffer = self.buffer(
-                f"{source.name}_packed",
-                source.dtype,
-                packed.n_elements * task.stages[source.name],
-                self.launch.is_parallel and source.name not in task.by_team,
-            )
-            self.copies[t, source.name] = (buffer, packed)
-
-    def own_array(
-        self, task: TaskPlan, flows: tuple[Flow, ...], stem: str
-    ) -> tuple[Buffer, SharedLayout]:
-        """The array in which a thread keeps what the readers of `flows` want."""
-        array = self.plan.problem.array(flows[0].array)
-        layout = SharedLayout.of(task, flows, array, self.merged)
-        private = self.launch.is_parallel
-        return self.buffer(stem, array.dtype, layout.n_elements, private), layout
-
     def buffer(self, stem: str, dtype: DType, n_elements: int, is_private: bool) -> Buffer:
         buffer = self.workspace.allocate(self.w.fresh(stem), dtype, n_elements, is_private)
         self.opened.append(buffer)
         return buffer
-
-    def open_buffer(self, b: Buffer) -> c.CStmt:
-        place = c.number(b.offset_bytes)
-        if b.is_private:
-            place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
-        # Other threads too write partial results and what a team packs: no pointer to these may claim to be the only one.
-        is_partial = any(
-            b is held and self.launch.accumulators[t].owner is Owner.PARTIALS
-            for t, (held, _) in self.accumulators.items()
-        )
-        is_of_team = any(
-            b is held and array in self.plan.tasks[t].by_team
-            for (t, array), (held, _) in self.copies.items()
-        )
-        kind = type_name(b.dtype, 0)
-        start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
-        return c.Declare(
-            f"{kind} *{'' if is_partial or is_of_team else 'restrict '}", b.name, start
-        )
 
     def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
         """Loops of an operand in the order in which their mid dims are nested, then the others."""
@@ -185,7 +124,7 @@ class Scene:
 
     def unit_of(self, p: LoopPlan) -> int:
         """Iterations of a loop that stay with one thread: a tile, or less where the loop is shared out in blocks."""
-        if self.target.is_gpu or not self.launch.is_parallel or not p.is_parallel or p.is_cyclic:
+        if self.launch.runs is not Runs.TEAM or not p.is_parallel or p.is_cyclic:
             return p.tile
         return self.unit(p.loop.extent, p.tile)
 
@@ -345,7 +284,7 @@ class Scene:
             if self.hoisted is not None:
                 zero: c.CExpr = c.Num("0")
                 if tile.lanes and not extent:
-                    zero = self.w.vector_of(tile.dtype, tile.lanes, (zero,))
+                    zero = self.w.memory.vector_of(self.w, tile.dtype, tile.lanes, (zero,))
                 self.hoisted.append(c.Declare(kind, name, None if extent else zero, extent))
                 if first is not None and extent is None:
                     self.w.write(c.Assign(c.Id(name), first))

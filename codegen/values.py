@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from ..kernels.ir import kernel as ir
 from ..kernels.ir.access import Access, access_of
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import ArrayInfo
-from ..space.backbone import MID, OUTER, Flow, Operand
+from ..space.backbone import MID, OUTER, Flow
 from ..space.targets.target import LINE_BYTES
 from .block import LineAhead, Value
 from .c import csyntax as c
-from .loops.ir import CopyPhase
-from .packing import pack, place_in_block
+from .loops.ir import CopyPhase, PackPhase, Strips
 from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
 from .storage import SharedLayout, Tile
-from .strips import own_part
 from .vectors import type_name
+
+
+class Operands(ABC):
+    """Blocks of operands: how they are packed, and what is read from them."""
+
+    @abstractmethod
+    def holds(self, task: int, array: str) -> bool:
+        """Whether a task reads an array from blocks."""
+
+    @abstractmethod
+    def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
+        """What a task reads of such an array at a point."""
+
+    @abstractmethod
+    def write(self, phase: PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+        """A phase of blocks."""
+
+    @abstractmethod
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        """What is packed at the head of each of so many strips of a loop."""
 
 
 class Values:
     """Values of a launch's tasks."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(self, scene: Scene, operands: Operands) -> None:
+        self.scene, self.operands = scene, operands
 
     def begin_value(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
         """Prepares the register tile in which readers find this task's value."""
@@ -122,13 +142,8 @@ class Values:
                 buffer.name, c.Id(buffer.name), index, array.dtype, lanes, stride
             )
             return self.keep(task, access, value, point, ctx)
-        if (task.index, load.array) in self.scene.copies:
-            packed, copied = self.scene.copies[task.index, load.array]
-            index, stride = place_in_block(self.scene, task, copied, point, ctx)
-            index = c.add(index, self.scene.halves.get((task.index, load.array), c.Num("0")))
-            return self.scene.w.load(
-                packed.name, c.Id(packed.name), index, array.dtype, lanes, stride
-            )
+        if self.operands.holds(task.index, load.array):
+            return self.operands.read(task, load.array, point, ctx)
         index, stride = affine_at(access.axes, row_strides(array.shape), point)
         value = self.scene.w.load(
             array.name,
@@ -210,30 +225,3 @@ class Values:
         own = ctx.variables.get((producer.index, loop, wanted))
         assert own is not None, "a merged loop binds its variable for all of its members"
         return own
-
-    def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the block of one outer tile, or this thread's part of it."""
-        if operand.access.array not in task.by_team:
-            pack(self.scene, task, operand, ctx, {}, c.Num("0"))
-            return
-        assert ctx.is_team, "all threads pack a block together"
-        p = self.shared_out(task, operand)
-        start = ctx.variables[task.index, p.loop.name, OUTER]
-        own: list[c.CExpr] = []
-        for stem, place in zip(
-            ("from", "to"), own_part(start, self.scene.tile_end(p, start), p.inner), strict=True
-        ):
-            name = self.scene.w.fresh(f"{p.loop.name}_{stem}")
-            self.scene.w.write(c.Declare("long", name, place, constant=True))
-            own.append(c.Id(name))
-        pack(self.scene, task, operand, ctx, {p.loop.name: (own[0], own[1])}, c.Num("0"))
-
-    def transfer(self, phase: CopyPhase, ctx: Context) -> None:
-        raise AssertionError("nothing travels by itself on a CPU")
-
-    def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
-        """The loop of a block whose register tiles are shared out: the outermost with one for each thread, else the longest."""
-        _, layout = self.scene.copies[task.index, operand.access.array]
-        loops = [task.loop(name) for name in layout.order]
-        enough = (p for p in loops if p.mid >= self.scene.plan.cores)
-        return next(enough, max(loops, key=lambda p: p.mid))

@@ -7,6 +7,7 @@ writes down exactly those, with what they need themselves.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 
 from ..kernels.ir.kernel import DType
 
@@ -34,10 +35,31 @@ def mask_dtype(dtype: DType) -> DType:
     return DType.i32 if dtype.size_bytes == 4 else DType.i64
 
 
+class Helpers(ABC):
+    """How one member of the C family spells vector types and helper functions."""
+
+    @abstractmethod
+    def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
+        """The definitions of a vector type and of what it rests on, by name."""
+
+    @abstractmethod
+    def function(
+        self,
+        prelude: Prelude,
+        name: str,
+        operation: str,
+        dtype: DType,
+        lanes: int,
+        other: DType | None,
+    ) -> str:
+        """The definition of a helper; what it needs itself it takes from the prelude."""
+
+
 class Prelude:
     """Collects helpers and writes their definitions, each after what it uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, helpers: Helpers) -> None:
+        self.helpers = helpers
         self.defined: dict[str, str] = {}  # by the name of a type or function
         self.streams = False
         self.intrinsics = False  # of x86
@@ -49,7 +71,7 @@ class Prelude:
         if name not in self.defined:
             if lanes:
                 self.vector_type(dtype, lanes)
-            text = self.write(name, operation, dtype, lanes, other)
+            text = self.helpers.function(self, name, operation, dtype, lanes, other)
             self.defined[name] = text
         return name
 
@@ -57,20 +79,35 @@ class Prelude:
         """Makes a vector type available and returns its name."""
         name = f"{dtype.name}x{lanes}"
         if name not in self.defined:
-            c = SCALAR_TYPES[dtype.name]
-            size = dtype.size_bytes * lanes
-            anywhere = f"vector_size({size}), aligned({dtype.size_bytes}), may_alias"
-            self.defined[name] = f"typedef {c} {name} __attribute__((vector_size({size})));"
-            self.defined[f"{name}_unaligned"] = (
-                f"typedef {c} {name}_unaligned __attribute__(({anywhere}));"
-            )
+            for part, text in self.helpers.vector_type(dtype, lanes).items():
+                self.defined.setdefault(part, text)
         return name
 
     def text(self) -> str:
         return "\n".join(self.defined.values())
 
-    def write(
-        self, name: str, operation: str, dtype: DType, lanes: int, other: DType | None
+
+class CHelpers(Helpers):
+    """In C with the vector extensions of GNU."""
+
+    def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
+        name = f"{dtype.name}x{lanes}"
+        c = SCALAR_TYPES[dtype.name]
+        size = dtype.size_bytes * lanes
+        anywhere = f"vector_size({size}), aligned({dtype.size_bytes}), may_alias"
+        return {
+            name: f"typedef {c} {name} __attribute__((vector_size({size})));",
+            f"{name}_unaligned": f"typedef {c} {name}_unaligned __attribute__(({anywhere}));",
+        }
+
+    def function(
+        self,
+        prelude: Prelude,
+        name: str,
+        operation: str,
+        dtype: DType,
+        lanes: int,
+        other: DType | None,
     ) -> str:
         c = SCALAR_TYPES[dtype.name]
         if not lanes:
@@ -85,7 +122,7 @@ class Prelude:
             case "store":
                 return f"static inline void {name}({c} *p, {v} x) {{ *({v}_unaligned *)p = x; }}"
             case "stream":
-                return self.stream(name, c, v, dtype.size_bytes * lanes)
+                return self.stream(prelude, name, c, v, dtype.size_bytes * lanes)
             case "splat":
                 # x - 0 keeps the sign of a negative zero, x + 0 does not.
                 return f"static inline {v} {name}({c} x) {{ return x - ({v}){{0}}; }}"
@@ -97,35 +134,37 @@ class Prelude:
                 return f"static inline {v} {name}({c} first) {{ return first + ({v}){{{items}}}; }}"
             case "convert":
                 assert other is not None
-                source = self.vector_type(other, lanes)
+                source = prelude.vector_type(other, lanes)
                 return f"static inline {v} {name}({source} x) {{ return __builtin_convertvector(x, {v}); }}"
             case "min" | "max":
-                less = self.use("select", dtype, lanes)
+                less = prelude.use("select", dtype, lanes)
                 return f"{two}    return {less}({'a < b' if operation == 'min' else 'a > b'}, a, b);\n}}"
             case "select":
-                mask = self.vector_type(mask_dtype(dtype), lanes)
+                mask = prelude.vector_type(mask_dtype(dtype), lanes)
                 blend = f"({v})((m & ({mask})a) | (~m & ({mask})b))"
                 return f"static inline {v} {name}({mask} m, {v} a, {v} b) {{ return {blend}; }}"
             case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
-                return self.fold(name, operation.removeprefix("fold_"), dtype, lanes)
+                return self.fold(prelude, name, operation.removeprefix("fold_"), dtype, lanes)
             case "abs" if not dtype.is_float:
-                return f"{one}    return {self.use('select', dtype, lanes)}(x < 0, -x, x);\n}}"
+                return f"{one}    return {prelude.use('select', dtype, lanes)}(x < 0, -x, x);\n}}"
             case "floordiv" | "mod":
-                scalar = self.use(operation, dtype, 0)
+                scalar = prelude.use(operation, dtype, 0)
                 return f"{two}    {v} r = a;\n{each}{scalar}(a[l], b[l]);\n    return r;\n}}"
             case "abs":
-                mask = self.vector_type(mask_dtype(dtype), lanes)
+                mask = prelude.vector_type(mask_dtype(dtype), lanes)
                 without_sign = "0x7fffffff" if dtype is DType.f32 else "0x7fffffffffffffffL"
                 return f"{one}    return ({v})(({mask})x & {without_sign});\n}}"
         function = _MATH[operation] + ("f" if dtype is DType.f32 else "")
         lane_by_lane = f"    {v} r = x;\n{each}{function}(x[l]);\n    return r;\n"
-        instruction = self.instruction(operation, dtype, lanes)
+        instruction = self.instruction(prelude, operation, dtype, lanes)
         if instruction is None:
             return f"{one}{lane_by_lane}}}"
         feature, call = instruction
         return f"{one}#if defined({feature})\n    return {call};\n#else\n{lane_by_lane}#endif\n}}"
 
-    def instruction(self, operation: str, dtype: DType, lanes: int) -> tuple[str, str] | None:
+    def instruction(
+        self, prelude: Prelude, operation: str, dtype: DType, lanes: int
+    ) -> tuple[str, str] | None:
         """The feature test and the call of one x86 instruction for a whole vector, where there is one.
 
         Programs are built without the compiler's vectoriser, so lane-by-lane loops stay scalar.
@@ -142,7 +181,7 @@ class Prelude:
         found = features.get((operation, size))
         if found is None:
             return None
-        self.intrinsics = True
+        prelude.intrinsics = True
         feature, prefix = found
         register = {64: "__m512", 32: "__m256", 16: "__m128"}[size] + (
             "" if dtype is DType.f32 else "d"
@@ -150,13 +189,13 @@ class Prelude:
         suffix = "ps" if dtype is DType.f32 else "pd"
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
-    def stream(self, name: str, c: str, v: str, size: int) -> str:
+    def stream(self, prelude: Prelude, name: str, c: str, v: str, size: int) -> str:
         """A store around the caches: of a whole vector where it begins at a multiple of its size, of pieces where it begins at 16
         bytes, as NumPy's arrays do, else in the ordinary way. `is_aligned`: the first is known; 0: the store looks.
 
         In assembly, because the header of the intrinsics takes longer to compile than the rest.
         """
-        self.streams = True
+        prelude.streams = True
         opening = f"static inline void {name}({c} *p, {v} x, int is_aligned) {{\n"
         plain = f"    *({v}_unaligned *)p = x;\n"
         ways = {
@@ -185,18 +224,18 @@ class Prelude:
         )
         return f"{opening}    (void)is_aligned;\n{streamed}#endif\n{plain}}}"
 
-    def fold(self, name: str, operation: str, dtype: DType, lanes: int) -> str:
+    def fold(self, prelude: Prelude, name: str, operation: str, dtype: DType, lanes: int) -> str:
         """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
         c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
         if lanes == 2:
             a_b = _OPERATORS[operation].replace("a", "x[0]").replace("b", "x[1]")
             return f"static inline {c} {name}({v} x) {{ return {a_b}; }}"
-        half = self.vector_type(dtype, lanes // 2)
-        rest = self.use(f"fold_{operation}", dtype, lanes // 2)
+        half = prelude.vector_type(dtype, lanes // 2)
+        rest = prelude.use(f"fold_{operation}", dtype, lanes // 2)
         joined = (
             f"u.h[0] {'+' if operation == 'add' else '*'} u.h[1]"
             if operation in ("add", "mul")
-            else f"{self.use(operation, dtype, lanes // 2)}(u.h[0], u.h[1])"
+            else f"{prelude.use(operation, dtype, lanes // 2)}(u.h[0], u.h[1])"
         )
         return (
             f"static inline {c} {name}({v} x) {{\n    union {{ {v} whole; {half} h[2]; }} u = {{x}};\n"

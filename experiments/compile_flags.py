@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.addresses import share_addresses
 from ..codegen.c.dialect import Dialect
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..codegen.passes.pipeline import CPU
 from ..explorer.entry import explore_subject, library_subject
 from ..kernels.library import load, names
 from ..runtime.building.artifact import Artifact
@@ -129,7 +131,8 @@ def make_row(job: Job, options: FlagOptions) -> Row:
 
 def text_of(candidate: Candidate, level: str, dialect: Dialect) -> Source:
     """The text that a level builds."""
-    return print_source(lower(candidate, shares_addresses=level != APART), dialect)
+    passes = CPU.without(share_addresses) if level == APART else CPU
+    return print_source(lower(candidate, passes=passes), dialect)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.addresses import share_addresses
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..codegen.passes.pipeline import CPU
 from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
@@ -137,7 +139,7 @@ def source_of(candidate: Candidate) -> Source:
 
 def apart_source_of(candidate: Candidate) -> Source:
     """The same with every element reached for itself, in which each access can be seen."""
-    return print_source(lower(candidate, shares_addresses=False), C_TEAM)
+    return print_source(lower(candidate, passes=CPU.without(share_addresses)), C_TEAM)
 
 
 def crowded_source_of(candidate: Candidate) -> Source:

@@ -25,12 +25,6 @@ SUBCLASSES = {
     "space/gpu.py: GpuSpaceBuilder(BlockResources)",
     "space/gpu_resources.py: BlockResources(SpaceBuilder)",
     "space/shifts.py: ShiftConstraints(ChoiceBuilder)",
-    "codegen/gpu/emit.py: KernelWriter(LaunchWriter)",
-    "codegen/gpu/reductions.py: GpuReductions(Reductions)",
-    "codegen/gpu/scene.py: GpuScene(Scene)",
-    "codegen/gpu/scene.py: GpuWriter(Writer)",
-    "codegen/gpu/values.py: GpuValues(Values)",
-    "codegen/gpu/vectors.py: GpuPrelude(Prelude)",
 }
 # Where a GPU may be told from a CPU: its facts, and what people see.
 GPU_PLACES = (
@@ -40,18 +34,14 @@ GPU_PLACES = (
     "search/bound/explain.py",
     "codegen/describe.py",
 )
-# How often other files still ask; `lower` and `program` choose between the lists of passes.
+# How often other files still ask.
 GPU_QUESTIONS = {
-    "codegen/emit.py": 3,
-    "codegen/lower.py": 2,
     "codegen/plan.py": 1,
-    "codegen/program.py": 1,
-    "codegen/scene.py": 1,
     "explorer/check.py": 2,
     "runtime/records/replay.py": 1,
     "search/bound/bounder.py": 1,
     "search/starts/complete.py": 6,
-    "search/starts/sketches.py": 3,
+    "search/starts/proposals.py": 3,
     "space/constraints.py": 1,
 }
 # Modules that replace what they do not own.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ...space.engine.candidate import Candidate
+from ..block import Writer
 from ..c import csyntax as c
 from ..c.names import RESERVED_CUDA, c_names
 from ..c.source import KernelLaunch
 from ..loops.ir import Launch
-from ..passes.pipeline import loops_of
+from ..passes.nests import nests
+from ..passes.pipeline import Passes, run
 from ..plan import Plan, read_plan
 from ..program import (
     Program,
@@ -19,19 +21,23 @@ from ..program import (
     sentence,
     without_unused,
 )
+from ..scene import Scene
 from ..storage import Workspace
-from ..vectors import type_name
+from ..vectors import Prelude, type_name
 from .emit import Kernel, KernelWriter
-from .vectors import GpuPrelude
+from .memory import CudaMemory
+from .scene import KernelScene
+from .vectors import CudaHelpers
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 
 
 class _Lowering:
-    def __init__(self, candidate: Candidate) -> None:
+    def __init__(self, candidate: Candidate, passes: Passes) -> None:
+        self.passes = passes
         self.plan: Plan = read_plan(candidate)
         self.target = candidate.space.target
-        self.prelude = GpuPrelude()
+        self.prelude = Prelude(CudaHelpers())
         self.workspace = Workspace(1)
         placed = place_temporaries(self.plan, self.workspace)
         self.offsets = {array.name: offset for array, offset in placed}
@@ -47,19 +53,19 @@ class _Lowering:
 
     def program(self) -> Program:
         for roots in self.plan.launches:
-            launch = loops_of(self.plan, roots, self.target)
+            launch = run(self.passes.loops, nests(self.plan, roots), self.plan)
             writer = self.writer(launch)
-            kernel = writer.kernel()
+            kernel = writer.main()
             tasks = [self.plan.tasks[t] for t in launch.tasks]
             for task in tasks:
-                if task.is_atomic and not writer.scene.is_set_already(task):
-                    started = self.writer(launch).starting(task, writer.scene)
+                if task.is_atomic and not writer.kernel.is_set_already(task):
+                    started = self.writer(launch).starting(task, writer.kernel)
                     self.add(started, f"{task.task.name}: sets what the blocks add to")
             comment = "; ".join(sentence(self.plan, t) for t in launch.tasks)
             self.add(kernel, comment, tuple(launch.tasks))
             for task in tasks:
-                if task.is_split and not writer.scene.adds_to_result(task):
-                    combined = self.writer(launch).combining(task, writer.scene)
+                if task.is_split and not writer.kernel.adds_to_result(task):
+                    combined = self.writer(launch).combining(task, writer.kernel)
                     self.add(combined, f"{task.task.name}: combines what the blocks left")
         return Program(
             problem=self.plan.problem,
@@ -73,21 +79,15 @@ class _Lowering:
             n_threads=max((kernel.n_threads for _, kernel, *_ in self.configured), default=1),
             decisions=decisions(self.plan, "blocks"),
             names=self.names,
-            is_gpu=True,
+            has_entry=False,
             launches=self.launches(),
             index_type=self.index_type,
         )
 
     def writer(self, launch: Launch) -> KernelWriter:
-        return KernelWriter(
-            self.plan,
-            launch,
-            self.target,
-            self.workspace,
-            self.prelude,
-            self.names,
-            self.index_type,
-        )
+        w = Writer(self.prelude, self.names, CudaMemory())
+        scene = Scene(self.plan, launch, self.target, self.workspace, w)
+        return KernelWriter(KernelScene(scene, self.index_type))
 
     def add(self, kernel: Kernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
         """Takes a kernel in that computes these tasks, its temporaries declared at their places in the workspace."""
@@ -138,6 +138,6 @@ def _configuration(kernel: Kernel) -> str:
     return f"grid {kernel.grid}, block {kernel.block}{shared}"
 
 
-def lower_kernels(candidate: Candidate) -> Program:
+def lower_kernels(candidate: Candidate, passes: Passes) -> Program:
     """The program of a complete candidate of a GPU's space."""
-    return _Lowering(candidate).program()
+    return _Lowering(candidate, passes).program()

@@ -9,24 +9,52 @@ from ...space.backbone import OUTER
 from ...space.targets.gpu_facts import start_of
 from ..block import Value
 from ..c import csyntax as c
+from ..loops.ir import (
+    CombineSums,
+    FillSums,
+    FinishSums,
+    FlushSums,
+    PrefetchSums,
+    ReduceThreads,
+    ResetSums,
+    SumPhase,
+)
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
-from ..reductions import Reductions
+from ..reductions import Reductions, SumWriter
 from ..scene import neutral
 from ..scopes import Context
 from ..storage import Tile
 from ..vectors import type_name
-from .scene import GpuScene
+from .scene import KernelScene
 
 FINISHING_THREADS = 256  # of a block that combines partial results
 SHORT_SUM = 32  # so many partial results one thread combines alone
 
 
-class GpuReductions(Reductions):
-    """The phases of a kernel's reductions (codegen/passes/reductions.py)."""
+class BlockSums(SumWriter):
+    """Of a GPU: accumulators in registers, which threads of a block combine, and what blocks leave for others."""
 
-    scene: GpuScene
+    def __init__(self, kernel: KernelScene, sums: Reductions) -> None:
+        self.kernel, self.scene = kernel, kernel.scene
+        self.sums, self.values = sums, sums.values
+
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        self.sums.update(task, ctx)
+
+    def write(self, phase: SumPhase, task: TaskPlan, ctx: Context) -> None:
+        match phase:
+            case ResetSums():
+                self.sums.reset(task, ctx)
+            case ReduceThreads():
+                self.tree(task, ctx)
+            case FlushSums():
+                self.flush(task, ctx)
+            case FinishSums():
+                self.finish(task, ctx)
+            case FillSums() | PrefetchSums() | CombineSums():
+                raise AssertionError("sums of a block are in registers")
 
     def tree(self, task: TaskPlan, ctx: Context) -> None:
         """Combines the accumulators of the threads that share a result; all of them get it."""
@@ -45,7 +73,7 @@ class GpuReductions(Reductions):
                 p: c.Id(k) for (p, _), (k, _) in zip(old.slow, headers, strict=True)
             }
             with self.scene.w.scope() as block:
-                total = self.total(task, Point({}, copies, indices))
+                total = self.sums.total(task, Point({}, copies, indices))
                 place = new.ref(copies, indices)
                 self.scene.w.write(c.Assign(place, total.x))
                 for n in range(in_lanes) if in_lanes else (None,):
@@ -62,7 +90,7 @@ class GpuReductions(Reductions):
     def over_threads(self, task: TaskPlan, x: c.CExpr) -> Value:
         """A value combined over the threads of the loops that are reduced: inside warps, then across them."""
         digits = [
-            (self.scene.digits[task.index, p.loop.name][1], p.mid)
+            (self.kernel.digits[task.index, p.loop.name][1], p.mid)
             for p in task.loops
             if p.is_thread and p.loop.is_reduction
         ]
@@ -79,7 +107,7 @@ class GpuReductions(Reductions):
                 first = max(stride, WARP)
                 meet = self.scene.prelude.use(f"block_{op}", dtype, 0)
                 place: c.CExpr = c.CastTo(f"{type_name(dtype, 0)} *", c.Id("meeting"))
-                self.scene.meets_warps = self.scene.uses_tid = True
+                self.kernel.meets_warps = self.kernel.uses_tid = True
                 numbers = (c.number(first), c.number(end // first))
                 x = c.Call(meet, (x, place, c.Id("tid"), *numbers))
         return Value(x, dtype)
@@ -87,7 +115,7 @@ class GpuReductions(Reductions):
     def own_result(self, task: TaskPlan) -> list[c.CExpr]:
         """Tests that only one of the threads with the same result passes."""
         return [
-            c.Bin("==", self.scene.digits[task.index, p.loop.name][0], c.Num("0"))
+            c.Bin("==", self.kernel.digits[task.index, p.loop.name][0], c.Num("0"))
             for p in task.loops
             if p.is_thread and p.loop.is_reduction
         ]
@@ -106,10 +134,10 @@ class GpuReductions(Reductions):
 
     def finish(self, task: TaskPlan, ctx: Context) -> None:
         if not self.own_result(task):
-            super().finish(task, ctx)
+            self.sums.finish(task, ctx)
             return
         with self.scene.w.scope() as block:
-            super().finish(task, ctx)
+            self.sums.finish(task, ctx)
         self.by_one(task, tuple(block.statements))
         self.scene.w.forget(task.task.target.array)
 
@@ -120,7 +148,7 @@ class GpuReductions(Reductions):
         with self.scene.w.scope() as block, self.scene.over(task, free, ctx) as inner:
             for point in self.scene.points(task, free, inner):
                 stem = f"{task.task.target.array}_total"
-                total = self.scene.w.name(self.total(task, point), stem)
+                total = self.scene.w.name(self.sums.total(task, point), stem)
                 if task.is_atomic:
                     self.add_atomically(task, point, total, inner)
                 else:
@@ -130,7 +158,7 @@ class GpuReductions(Reductions):
 
     def leave(self, task: TaskPlan, point: Point, total: Value, ctx: Context) -> None:
         buffer, layout = self.scene.accumulators[task.index]
-        terms, const = c.flatten(self.accumulator_index(task, point, ctx))
+        terms, const = c.flatten(self.sums.accumulator_index(task, point, ctx))
         block_number = self.block_number(task)
         index = c.linear(((block_number, layout.n_elements), *terms), const)
         self.scene.w.store(buffer.name, c.Id(buffer.name), index, total, buffer.dtype, stream=False)
@@ -138,11 +166,11 @@ class GpuReductions(Reductions):
     def add_atomically(self, task: TaskPlan, point: Point, total: Value, ctx: Context) -> None:
         buffer, layout = self.scene.accumulators[task.index]
         array = self.scene.plan.problem.array(task.task.target.array)
-        if self.scene.adds_to_result(task):
+        if self.kernel.adds_to_result(task):
             axes = task.task.target.axes
             index, stride = affine_at(axes, row_strides(array.shape), point)
         else:
-            index = self.accumulator_index(task, point, ctx)
+            index = self.sums.accumulator_index(task, point, ctx)
             stride = layout.strides.get(point.vector_loop or "", 0)
         add = self.scene.prelude.use(f"atomic_{task.task.op}", buffer.dtype, 0)
         for n in range(max(1, total.lanes)):
@@ -155,7 +183,7 @@ class GpuReductions(Reductions):
         """Which of the blocks with the same results this one is."""
         terms, n_blocks = [], 1
         for p in reversed([p for p in task.loops if p.is_parallel and p.loop.is_reduction]):
-            terms.append((self.scene.blocks[task.index, p.loop.name], n_blocks))
+            terms.append((self.kernel.blocks[task.index, p.loop.name], n_blocks))
             n_blocks *= blocks_along(p)
         return c.linear(tuple(reversed(terms)), 0) if len(terms) > 1 else terms[0][0]
 
@@ -167,11 +195,11 @@ class GpuReductions(Reductions):
         op, w = task.task.op, self.scene.w
         assert op is not None
         blocks = self.by_result(layout.n_elements)
-        result = self.number_of_result(c.Id("tid"), self.scene.n_threads)
+        result = self.number_of_result(c.Id("tid"), self.kernel.n_threads)
         with w.scope() as body:
             index: c.CExpr = c.Id(result)
             value = neutral(op, buffer.dtype)
-            if self.scene.adds_to_result(task):
+            if self.kernel.adds_to_result(task):
                 array = self.scene.plan.problem.array(task.task.target.array)
                 point, context = self.point_of(task, result)
                 index, _ = affine_at(task.task.target.axes, row_strides(array.shape), point)
@@ -187,16 +215,16 @@ class GpuReductions(Reductions):
     def by_result(self, n_results: int) -> int:
         """Blocks of a kernel with a thread for each result."""
         threads = min(FINISHING_THREADS, max(WARP, -(-n_results // WARP) * WARP))
-        self.scene.shape = (threads,)
+        self.kernel.shape = (threads,)
         return -(-n_results // threads)
 
     def number_of_result(self, thread: c.CExpr, threads: int) -> str:
         """Declares which result a thread (or with none, its block) is about."""
-        self.scene.uses_tid = True
+        self.kernel.uses_tid = True
         result = self.scene.w.fresh("result")
-        block = c.CastTo(self.scene.index_type, c.Id("blockIdx.x"))
+        block = c.CastTo(self.kernel.index_type, c.Id("blockIdx.x"))
         number = c.linear(((block, threads), (thread, 1)), 0) if threads > 1 else block
-        self.scene.w.write(c.Declare(self.scene.index_type, result, number, constant=True))
+        self.scene.w.write(c.Declare(self.kernel.index_type, result, number, constant=True))
         return result
 
     def combine_launch(self, task: TaskPlan) -> int:
@@ -210,15 +238,15 @@ class GpuReductions(Reductions):
         if alone:
             blocks = self.by_result(n_results)
         else:
-            blocks, self.scene.shape = n_results, (FINISHING_THREADS,)
-        threads = self.scene.n_threads
+            blocks, self.kernel.shape = n_results, (FINISHING_THREADS,)
+        threads = self.kernel.n_threads
         result = self.number_of_result(c.Id("tid"), threads if alone else 1)
         total, part = w.fresh("total"), w.fresh("part")
         w.write(c.Declare(kind, total, neutral(op, buffer.dtype)))
         index = c.linear(((c.Id(part), n_results), (c.Id(result), 1)), 0)
         with w.scope() as summed:
             x = Value(c.Index(c.Id(buffer.name), index), buffer.dtype)
-            self.accumulate(Value(c.Id(total), buffer.dtype), op, x)
+            self.sums.accumulate(Value(c.Id(total), buffer.dtype), op, x)
         start: c.CExpr = c.Num("0") if alone else c.Id("tid")
         step = 1 if alone else threads
         loop: c.CStmt = c.For(part, start, c.number(n_parts), step, tuple(summed.statements))
@@ -239,7 +267,7 @@ class GpuReductions(Reductions):
     def store_result(self, task: TaskPlan, result: str, total: str) -> None:
         """Finishes and stores one result, whose number is in `result`."""
         point, context = self.point_of(task, result)
-        value = self.finished(task, point, Value(c.Id(total), task.task.dtype), context)
+        value = self.sums.finished(task, point, Value(c.Id(total), task.task.dtype), context)
         self.values.put(task, point, value, context)
 
     def point_of(self, task: TaskPlan, result: str) -> tuple[Point, Context]:
@@ -255,7 +283,7 @@ class GpuReductions(Reductions):
             if stride * extents[name] < size:
                 x = c.Bin("%", x, c.number(extents[name]))
             variable = self.scene.w.fresh(name)
-            self.scene.w.write(c.Declare(self.scene.index_type, variable, x, constant=True))
+            self.scene.w.write(c.Declare(self.kernel.index_type, variable, x, constant=True))
             index[name] = LoopIndexAt(c.Id(variable))
         point = Point(index)
         context = Context(

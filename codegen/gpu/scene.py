@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -11,67 +11,17 @@ from ...kernels.ir.kernel import DType, Load
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import Operand
 from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
-from ...space.targets.target import Target
-from ..block import Value, Writer
 from ..c import csyntax as c
-from ..c.cprint import expression
-from ..c.names import RESERVED_CUDA
-from ..loops.ir import Launch, Owner
+from ..loops.ir import Owner
 from ..passes.map_grid import AXES, block_shape, partial_blocks
-from ..plan import LoopPlan, Plan, TaskPlan
+from ..plan import LoopPlan, TaskPlan
 from ..point import affine_offset, row_strides
 from ..scene import Scene
-from ..storage import AccumulatorLayout, Buffer, SharedLayout, Workspace
-from ..vectors import Prelude, type_name
-from .vectors import HINTED_LOADS, STREAMING_STORE
+from ..storage import AccumulatorLayout, Buffer, SharedLayout
+from ..vectors import type_name
 
 SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
 VECTOR_BYTES = 16  # the widest access of a thread
-
-
-class GpuWriter(Writer):
-    """Writes statements; vectors that may not begin at a multiple of their size are moved otherwise."""
-
-    def __init__(self, prelude: Prelude, names: Mapping[str, str]) -> None:
-        super().__init__(prelude, names)
-        self.used |= RESERVED_CUDA
-
-    def access(self, operation: str, index: c.CExpr, lanes: int) -> str:
-        """Vectors that may lie across the bounds of vectors are moved one element at a time."""
-        is_aligned = self.is_multiple(index, lanes)
-        return operation if is_aligned else f"{operation}_unaligned"
-
-    def alignment(self, base: c.CExpr, index: c.CExpr, value: Value) -> tuple[c.CExpr, ...]:
-        return ()
-
-    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
-        place = c.Index(base, index)
-        return c.Call(HINTED_LOADS[hint], (c.Un("&", place),)) if hint else place
-
-    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
-        if stream:
-            return c.Evaluate(c.Call(STREAMING_STORE, (c.Un("&", place), x)))
-        return c.Assign(place, x)
-
-    def gather(self, array: str, places: list[c.CExpr], dtype: DType) -> Value:
-        """A vector of elements that are anywhere in an array; once in a scope."""
-        key = (array, ", ".join(map(expression, places)), len(places))
-        if key not in self.block.known:
-            items = tuple(c.Index(c.Id(array), x) for x in places)
-            vector = Value(self.vector_of(dtype, len(items), items), dtype, len(items))
-            return self.remember(key, array, vector)
-        return self.block.known[key]
-
-    def strided(
-        self, base: c.CExpr, index: c.CExpr, dtype: DType, lanes: int, stride: int, hint: str
-    ) -> c.CExpr:
-        places = (c.add(index, c.number(k * stride)) for k in range(lanes))
-        return self.vector_of(dtype, lanes, tuple(self.element(base, x, hint) for x in places))
-
-    def vector_of(self, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
-        if len(items) == 1:
-            return c.Call(self.prelude.use("splat", dtype, lanes), items)
-        return c.Call(self.prelude.use("make", dtype, lanes), items)
 
 
 @dataclass(frozen=True)
@@ -117,25 +67,12 @@ def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: 
     return next((n for n in fits if all(x % n == 0 for x in steps)), 1)
 
 
-class GpuScene(Scene):
-    """The state of writing one kernel."""
+class KernelScene:
+    """The state of writing one kernel: what all writers share, and threads and shared memory of its blocks."""
 
-    w: GpuWriter
-
-    def __init__(
-        self,
-        plan: Plan,
-        launch: Launch,
-        target: Target,
-        workspace: Workspace,
-        prelude: Prelude,
-        names: Mapping[str, str],
-        index_type: str,
-    ) -> None:
-        super().__init__(plan, launch, target, workspace, prelude, names)
-        self.w = GpuWriter(prelude, names)
-        self.index_type = index_type
-        self.shape = block_shape([plan.tasks[t] for t in launch.tasks])
+    def __init__(self, scene: Scene, index_type: str) -> None:
+        self.scene, self.index_type = scene, index_type
+        self.shape = block_shape([scene.plan.tasks[t] for t in scene.launch.tasks])
         self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop
         self.digits: dict[
             tuple[int, str], tuple[c.CExpr, int]
@@ -158,8 +95,8 @@ class GpuScene(Scene):
 
     def order_threads(self) -> None:
         """Numbers the threads of each task."""
-        for t in self.launch.tasks:
-            task, stride = self.plan.tasks[t], 1
+        for t in self.scene.launch.tasks:
+            task, stride = self.scene.plan.tasks[t], 1
             for axis, p in enumerate(map(task.loop, task.threads)):
                 self.digits[t, p.loop.name] = self.digit(p, axis, stride), stride
                 stride *= p.mid
@@ -178,7 +115,7 @@ class GpuScene(Scene):
         if isinstance(x, c.Id):
             return x
         if x not in self.digit_names:
-            self.digit_names[x] = self.w.fresh(f"t_{p.loop.name}")
+            self.digit_names[x] = self.scene.w.fresh(f"t_{p.loop.name}")
         return c.Id(self.digit_names[x])
 
     def thread_declarations(self) -> Iterator[c.CStmt]:
@@ -198,23 +135,23 @@ class GpuScene(Scene):
     def allocate(self, task: TaskPlan) -> None:
         """Partial results in the workspace; values of a tile and copies of operands in shared memory."""
         t = task.index
-        array = self.plan.problem.array(task.task.target.array)
-        acc = self.launch.accumulators.get(t)
+        array = self.scene.plan.problem.array(task.task.target.array)
+        acc = self.scene.launch.accumulators.get(t)
         if acc is not None and acc.owner is Owner.PARTIALS:
             layout = AccumulatorLayout.of(task, acc, array)
             n = layout.n_elements * partial_blocks(task)
             if self.adds_to_result(task):
-                buffer = Buffer(self.w.names[array.name], array.dtype, n, 0, False)
+                buffer = Buffer(self.scene.w.names[array.name], array.dtype, n, 0, False)
             else:
                 stem = f"{array.name}_sum" if task.is_atomic else f"{array.name}_parts"
-                buffer = self.buffer(stem, task.task.dtype, n, False)
-            self.accumulators[t] = (buffer, layout)
+                buffer = self.scene.buffer(stem, task.task.dtype, n, False)
+            self.scene.accumulators[t] = (buffer, layout)
         if task.shared:
-            shared = SharedLayout.of(task, task.shared, array, self.merged)
+            shared = SharedLayout.of(task, task.shared, array, self.scene.merged)
             kept = self.keep(f"{array.name}_tile", array.dtype, shared.n_elements)
-            self.shared[t] = (kept, shared)
+            self.scene.shared[t] = (kept, shared)
         for operand in task.copies:
-            source = self.plan.problem.array(operand.access.array)
+            source = self.scene.plan.problem.array(operand.access.array)
             block = BlockLayout.of(task, operand, source)
             n_elements = block.n_elements * task.stages[source.name]
             kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
@@ -223,7 +160,7 @@ class GpuScene(Scene):
 
     def adds_to_result(self, task: TaskPlan) -> bool:
         """Whether the blocks reduce into the array of the result itself."""
-        return task.is_atomic and adds_to_result(self.plan.problem, task.task)
+        return task.is_atomic and adds_to_result(self.scene.plan.problem, task.task)
 
     def is_set_already(self, task: TaskPlan) -> bool:
         """Whether blocks add to what the result held before."""
@@ -233,14 +170,14 @@ class GpuScene(Scene):
 
     def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
         """An array in shared memory."""
-        buffer = Buffer(self.w.fresh(stem), dtype, n_elements, 0, False)
+        buffer = Buffer(self.scene.w.fresh(stem), dtype, n_elements, 0, False)
         self.in_shared.append(buffer)
         return buffer
 
     def shared_declarations(self) -> Iterator[c.CStmt]:
         """Arrays of their own as far as a kernel has shared memory without asking; else parts of what its launch asks for."""
         if self.asks_for_bytes:
-            pool, offset = self.w.fresh("shared_memory"), 0
+            pool, offset = self.scene.w.fresh("shared_memory"), 0
             yield c.Declare("char", pool, extent=0, is_shared=True)
             for b in self.in_shared:
                 kind = type_name(b.dtype, 0)
@@ -258,7 +195,7 @@ class GpuScene(Scene):
         """Shared memory that the launch has to ask for."""
         n_bytes = sum(b.stride_bytes for b in self.in_shared)
         met = 8 * self.n_threads if self.meets_warps else 0
-        return n_bytes if n_bytes + met > self.target.shared_bytes_per_block else 0
+        return n_bytes if n_bytes + met > self.scene.target.shared_bytes_per_block else 0
 
     def open_buffer(self, b: Buffer) -> c.CStmt:
         kind = type_name(b.dtype, 0)

@@ -6,31 +6,44 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER, Operand
 from ..block import Value
 from ..c import csyntax as c
-from ..loops.ir import AdvanceCopies, AwaitCopies, Copy, CopyPhase, Loop, StartCopies, loop_of
+from ..loops.ir import (
+    AdvanceCopies,
+    AwaitCopies,
+    Copy,
+    CopyPhase,
+    Loop,
+    PackBlock,
+    PackPhase,
+    StartCopies,
+    Strips,
+    loop_of,
+)
 from ..plan import TaskPlan
 from ..point import LoopIndexAt, Point, affine_at, row_strides
 from ..scopes import Context
-from ..values import Values
+from ..values import Operands
+from .memory import gather
 from .preamble import COPY_ASYNC
-from .scene import BlockLayout, GpuScene
+from .scene import BlockLayout, KernelScene
 
 
-class GpuValues(Values):
-    """Values of a kernel's tasks."""
+class SharedOperands(Operands):
+    """Of a GPU: blocks in shared memory, which the threads of a block copy together."""
 
-    scene: GpuScene
+    def __init__(self, kernel: KernelScene) -> None:
+        self.kernel, self.scene = kernel, kernel.scene
 
-    def read(self, task: TaskPlan, load: ir.Load, point: Point, ctx: Context) -> Value:
-        if (task.index, load.array) not in self.scene.placed:
-            return super().read(task, load, point, ctx)
-        layout = self.scene.placed[task.index, load.array]
-        buffer = self.scene.kept_copies[task.index, load.array]
-        stage = self.scene.stages.get((task.index, load.array))
+    def holds(self, task: int, array: str) -> bool:
+        return (task, array) in self.kernel.placed
+
+    def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
+        layout = self.kernel.placed[task.index, array]
+        buffer = self.kernel.kept_copies[task.index, array]
+        stage = self.kernel.stages.get((task.index, array))
         lanes = point.lanes()
         along = next(
             (stride for name, stride in layout.strides.items() if point.index[name].lanes), 0
@@ -41,7 +54,19 @@ class GpuValues(Values):
             return w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, along)
         # Neighbours that are no whole vector, or in different rows, are anywhere.
         places = [self.place(task, layout, point, ctx, stage, k) for k in range(lanes)]
-        return w.gather(buffer.name, places, buffer.dtype)
+        return gather(w, buffer.name, places, buffer.dtype)
+
+    def write(self, phase: PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+        match phase:
+            case PackBlock(_, operand):
+                self.copy(task, operand, ctx)
+            case StartCopies() | AwaitCopies() | AdvanceCopies():
+                self.transfer(phase, ctx)
+            case _:
+                raise AssertionError("threads of a block do not pack ahead")
+
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        raise AssertionError("threads of a block do not pack in strips")
 
     def place(
         self,
@@ -65,7 +90,7 @@ class GpuValues(Values):
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """All threads copy the block of one outer tile together, neighbours by neighbours."""
         self.move_block(task, operand, ctx, None)
-        self.scene.w.forget(self.scene.kept_copies[task.index, operand.access.array].name)
+        self.scene.w.forget(self.kernel.kept_copies[task.index, operand.access.array].name)
 
     def transfer(self, phase: CopyPhase, ctx: Context) -> None:
         """Copies that travel while earlier tiles are used; each step of them is one group of the thread's."""
@@ -89,7 +114,7 @@ class GpuValues(Values):
             tile = group - (most - x.stages)
             if 0 <= tile * holder.step < holder.extent and tile >= 0:
                 task = self.scene.plan.tasks[t]
-                layout = self.scene.placed[t, operand.access.array]
+                layout = self.kernel.placed[t, operand.access.array]
                 first = {(t, loop_of(holder, t), OUTER): c.number(tile * holder.step)}
                 begun = replace(ctx, variables={**ctx.variables, **first})
                 self.move_block(task, operand, begun, c.number(tile * layout.n_elements))
@@ -102,20 +127,20 @@ class GpuValues(Values):
         outer = ctx.variables[first.task, first.loop, OUTER]
         for x in copies:
             t, array = x.task, x.operand.access.array
-            layout = self.scene.placed[t, array]
+            layout = self.kernel.placed[t, array]
             here = w.fresh(f"{array}_stage")
             w.multiples[here] = layout.n_elements
             place = self.stage(outer, holder.step, stages, layout)
-            w.write(c.Declare(self.scene.index_type, here, place, constant=True))
-            self.scene.stages[t, array] = c.Id(here)
-            w.forget(self.scene.kept_copies[t, array].name)
+            w.write(c.Declare(self.kernel.index_type, here, place, constant=True))
+            self.kernel.stages[t, array] = c.Id(here)
+            w.forget(self.kernel.kept_copies[t, array].name)
         later = w.fresh(f"{first.loop}_next")
         ahead = c.linear(((outer, 1),), (stages - 1) * holder.step)
-        w.write(c.Declare(self.scene.index_type, later, ahead, constant=True))
+        w.write(c.Declare(self.kernel.index_type, later, ahead, constant=True))
         with w.scope() as body:
             for x in copies:
                 t, operand = x.task, x.operand
-                layout = self.scene.placed[t, operand.access.array]
+                layout = self.kernel.placed[t, operand.access.array]
                 begun = {**ctx.variables, (t, loop_of(holder, t), OUTER): c.Id(later)}
                 place = self.stage(c.Id(later), holder.step, stages, layout)
                 task = self.scene.plan.tasks[t]
@@ -134,8 +159,8 @@ class GpuValues(Values):
     ) -> None:
         """Copies the block of one outer tile, in the widest pieces that are aligned; asynchronously, where it goes to a `stage`."""
         w = self.scene.w
-        layout = self.scene.placed[task.index, operand.access.array]
-        buffer = self.scene.kept_copies[task.index, operand.access.array]
+        layout = self.kernel.placed[task.index, operand.access.array]
+        buffer = self.kernel.kept_copies[task.index, operand.access.array]
         array = self.scene.plan.problem.array(operand.access.array)
         element = w.fresh("e")
         index: dict[str, LoopIndexAt] = {}
@@ -156,7 +181,7 @@ class GpuValues(Values):
             rest = below
             offset = w.fresh(f"d_{name}")
             digit = c.linear(((digit, width),), 0)
-            declared.append(c.Declare(self.scene.index_type, offset, digit, constant=True))
+            declared.append(c.Declare(self.kernel.index_type, offset, digit, constant=True))
             at = c.add(ctx.variables[task.index, name, OUTER], c.Id(offset))
             index[name] = LoopIndexAt(at)
             here[name] = {c.Id(offset): 1}, 0
@@ -172,8 +197,8 @@ class GpuValues(Values):
             for x in inside[1:]:
                 test = c.Bin("&&", test, x)
             move = c.If(test, (move,))
-        self.scene.uses_tid = True
-        step = self.scene.n_threads
+        self.kernel.uses_tid = True
+        step = self.kernel.n_threads
         w.write(c.For(element, c.Id("tid"), c.number(n_pieces), step, (*declared, move)))
         w.used -= {element, *(d.name for d in declared if isinstance(d, c.Declare))}
 
@@ -193,7 +218,7 @@ class GpuValues(Values):
             function = f"copy_async{piece * dtype.size_bytes}"
             return c.Evaluate(c.Call(function, (there, c.Un("&", source))))
         if piece == 1:
-            return c.Assign(place, self.scene.w.element(source.base, source.index, hint))
+            return c.Assign(place, self.scene.w.memory.element(source.base, source.index, hint))
         load = prelude.use(f"load_{hint.lower()}" if hint else "load", dtype, piece)
         x = c.Call(load, (c.Un("&", source),))
         return c.Evaluate(c.Call(prelude.use("store", dtype, piece), (there, x)))

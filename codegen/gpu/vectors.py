@@ -6,7 +6,7 @@ Names are those of codegen/vectors.py, so that lowering is one; the definitions 
 from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
-from ..vectors import SCALAR_TYPES, Prelude, mask_dtype, math_function, scalar_helper
+from ..vectors import SCALAR_TYPES, Helpers, Prelude, mask_dtype, math_function, scalar_helper
 from .preamble import ATOMIC_EXTREMA
 
 _INLINE = "static __device__ __forceinline__"
@@ -70,25 +70,29 @@ _COMBINE = {
 }
 
 
-class GpuPrelude(Prelude):
-    """Collects helpers of CUDA text."""
+class CudaHelpers(Helpers):
+    """In CUDA C++."""
 
-    def vector_type(self, dtype: DType, lanes: int) -> str:
+    def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
         name = f"{dtype.name}x{lanes}"
-        if name not in self.defined:
-            self.defined.setdefault("vectors", _VECTORS)
-            self.defined[name] = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"
-        return name
+        typedef = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"
+        return {"vectors": _VECTORS, name: typedef}
 
-    def write(
-        self, name: str, operation: str, dtype: DType, lanes: int, other: DType | None
+    def function(
+        self,
+        prelude: Prelude,
+        name: str,
+        operation: str,
+        dtype: DType,
+        lanes: int,
+        other: DType | None,
     ) -> str:
         c = SCALAR_TYPES[dtype.name]
         if operation.startswith(("warp_", "block_")):
             return _threads(name, operation, c)
         if operation.startswith("atomic_"):
             if dtype.is_float and operation != "atomic_add":
-                self.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
+                prelude.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
             return _atomic(name, operation, dtype)
         if not lanes:
             return scalar_helper(name, operation, c, dtype).replace("static inline", _INLINE, 1)
@@ -109,18 +113,18 @@ class GpuPrelude(Prelude):
                 return f"{_INLINE} {v} {name}({c} first) {{\n    {v} r;\n{each}first + l{end}"
             case "convert":
                 assert other is not None
-                source = self.vector_type(other, lanes)
+                source = prelude.vector_type(other, lanes)
                 return f"{_INLINE} {v} {name}({source} x) {{\n    {v} r;\n{each}({c})x[l]{end}"
             case "min" | "max":
                 less = "a[l] < b[l]" if operation == "min" else "a[l] > b[l]"
                 return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{less} ? a[l] : b[l]{end}"
             case "select":
-                mask = self.vector_type(mask_dtype(dtype), lanes)
+                mask = prelude.vector_type(mask_dtype(dtype), lanes)
                 return f"{_INLINE} {v} {name}({mask} m, {v} a, {v} b) {{\n    {v} r;\n{each}m[l] ? a[l] : b[l]{end}"
             case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
                 return _fold(name, operation.removeprefix("fold_"), c, v, lanes)
             case "floordiv" | "mod":
-                scalar = self.use(operation, dtype, 0)
+                scalar = prelude.use(operation, dtype, 0)
                 return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{scalar}(a[l], b[l]){end}"
             case "abs" if not dtype.is_float:
                 return f"{one}    {v} r;\n{each}x[l] < 0 ? -x[l] : x[l]{end}"

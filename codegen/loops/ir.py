@@ -45,6 +45,26 @@ class Schedule(Enum):
     GRID = auto()
 
 
+class Runs(Enum):
+    """Who runs a launch."""
+
+    ONE_THREAD = auto()
+    TEAM = auto()  # of threads of a CPU
+    GRID = auto()  # of blocks of threads of a GPU
+
+
+class Tails(Enum):
+    """What a loop does with register tiles that its end cuts."""
+
+    ROWS_BEHIND = (
+        auto()
+    )  # they are behind the loop: a test in it would keep compilers from moving loads out of it
+    ROWS_TESTED = (
+        auto()
+    )  # a test in the loop finds them; rows are taken one by one, still in vectors
+    ELEMENTS_TESTED = auto()  # and in them each element is taken by itself
+
+
 class Owner(Enum):
     """Who has the accumulators of a reduction."""
 
@@ -224,6 +244,7 @@ class Loop:
     schedule: Schedule = Schedule.SEQUENTIAL
     is_last: bool = False
     strips: Strips | None = None
+    tails: Tails = Tails.ROWS_TESTED
 
     @property
     def is_parallel(self) -> bool:
@@ -328,14 +349,18 @@ class DoubleBuffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch. `is_parallel`: a team of threads, or the blocks of a GPU, runs it; `after`: what one thread does then."""
+    """One launch; `after`: what one thread does when its team is done."""
 
     tasks: tuple[int, ...]  # in the order of their bodies
     nodes: tuple[Node, ...]
     after: tuple[Node, ...] = ()
-    is_parallel: bool = False
+    runs: Runs = Runs.ONE_THREAD
     accumulators: Mapping[int, AccumulatorPlan] = field(default_factory=dict)
     buffers: Mapping[tuple[int, str], DoubleBuffer] = field(default_factory=dict)  # task, array
+
+    @property
+    def is_parallel(self) -> bool:
+        return self.runs is not Runs.ONE_THREAD
 
 
 # --- questions ---

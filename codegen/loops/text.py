@@ -21,15 +21,16 @@ from .ir import (
     PackBlock,
     PackFirstBlock,
     PackRest,
+    Runs,
+    Schedule,
     StartCopies,
 )
 
 
 def show_launch(launch: Launch, plan: Plan) -> str:
     """A launch: who runs it, where its sums are, its nodes."""
-    lines = ["launch of a team" if launch.is_parallel else "launch of one thread"]
-    if any(n.schedule.name == "GRID" for n in launch.nodes if isinstance(n, Loop)):
-        lines = ["launch of a grid"]
+    who = {Runs.ONE_THREAD: "one thread", Runs.TEAM: "a team", Runs.GRID: "a grid"}
+    lines = [f"launch of {who[launch.runs]}"]
     for t, sums in launch.accumulators.items():
         live = ", ".join(f"{name} {n}" for name, n in sums.extents.items())
         place = "the result" if sums.in_result else sums.owner.name.lower()
@@ -72,7 +73,7 @@ def _line(plan: Plan, node: Node) -> str:
 
 def _loop(plan: Plan, n: Loop) -> str:
     names = " = ".join(_member(plan, m) for m in n.members)
-    words = [] if n.schedule.name == "SEQUENTIAL" else [n.schedule.name.lower()]
+    words = [] if n.schedule is Schedule.SEQUENTIAL else [n.schedule.name.lower()]
     words += ["the last iteration"] * n.is_last
     if n.strips is not None:
         packed = ", ".join(_operand(plan, t, o) for t, o in n.strips.packs)

@@ -22,6 +22,7 @@ from ..loops.ir import (
     PackBlock,
     ReduceThreads,
     ResetSums,
+    Runs,
     Schedule,
     StartCopies,
 )
@@ -36,7 +37,7 @@ _ALL, _ANY = -1, 0  # threads of a node: all of the block, or any that need it
 def map_grid(launch: Launch, plan: Plan) -> Launch:
     """Outer dims that the plan shares out are the blocks of a grid; all threads of a block run everything else."""
     nodes = scheduled(launch.nodes, plan, lambda p: Schedule.GRID)
-    return replace(launch, nodes=nodes, is_parallel=True)
+    return replace(launch, nodes=nodes, runs=Runs.GRID)
 
 
 def share_block(launch: Launch, plan: Plan) -> Launch:

@@ -17,6 +17,7 @@ from ..loops.ir import (
     Loop,
     Node,
     OpenBlock,
+    Runs,
     Schedule,
     has_parallel,
 )
@@ -30,7 +31,8 @@ def map_team(launch: Launch, plan: Plan) -> Launch:
         return Schedule.CYCLIC if p.is_cyclic else Schedule.BLOCKED
 
     nodes = scheduled(launch.nodes, plan, schedule)
-    return replace(launch, nodes=nodes, is_parallel=any(map(has_parallel, nodes)))
+    runs = Runs.TEAM if any(map(has_parallel, nodes)) else Runs.ONE_THREAD
+    return replace(launch, nodes=nodes, runs=runs)
 
 
 def scheduled(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ...space.targets.target import Target
+from ..addresses import share_addresses
+from ..c import csyntax as c
 from ..loops.ir import Launch
 from ..loops.verify import verify
 from ..plan import Plan, PlannedNode
@@ -16,11 +19,32 @@ from .nests import nests
 from .packing import place_block_copies, place_blocks
 from .reductions import place_block_sums, place_sums
 from .shifting import shift_late
+from .tails import cut_elements, cut_rows
 
 Pass = Callable[[Launch, Plan], Launch]
+SyntaxPass = Callable[[tuple[c.CStmt, ...], tuple[c.Parameter, ...]], tuple[c.CStmt, ...]]
 
-PASSES: dict[str, tuple[Pass, ...]] = {
-    "cpu": (
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes in order: of the loop IR, and then of the C syntax of a function's body with these parameters."""
+
+    loops: tuple[Pass, ...]
+    syntax: tuple[SyntaxPass, ...] = ()
+
+    @property
+    def are_of_grids(self) -> bool:
+        """Whether they make kernels of a GPU."""
+        return map_grid in self.loops
+
+    def without(self, *left_out: Pass | SyntaxPass) -> Passes:
+        """The same but for some passes that a program is right without."""
+        loops = tuple(p for p in self.loops if p not in left_out)
+        return Passes(loops, tuple(p for p in self.syntax if p not in left_out))
+
+
+CPU = Passes(
+    loops=(
         map_team,
         place_sums,
         place_blocks,
@@ -28,15 +52,21 @@ PASSES: dict[str, tuple[Pass, ...]] = {
         shift_late,
         end_team,
         leave_alone,
+        cut_rows,
     ),
-    "gpu": (
+    syntax=(share_addresses,),
+)
+GPU = Passes(
+    loops=(
         map_grid,
         place_block_sums,
         place_block_copies,
         place_block_barriers,
         share_block,
-    ),
-}
+        cut_elements,
+    )
+)
+PASSES = {"cpu": CPU, "gpu": GPU}
 _verifies = False
 
 
@@ -56,7 +86,7 @@ def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
 
 def loops_of(plan: Plan, roots: tuple[PlannedNode, ...], target: Target) -> Launch:
     """The loop IR of one launch of a plan, as it is written down."""
-    return run(PASSES[kind_of(target)], nests(plan, roots), plan)
+    return run(PASSES[kind_of(target)].loops, nests(plan, roots), plan)
 
 
 def launches_of(plan: Plan, target: Target) -> tuple[Launch, ...]:

@@ -11,6 +11,7 @@ from kernelscape.codegen.addresses import share_addresses
 from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.lower import lower
+from kernelscape.codegen.passes.pipeline import CPU
 from kernelscape.explorer.entry import library_subject
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.cpu.dialect import C_TEAM
@@ -216,7 +217,9 @@ def test_all_that_is_reached_is_reached_as_before(name):
     drawn = [checking.random_candidate(root, rng) for _ in range(30)]
     n_pointers = 0
     for candidate in (d for d in drawn if isinstance(d, Candidate)):
-        apart, near = (lower(candidate, shares_addresses=shares) for shares in (False, True))
+        apart, near = (
+            lower(candidate, passes=passes) for passes in (CPU.without(share_addresses), CPU)
+        )
         for f, g in zip(apart.functions, near.functions, strict=True):
             assert Flat(g.body).found == Flat(f.body).found
             assert Flat(g.after).found == Flat(f.after).found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kernelscape.codegen.block import Value, Writer
+from kernelscape.codegen.block import CMemory, Value, Writer
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.vectors import Prelude
+from kernelscape.codegen.vectors import CHelpers, Prelude
 from kernelscape.kernels.ir.kernel import DType
 
 
 def writer():
-    return Writer(Prelude(), {"x": "x", "y": "y"})
+    return Writer(Prelude(CHelpers()), {"x": "x", "y": "y"}, CMemory())
 
 
 def load(w, array, lanes=0, index="i"):

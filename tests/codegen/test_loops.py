@@ -143,7 +143,7 @@ def hazards(threads, nodes):
 def check_barriers(candidate, kind, place, threads_of):
     """The launches of a candidate with barriers have no hazard; how many barriers they need."""
     plan, n = read_plan(candidate), 0
-    before = PASSES[kind][: PASSES[kind].index(place)]
+    before = PASSES[kind].loops[: PASSES[kind].loops.index(place)]
     for roots in plan.launches:
         bare = run(before, nests(plan, roots), plan)
         launch = place(bare, plan)

@@ -1,0 +1,37 @@
+"""What loops do with register tiles that their ends cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..loops.ir import Alone, Late, Launch, Loop, Node, Tails
+from ..plan import Plan
+
+
+def cut_rows(launch: Launch, plan: Plan) -> Launch:
+    """On a CPU cut tiles are behind the loop, where its last iteration is known to come last."""
+
+    def tails(loop: Loop) -> Tails:
+        comes_anywhere = loop.is_cyclic or loop.is_last
+        return Tails.ROWS_TESTED if comes_anywhere else Tails.ROWS_BEHIND
+
+    return replace(launch, nodes=_cut(launch.nodes, tails))
+
+
+def cut_elements(launch: Launch, plan: Plan) -> Launch:
+    """On a GPU rows are a thread's own and few: a version for them alone would only make kernels longer."""
+    return replace(launch, nodes=_cut(launch.nodes, lambda loop: Tails.ELEMENTS_TESTED))
+
+
+def _cut(nodes: Sequence[Node], tails: Callable[[Loop], Tails]) -> tuple[Node, ...]:
+    made: list[Node] = []
+    for n in nodes:
+        match n:
+            case Loop():
+                made.append(replace(n, children=_cut(n.children, tails), tails=tails(n)))
+            case Late() | Alone():
+                made.append(replace(n, children=_cut(n.children, tails)))
+            case _:
+                made.append(n)
+    return tuple(made)

@@ -1,0 +1,120 @@
+"""A launch of a CPU as C syntax: the memory that it needs, and its team of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+
+from ..space.backbone import Flow
+from .ahead import PackedOperands
+from .c import csyntax as c
+from .emit import LaunchWriter, Threads
+from .loops.ir import Loop, Owner
+from .plan import TaskPlan
+from .program import without_unused
+from .reductions import Reductions
+from .scene import Scene
+from .scopes import Context
+from .storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
+from .values import Values
+from .vectors import type_name
+
+
+class TeamThreads(Threads):
+    """The threads of a team."""
+
+    index_type = "long"
+
+    def is_among(self, n_threads: int) -> c.CExpr:
+        assert n_threads == 1, "of a team one thread is alone"
+        return c.Bin("==", c.Id("tid"), c.Num("0"))
+
+    def block_along(self, loop: Loop) -> c.CExpr:
+        raise AssertionError("a CPU has no blocks of threads")
+
+    @contextmanager
+    def inside(self, loop: Loop, variable: c.CExpr, ctx: Context) -> Iterator[Context]:
+        yield ctx
+
+
+def team_writer(scene: Scene, name: str) -> LaunchWriter:
+    """What writes a launch of a CPU whose function has this name; the memory that it needs is allocated."""
+    for t in scene.launch.tasks:
+        allocate(scene, scene.plan.tasks[t])
+    operands = PackedOperands(scene)
+    values = Values(scene, operands)
+    return LaunchWriter(scene, values, Reductions(scene, values), operands, TeamThreads(), name)
+
+
+def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
+    """The body of a launch's function and what comes after its team."""
+    scene = writer.scene
+    context = Context(is_team=scene.launch.is_parallel)
+    with scene.w.scope() as body:
+        writer.children(scene.launch.nodes, context)
+    opening = [open_buffer(scene, b) for b in scene.opened]
+    whole = (*opening, *scene.partition_declarations(), *body.statements)
+    scene.w.knows_alignment = False
+    with scene.w.scope() as after:
+        writer.children(scene.launch.after, Context(is_team=False))
+    return without_unused(whole), without_unused(tuple(after.statements))
+
+
+def allocate(scene: Scene, task: TaskPlan) -> None:
+    """Buffers of a task: memory accumulators, packed operands, its value where readers take it from a thread's own array."""
+    t = task.index
+    array = scene.plan.problem.array(task.task.target.array)
+    acc = scene.launch.accumulators.get(t)
+    if acc is not None and acc.owner is not Owner.REGISTERS:
+        layout = AccumulatorLayout.of(task, acc, array)
+        private = acc.owner in (Owner.THREAD, Owner.PARTIALS) and scene.launch.is_parallel
+        if acc.in_result:
+            buffer = Buffer(scene.w.names[array.name], array.dtype, prod(array.shape), 0, False)
+        else:
+            stem = f"{array.name}_sum"
+            buffer = scene.buffer(stem, task.task.dtype, layout.n_elements, private)
+        scene.accumulators[t] = (buffer, layout)
+    if task.shared:
+        scene.shared[t] = own_array(scene, task, task.shared, f"{array.name}_row")
+    for name in dict.fromkeys(f.array for f in task.kept):
+        flows = tuple(f for f in task.kept if f.array == name)
+        scene.kept[t, name] = own_array(scene, task, flows, f"{name}_kept")
+    for operand in task.copies:
+        source = scene.plan.problem.array(operand.access.array)
+        packed = CopyLayout.of(task, operand, scene.nest_order(task, operand))
+        buffer = scene.buffer(
+            f"{source.name}_packed",
+            source.dtype,
+            packed.n_elements * task.stages[source.name],
+            scene.launch.is_parallel and source.name not in task.by_team,
+        )
+        scene.copies[t, source.name] = (buffer, packed)
+
+
+def own_array(
+    scene: Scene, task: TaskPlan, flows: tuple[Flow, ...], stem: str
+) -> tuple[Buffer, SharedLayout]:
+    """The array in which a thread keeps what the readers of `flows` want."""
+    array = scene.plan.problem.array(flows[0].array)
+    layout = SharedLayout.of(task, flows, array, scene.merged)
+    private = scene.launch.is_parallel
+    return scene.buffer(stem, array.dtype, layout.n_elements, private), layout
+
+
+def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
+    place = c.number(b.offset_bytes)
+    if b.is_private:
+        place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
+    # Other threads too write partial results and what a team packs: no pointer to these may claim to be the only one.
+    is_partial = any(
+        b is held and scene.launch.accumulators[t].owner is Owner.PARTIALS
+        for t, (held, _) in scene.accumulators.items()
+    )
+    is_of_team = any(
+        b is held and array in scene.plan.tasks[t].by_team
+        for (t, array), (held, _) in scene.copies.items()
+    )
+    kind = type_name(b.dtype, 0)
+    start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
+    return c.Declare(f"{kind} *{'' if is_partial or is_of_team else 'restrict '}", b.name, start)
