@@ -291,7 +291,7 @@ def calibrate(talk: Talk, target: str | None) -> None:
     device = measurable(settings.target, settings.compiler)
     if talk.verbosity:
         say("measuring caches, memory, arithmetic and threads (about 10 s)", err=True)
-    found = device.calibrate()
+    found = device.machine.calibrate()
     if talk.is_json:
         put_json(calibration_fields(found))
         return

@@ -12,7 +12,7 @@ from ..runtime.cpu.calling import PACKAGE, header_folders
 from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.machine import Machine, read_machine
 from ..runtime.cpu.probe import load_own_calibration
-from ..runtime.device import DeviceError, cache_folder, requirements
+from ..runtime.device import DeviceError, backends, cache_folder, requirements
 from ..runtime.records.store import default_store
 
 Verdict = Literal["ok", "note", "missing"]
@@ -124,7 +124,7 @@ def _gpu() -> list[Finding]:
         Finding(r.what, "note", "not found", r.advice)
         if r.found is None
         else Finding(r.what, "ok", r.found)
-        for backend in ("cuda", "emulator")
+        for backend in backends()
         for r in requirements(backend)
     ]
     return found or [Finding("gpu", "note", "this installation has no backend for GPUs")]

@@ -15,7 +15,8 @@ from ..kernels.ir.task_text import show_tasks
 from ..kernels.library import load, names
 from ..kernels.offload.closed import closed_tasks
 from ..kernels.program.graph import build_graph, show_graph
-from ..runtime.device import AbstractDevice, DeviceError, DeviceOptions, backends, open_device
+from ..runtime.backend import AbstractDevice
+from ..runtime.device import DeviceError, DeviceOptions, backends, open_device
 from ..runtime.measure.calibration import Calibration
 from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
@@ -62,7 +63,7 @@ def space_of(subject: Subject, target: str, profile: str | None) -> Space:
     device = open_device(
         target, DeviceOptions() if profile is None else DeviceOptions(profile=profile)
     )
-    facts = device.facts()
+    facts = device.machine.facts()
     if profile is not None and not facts.is_gpu:
         raise DeviceError(
             f"--profile names a GPU, and the target {target} is none: use --target cuda"
@@ -206,9 +207,9 @@ def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 def measurable(target: str, compiler: str | None) -> AbstractDevice:
     """This machine, or its GPU, where code can be run on it. Raises DeviceError."""
     device = open_device(target, DeviceOptions(compiler=compiler))
-    if not device.calibrated_by:
+    if not device.machine.calibrated_by:
         raise DeviceError(f"the backend {target!r} has no facts that could be measured")
-    device.check()
+    device.runner.check()
     return device
 
 

@@ -190,12 +190,12 @@ def run(
     for name in [n for n in works if not only or n in only]:
         entry = load(name)
         subject = library_subject(entry, entry.complete(works[name]), "f32", seed)
-        row = search(subject, device.facts(), options)
+        row = search(subject, device.machine.facts(), options)
         print(row, flush=True)
         part, key = ("beyond", name) if evaluations is None else ("alarms", f"{name} {seed}")
         results.setdefault(part, {})[key] = asdict(row)
     if evaluations is None and (not only or "chains" in only):
-        results["chains"] = chains(device.facts())
+        results["chains"] = chains(device.machine.facts())
     results["stamp"] = stamp(device)
     write_results(FILE, report, results, folder)
     made = (*results.get("beyond", {}).values(), *results.get("alarms", {}).values())

@@ -30,7 +30,8 @@ from ..kernels.library import Sizes, signed, zeros
 from ..kernels.offload.pipeline import normalise
 from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.calling import PlainCaller, header_folders
-from ..runtime.cpu.device import CpuDevice, CpuModule
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
 from ..runtime.records.replay import Rebuilt, Tuned, dialect_of, make_tuned
 from ..runtime.records.stored import bind_arguments
@@ -122,13 +123,13 @@ class Ways:
         recording = record_sequence(sequence, args, str(sequence.__name__))
         parameters, _ = bind_arguments(sequence, args, recording)
         problem = normalise(recording)
-        space = build_space(problem, replace(device.facts(), cores=1))
+        space = build_space(problem, replace(device.machine.facts(), cores=1))
         [(_, candidate)] = first_candidates(space, limit=1)
         source = print_source(lower(candidate), dialect_of(device))
         rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
-        built = device.build(source)
+        built = device.builder.build(source)
         assert isinstance(built, Artifact)
-        module = device.load(built)
+        module = device.runner.load(built)
         assert isinstance(module, CpuModule)
         self.module = module
         self.signature = Signature(parameters, problem)

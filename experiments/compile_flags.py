@@ -97,7 +97,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
             raise RuntimeError("no implementation was found")
         n_taken = min(options.candidates, len(timed))
         taken = [timed[int(k)] for k in np.linspace(0, len(timed) - 1, n_taken)]
-        space = build_space(subject.problem, device.facts())
+        space = build_space(subject.problem, device.machine.facts())
         candidates = [restore_complete(space, r.decisions) for r in taken]
         texts = {
             level: [text_of(c, level, dialect_of(device)) for c in candidates] for level in LEVELS
@@ -147,15 +147,15 @@ class _Built:
 def _build(level: str, sources: Sequence[Source], folder: Path) -> _Built:
     device = open_device("cpu", DeviceOptions(build_folder=folder))
     assert isinstance(device, CpuDevice)
-    device.compiler = _compiler_of(level, device.compiler)
+    device.builder.compiler = _compiler_of(level, device.builder.compiler)
     before_s = _children_s()
-    made = build_many(device, sources, 1)
+    made = build_many(device.builder, sources, 1)
     spent_s = _children_s() - before_s
     for one in made:
         if isinstance(one, Failure):
             raise RuntimeError(failure_text(one))
     artifacts = [a for a in made if isinstance(a, Artifact)]
-    c = device.compiler
+    c = device.builder.compiler
     return _Built(artifacts, 1e3 * spent_s / len(sources), (*c.flags, *c.linked))
 
 

@@ -15,8 +15,8 @@ def stamp(device: CpuDevice | None = None, memory_bytes_per_ns: float = 0.0) -> 
     if device is None:
         return dict(msgspec.to_builtins(take_conditions(memory_bytes_per_ns=memory_bytes_per_ns)))
     taken = take_conditions(
-        compiler=device.compiler.version,
-        flags=device.compiler.flags,
+        compiler=device.builder.compiler.version,
+        flags=device.builder.compiler.flags,
         memory_bytes_per_ns=memory_bytes_per_ns,
     )
     return dict(msgspec.to_builtins(taken))

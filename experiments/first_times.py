@@ -101,7 +101,7 @@ def make_part(job: Job, options: FirstOptions) -> Row:
     assert isinstance(device, CpuDevice)
     if options.calibrate:
         calibrate(device)
-    target = device.facts()
+    target = device.machine.facts()
     subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
     space = build_space(subject.problem, target)
     chosen = {
@@ -135,7 +135,7 @@ def make_part(job: Job, options: FirstOptions) -> Row:
 
 
 def _built(device: CpuDevice, sources: dict[str, Source]) -> dict[str, Artifact | Failure]:
-    made = build_many(device, list(sources.values()), available_cores())
+    made = build_many(device.builder, list(sources.values()), available_cores())
     return dict(zip(sources, made, strict=True))
 
 

@@ -27,8 +27,9 @@ from ..explorer.registers import Registers
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
 from ..kernels.offload.pipeline import normalise
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.queue import report_many
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.learn.registers import Compiled, RegisterModel
@@ -81,17 +82,17 @@ def _of_sequence(
     numpy_type = np.dtype({"f32": np.float32, "f64": np.float64}[dtype])
     arguments = entry.make_arguments(sizes, numpy_type, np.random.default_rng(0))
     problem = normalise(record_sequence(entry.sequence, arguments, name))
-    space = build_space(problem, device.facts())
+    space = build_space(problem, device.machine.facts())
     root = widened(space, REGISTER_ROOMS[-1]).root()
     assert isinstance(root, Candidate)
     if not any(task.is_reduction for task in problem.tasks):
         return []
     drawn = (random_candidate(root, rng) for _ in range(_AT_ONCE))
     candidates = [c for c in drawn if isinstance(c, Candidate)]
-    sources = [print_source(lower(c), device.dialect()) for c in candidates]
-    registers = Registers(device, space, Bounder(space))
+    sources = [print_source(lower(c), device.builder.dialect()) for c in candidates]
+    registers = Registers(device.reporter, space, Bounder(space))
     kernels = []
-    reports = report_many(device, sources, 2)
+    reports = report_many(device.builder, device.reporter, sources, 2)
     for c, source, report in zip(candidates, sources, reports, strict=True):
         assert not isinstance(report, Failure), report
         is_cut = not isinstance(space.candidate(c.domains.copy()), Candidate)

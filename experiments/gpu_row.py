@@ -22,8 +22,9 @@ import numpy as np
 from ..explorer.entry import library_subject
 from ..explorer.workload import Options, Subject
 from ..kernels.library import load
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
-from ..runtime.device import AbstractDevice, open_device, requirements
+from ..runtime.device import open_device, requirements
 from ..runtime.worker.outcome import FINAL, Failure, Protocol
 from ..runtime.worker.worker import InputSet, Worker, Workload
 from ..search.bound.bounder import Bounder, Roofline
@@ -67,7 +68,7 @@ def make_row(job: Job, options: GpuRowOptions) -> Row:
     """What is found for a row. Raises RuntimeError where nothing was found or it no longer runs, DeviceError without a device."""
     started_s = time.monotonic()
     device = open_device(options.target)
-    device.check()
+    device.runner.check()
     with ExitStack() as stack:
         copy_kind, copy_bytes = COPIES[options.target]
         peers = {k: stack.enter_context(Peer(k)) for k in (copy_kind, *PEERS[options.target])}
@@ -82,7 +83,7 @@ def make_row(job: Job, options: GpuRowOptions) -> Row:
             peer.begin(Asked(job.name, job.sizes, options.seed))
         artifacts = best_and_default(subject, device, folder)
         times, absent = _compare(subject, device, artifacts, peers, options)
-    target = device.facts()
+    target = device.machine.facts()
     roof = Bounder(build_space(subject.problem, target)).roofline()
     copies = [2 * copy_bytes / ns for ns in times.pop(f"{copy_kind} copy", [])]
     values = found | summary(times) | share(times["best"], copies, roof, target)

@@ -76,7 +76,7 @@ def run_tests() -> dict[str, Any]:
 def calibrate(target: str) -> str:
     """Measures the facts that bounds rest on; what came out. Without them bounds are those of the data sheet."""
     try:
-        found = open_device(target).calibrate()
+        found = open_device(target).machine.calibrate()
     except (DeviceError, WorkerError) as e:
         return f"not calibrated: {e}"
     t = found.target
@@ -102,7 +102,7 @@ def make_table(
 ) -> dict[str, Any]:
     """Make the rows that are missing before `end_s` of the monotonic clock, writing after each; all of the results."""
     file = "gpu_table" if options.target == "cuda" else f"gpu_table_{options.target}"
-    accelerator = open_device(options.target).accelerator()
+    accelerator = open_device(options.target).machine.accelerator()
     machine = take_conditions(accelerator=accelerator).machine
     results = Table(file, all_jobs(), report, folder, machine)
     missing = results.missing(wanted, again)
@@ -134,7 +134,7 @@ def _said(row: Row) -> str:
 def why_not(target: str) -> str:
     """What is missing to make the table; "" for nothing."""
     try:
-        open_device(target).check()
+        open_device(target).runner.check()
     except DeviceError as e:
         return str(e)
     absent = [r for r in requirements(target) if r.found is None]

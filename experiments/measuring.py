@@ -7,15 +7,15 @@ from numpy.typing import ArrayLike
 
 from ..codegen.c.source import Source
 from ..kernels.ir.task import Problem
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
-from ..runtime.device import AbstractDevice
 from ..runtime.worker.outcome import Failure, Measurement
 from ..space.targets.target import CacheLevel, Target
 
 
 def built(device: AbstractDevice, source: Source) -> Artifact:
     """Raises RuntimeError where it does not compile."""
-    made = device.build(source)
+    made = device.builder.build(source)
     if isinstance(made, Failure):
         raise RuntimeError(failure_text(made))
     return made

@@ -71,7 +71,7 @@ def whole_space(name: str, sizes: dict[str, int], seed: int) -> tuple[Subject, C
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     subject = library_subject(load(name), sizes, "f32", seed)
-    return subject, device, build_space(subject.problem, device.facts())
+    return subject, device, build_space(subject.problem, device.machine.facts())
 
 
 def warm_up() -> None:
@@ -132,13 +132,13 @@ def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, An
     """How good the prediction of the bound is, and how long everything takes."""
     subject, device, _ = whole_space(name, sizes, effort.seed)
     started_s = time.perf_counter()
-    space = build_space(subject.problem, device.facts())
+    space = build_space(subject.problem, device.machine.facts())
     bounder = Bounder(space)
     firsts = [candidate for _, candidate in first_candidates(space)]
     predicted = min(firsts, key=bounder.ns)
     source = print_source(lower(predicted), dialect_of(device))
     text_s = time.perf_counter() - started_s
-    device.build(source)
+    device.builder.build(source)
     built_s = time.perf_counter() - started_s
     searched_s, explored = _explored(subject, space, bounder, effort)
     sampled = _sampled(subject, device, space, bounder, explored, effort)
@@ -203,7 +203,7 @@ def _sampled(
         workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
         worker.prepare(workload)
         evaluate = Evaluator(
-            device,
+            device.builder,
             worker,
             journal,
             at_s=lambda: time.monotonic() - started_s,
@@ -256,7 +256,7 @@ def _timed_again(
     subject: Subject, device: CpuDevice, candidates: Sequence[Candidate], effort: Effort
 ) -> list[float]:
     """ns of each, sample by sample in turn; [] where one no longer runs."""
-    built = [device.build(print_source(lower(c), dialect_of(device))) for c in candidates]
+    built = [device.builder.build(print_source(lower(c), dialect_of(device))) for c in candidates]
     artifacts = [a for a in built if isinstance(a, Artifact)]
     rng = np.random.default_rng(effort.seed)
     with Worker(device) as worker:

@@ -111,12 +111,12 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     times, absent, memory = _compare(
         subject, devices, workload, chosen, beside, protocol, options.rounds
     )
-    level = level_of(subject.problem, first.facts())
+    level = level_of(subject.problem, first.machine.facts())
     return {
         "search": found,
         "variants": {key: c.variant for key, c in chosen.items()},
         "variants_ns": {key: c.times_ns for key, c in chosen.items()},
-        "compilers": {key: d.compiler.version for key, d in devices.items()},
+        "compilers": {key: d.builder.compiler.version for key, d in devices.items()},
         "versions": {x.package: version(x.package) for x in LIBRARIES if x.key not in absent},
         "level": "memory" if level is None else level.name,
         "rounds_ns": times,
@@ -134,7 +134,7 @@ def usable_devices() -> dict[str, CpuDevice]:
         device = open_device("cpu", DeviceOptions(compiler=compiler))
         assert isinstance(device, CpuDevice)
         try:
-            _ = device.compiler
+            _ = device.builder.compiler
         except DeviceError:
             continue
         devices[compiler] = device
@@ -162,9 +162,9 @@ def _search(
         raise RuntimeError(f"no implementation was found: {run.ended.status}")
     saved = run.best.file
     compiler, device = next(
-        (key, d) for key, d in devices.items() if d.compiler_version() == saved.conditions.compiler
+        (key, d) for key, d in devices.items() if d.reporter.version() == saved.conditions.compiler
     )
-    best = rebuild(saved, device.facts(), dialect_of(device))
+    best = rebuild(saved, device.machine.facts(), dialect_of(device))
     ended = run.ended
     facts = {
         "compiler": compiler,

@@ -22,10 +22,11 @@ from ..explorer import stages as st
 from ..explorer.entry import explore_subject, library_subject
 from ..explorer.workload import Options, Subject
 from ..kernels.library import load
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
-from ..runtime.device import AbstractDevice, open_device
+from ..runtime.device import open_device
 from ..runtime.records.folder import BEST, JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord, load_best
@@ -111,8 +112,8 @@ def make_row(job: Job, options: RowOptions) -> Row:
         compared = _compare(subject, device, folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    roof = Bounder(build_space(subject.problem, device.facts())).roofline()
-    values = found | compared | _shares(subject, roof, device.facts(), compared)
+    roof = Bounder(build_space(subject.problem, device.machine.facts())).roofline()
+    values = found | compared | _shares(subject, roof, device.machine.facts(), compared)
     bound_ns = values["bound_ns"]
     # A closed gap has the incumbent's own time for a bound, and another measurement may undercut that.
     is_open = bound_ns is not None and bound_ns < values["search_best_ns"] * (1 - SLACK)
@@ -125,7 +126,7 @@ def make_row(job: Job, options: RowOptions) -> Row:
 
 def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
     """Of a search with the device's compiler: where one is named no others are tried, and nothing is stored."""
-    compiler = device.compiler.path
+    compiler = device.builder.compiler.path
     return Options(time_limit_s=seconds, seed=seed, store=False, compiler=compiler)
 
 
@@ -207,8 +208,8 @@ def best_and_default(
 ) -> tuple[Artifact, Artifact]:
     """The best, as the file of a run says, and the default. Raises RuntimeError where they no longer compile."""
     dialect = dialect_of(device)
-    best = rebuild(load_best(folder / BEST), device.facts(), dialect)
-    default = first_candidates(build_space(subject.problem, device.facts()))[0][1]
+    best = rebuild(load_best(folder / BEST), device.machine.facts(), dialect)
+    default = first_candidates(build_space(subject.problem, device.machine.facts()))[0][1]
     return built(device, best.source), built(device, print_source(lower(default), dialect))
 
 

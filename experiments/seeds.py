@@ -112,7 +112,7 @@ def _searched(subject: Subject, options: Options) -> dict[str, Any]:
 
 def _compared(subject: Subject, bests: Sequence[Decisions]) -> dict[str, Any]:
     device = next(iter(usable_devices().values()))
-    space = build_space(subject.problem, device.facts())
+    space = build_space(subject.problem, device.machine.facts())
     candidates = [restore_complete(space, d) for d in bests]
     sources = [print_source(lower(c), dialect_of(device)) for c in candidates]
     workload = make_workload(
@@ -132,7 +132,7 @@ def _compared(subject: Subject, bests: Sequence[Decisions]) -> dict[str, Any]:
             )
     times = np.array(rounds)
     shares = times[:, :1] / times[:, 1:]
-    level = level_of(subject.problem, device.facts())
+    level = level_of(subject.problem, device.machine.facts())
     return {
         "level": "memory" if level is None else level.name,
         "variant": chosen.variant,

@@ -70,7 +70,7 @@ def make_row(job: Job, options: SharingOptions) -> Row:
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
-    space = build_space(subject.problem, device.facts())
+    space = build_space(subject.problem, device.machine.facts())
     rng = np.random.default_rng(options.seed)
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
@@ -83,7 +83,7 @@ def make_row(job: Job, options: SharingOptions) -> Row:
             memory.append(worker.probe())
             found = worker.interleave(list(artifacts.values()), protocol)
             rounds.append([time_ns(x) for x in found])
-    level = level_of(subject.problem, device.facts())
+    level = level_of(subject.problem, device.machine.facts())
     times = np.array(rounds).T.tolist()
     return {
         "candidate": tag,

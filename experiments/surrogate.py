@@ -112,7 +112,7 @@ def answer(asked: str) -> int:
 
 def _pair(subject: Subject, seconds: float, seed: int) -> dict[str, Any]:
     device = CpuDevice(DeviceOptions())
-    space = build_space(subject.problem, device.facts())
+    space = build_space(subject.problem, device.machine.facts())
     rng = np.random.default_rng(seed)
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
     found: dict[bool, Searched] = {}
@@ -126,7 +126,7 @@ def _pair(subject: Subject, seconds: float, seed: int) -> dict[str, Any]:
     without, guided = found[False], found[True]
     aim_ns = min(without.times)
     reached = (s for s, ns in zip(guided.at_s, guided.times, strict=True) if ns <= aim_ns)
-    level = level_of(subject.problem, device.facts())
+    level = level_of(subject.problem, device.machine.facts())
     return {
         "seed": seed,
         "level": "memory" if level is None else level.name,
@@ -154,7 +154,7 @@ def _searched(
     ):
         device = CpuDevice(DeviceOptions(build_folder=Path(folder)))
         evaluate = Evaluator(
-            device,
+            device.builder,
             worker,
             MemoryJournal(),
             at_s=lambda: time.monotonic() - started_s,
@@ -180,7 +180,7 @@ def _searched(
             History(incumbents=firsts[:1], warm_starts=firsts[1:]),
             Budget(Seconds(seconds)),
             np.random.default_rng(seed),
-            SearchOptions(batches=Batches(size=BATCH, largest=largest_batch(device))),
+            SearchOptions(batches=Batches(size=BATCH, largest=largest_batch(device.builder))),
         ):
             if not isinstance(event, ev.Evaluated) or event.origin != "measured":
                 continue

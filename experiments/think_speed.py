@@ -273,7 +273,7 @@ def run(only: Sequence[str], n_descents: int, n_walks: int, seed: int, folder: P
 
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
-    target = device.facts()
+    target = device.machine.facts()
     chosen = list(only) or list(names())
     measure_sequence(chosen[0], target, 5, 5, seed)  # compiles what is compiled on first use
     rows = []

@@ -24,7 +24,8 @@ from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_subject
 from ..kernels.library import LibrarySequence, load, names
 from ..runtime.building.artifact import Artifact
-from ..runtime.cpu.device import CpuDevice, CpuModule
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
@@ -106,7 +107,7 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
     subject = library_subject(entry, job.sizes, job.dtype, options.seed)
     rng = np.random.default_rng(options.seed)
     workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
-    facts = device.facts()
+    facts = device.machine.facts()
     chosen = {}
     with Worker(device) as worker:
         worker.prepare(workload)
@@ -142,7 +143,7 @@ def _fastest(device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any
 
 
 def _own(device: CpuDevice, artifact: Artifact, workload: Workload) -> Call:
-    module = device.load(artifact)
+    module = device.runner.load(artifact)
     assert isinstance(module, CpuModule)
     given = workload.sets[0]
     values: list[Any] = [
@@ -155,7 +156,7 @@ def _own(device: CpuDevice, artifact: Artifact, workload: Workload) -> Call:
     pointers, kept = module.bind(values)
 
     def call(_kept: Any = kept) -> float:
-        return float(device.harness.ks_run(module.entry, pointers, ctypes.c_int64(1)))
+        return float(device.runner.harness.ks_run(module.entry, pointers, ctypes.c_int64(1)))
 
     return call
 

@@ -31,8 +31,9 @@ from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
 from ..runtime.building.artifact import Artifact
-from ..runtime.cpu.device import CpuDevice, load_harness
+from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.memory import CpuArray
+from ..runtime.cpu.runner import load_harness
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.records.folder import BEST
 from ..runtime.records.record import load_best
@@ -189,7 +190,7 @@ def _lowered_again(run: Path, device: CpuDevice) -> Built:
     """What a run found, lowered and built by this version, whatever the text was then."""
     best = load_best(run / BEST)
     _, problem = rebuild_problem(best.stored, best.problem_key)
-    candidate = restore_older(build_space(problem, device.facts()), best.decisions)
+    candidate = restore_older(build_space(problem, device.machine.facts()), best.decisions)
     return Built.of(built(device, print_source(lower(candidate), dialect_of(device))))
 
 
@@ -197,7 +198,7 @@ def _time(
     libraries: dict[str, Built], job: Job, device: CpuDevice, options: VersionOptions
 ) -> dict[str, dict[str, list[float]]]:
     """Nanoseconds of a call in every round, by placement and library; each round in the other direction than the last."""
-    harness = str(device.build_harness())
+    harness = str(device.builder.build_harness())
     children = {
         name: _Child(library, job, harness, options.seed) for name, library in libraries.items()
     }

@@ -13,7 +13,7 @@ from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..runtime.building.artifact import BuildReport
 from ..runtime.building.queue import report_many
-from ..runtime.device import DeviceOptions, open_device
+from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.outcome import Failure
@@ -55,9 +55,11 @@ def build_only(subject: Subject, options: Options, profile: str) -> Iterator[Bui
             profile=profile,
         ),
     )
-    space = build_space(subject.problem, device.facts())
+    if not device.reporter.reports:
+        raise DeviceError(f"the backend {device.name!r} does not report what code takes")
+    space = build_space(subject.problem, device.machine.facts())
     bounder, dialect = Bounder(space), dialect_of(device)
-    registers = Registers(device, space, bounder)
+    registers = Registers(device.reporter, space, bounder)
     end = time.monotonic() + (60.0 if options.time_limit_s is None else options.time_limit_s)
     left = options.max_evals
     drawn = _candidates(space, registers, options.seed)
@@ -67,7 +69,7 @@ def build_only(subject: Subject, options: Options, profile: str) -> Iterator[Bui
         if not batch:
             return
         sources = [print_source(lower(c), dialect) for _, c in batch]
-        reports = report_many(device, sources, n)
+        reports = report_many(device.builder, device.reporter, sources, n)
         for (tag, c), source, report in zip(batch, sources, reports, strict=True):
             yield _built(tag, c, source, report, registers)
         left = None if left is None else left - len(batch)

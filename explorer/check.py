@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.building.queue import build_many
 from ..runtime.cpu.device import CpuDevice
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
@@ -90,8 +91,8 @@ def check_source(
         options.target,
         DeviceOptions(compiler=options.compiler, compile_timeout_s=options.compile_timeout_s),
     )
-    device.check()
-    target = device.facts()
+    device.runner.check()
+    target = device.machine.facts()
     if target.is_gpu != (foreign.launch is not None):
         needed = (
             "CUDA text and needs --grid and --block" if target.is_gpu else "C: leave out --grid"
@@ -111,7 +112,7 @@ def check_source(
     workload = make_workload(
         subject.recording, subject.problem, subject.arguments, rng, options.input_sets
     )
-    built = _their_device(device).build(source)
+    built = _their_device(device).builder.build(source)
     with open_worker(device) as worker:
         worker.prepare(workload)
         theirs = built if isinstance(built, Failure) else worker.evaluate(built, FINAL)
@@ -124,7 +125,7 @@ def check_source(
             None,
             "",
             None,
-            target.calibrated or bool(device.calibrated_by),
+            target.calibrated or bool(device.machine.calibrated_by),
         )
         if isinstance(theirs, Failure) or not found.has_times:
             return found
@@ -146,9 +147,9 @@ def _their_device(device: AbstractDevice) -> AbstractDevice:
     """The same with all passes of the compiler, which a search spares some of."""
     if not isinstance(device, CpuDevice):
         return device
-    theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
+    theirs = open_device("cpu", DeviceOptions(compiler=device.builder.compiler.path))
     assert isinstance(theirs, CpuDevice)
-    theirs.compiler = device.compiler.unspared()
+    theirs.builder.compiler = device.builder.compiler.unspared()
     return theirs
 
 
@@ -164,7 +165,7 @@ def _chosen(
                 f"{against} is of {best.sequence} ({sizes}, {best.dtype}): not the same"
             )
         return best, str(against)
-    machine = take_conditions(accelerator=device.accelerator()).machine
+    machine = take_conditions(accelerator=device.machine.accelerator()).machine
     key = TunedKey(subject.sequence, subject.dtype, tuple(subject.sizes.values()), machine)
     with TunedStore() as store:
         match = store.lookup(key)
@@ -185,7 +186,9 @@ def _beside_ours(
     ours: Artifact | Failure | None = None
     if best is not None:
         try:
-            ours = device.build(rebuild(best, device.facts(), dialect_of(device)).source)
+            ours = device.builder.build(
+                rebuild(best, device.machine.facts(), dialect_of(device)).source
+            )
         except StaleError as e:
             found = replace(found, notes=(*found.notes, f"of {where} nothing is compared: {e}"))
     words = f"tuned, from {where}"
@@ -207,7 +210,7 @@ def _first(
     """The fastest of the candidates that a search begins with."""
     firsts = first_candidates(space)
     sources = [print_source(lower(c), dialect_of(device)) for _, c in firsts]
-    built = build_many(device, sources, min(max(2, available_cores()), 8))
+    built = build_many(device.builder, sources, min(max(2, available_cores()), 8))
     best: tuple[float, str, Artifact] | None = None
     for (tag, _), artifact in zip(firsts, built, strict=True):
         cut_ns = None if best is None else best[0]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
-from ..runtime.device import AbstractDevice
 from ..runtime.measure.conditions import Conditions
 from ..runtime.measure.timing import spread
 from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
@@ -91,7 +91,7 @@ class Rivalry:
             return None
         outcome, candidate = found
         # Like what is replayed: built alone.
-        artifact = self._evaluator.artifacts([candidate], device)[0]
+        artifact = self._evaluator.artifacts([candidate], device.builder)[0]
         if isinstance(artifact, Failure) or isinstance(worker.evaluate(artifact, _FEW), Failure):
             return None
         times = self._rounds(own, artifact, worker, 0.3e9 * limit_s)
@@ -101,7 +101,7 @@ class Rivalry:
         ratio = median(t / m for m, t in zip(mine, theirs, strict=True))
         new = replace(outcome, time_ns=median(theirs), spread=spread(theirs))
         default_ns = self._default_ns(device, worker) if ratio < _FASTER else None
-        compiler = device.compiler_version()
+        compiler = device.reporter.version()
         conditions = conditions_of(device, worker)
         return Rival(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
 
@@ -111,7 +111,9 @@ class Rivalry:
         best: tuple[float, Entry] | None = None
         for k in range(0, len(self._entries), _BATCH):
             batch = self._entries[k : k + _BATCH]
-            for entry, built in zip(batch, self._evaluator.built_by(device, batch), strict=True):
+            for entry, built in zip(
+                batch, self._evaluator.built_by(device.builder, batch), strict=True
+            ):
                 if best is not None and time.monotonic() > ends_s:
                     return best[1]
                 found = built if isinstance(built, Failure) else worker.evaluate(built, few)
@@ -137,6 +139,6 @@ class Rivalry:
     def _default_ns(self, device: AbstractDevice, worker: AbstractWorker) -> float | None:
         if self._default is None:
             return None
-        built = self._evaluator.artifacts([self._default], device)[0]
+        built = self._evaluator.artifacts([self._default], device.builder)[0]
         found = built if isinstance(built, Failure) else worker.evaluate(built, _FEW)
         return None if isinstance(found, Failure) else found.time_ns

@@ -16,9 +16,9 @@ import msgspec
 
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..runtime.backend import AbstractBuilder
 from ..runtime.building.artifact import Artifact
 from ..runtime.building.queue import BuildQueue, build_many
-from ..runtime.device import AbstractDevice
 from ..runtime.records.journal import AbstractJournal
 from ..runtime.records.record import (
     Decisions,
@@ -28,7 +28,6 @@ from ..runtime.records.record import (
     Place,
     Timing,
 )
-from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.outcome import Failure, Measurement, Protocol
 from ..runtime.worker.worker import AbstractWorker
@@ -71,9 +70,9 @@ class Timed:
     artifact: Artifact | None
 
 
-def largest_batch(device: AbstractDevice) -> int:
+def largest_batch(builder: AbstractBuilder) -> int:
     """As many candidates as two runs of its compiler take."""
-    return max(BATCH, 2 * device.most_together)
+    return max(BATCH, 2 * builder.most_together)
 
 
 class Evaluator:
@@ -83,7 +82,7 @@ class Evaluator:
 
     def __init__(
         self,
-        device: AbstractDevice,
+        builder: AbstractBuilder,
         worker: AbstractWorker,
         journal: AbstractJournal,
         *,
@@ -102,10 +101,10 @@ class Evaluator:
         as it did before. `reports` is asked about every candidate that compiled, `place` where the journal says that
         a worker process, by its number, has measured.
         """
-        self._device = device
+        self._builder = builder
         self._worker = worker
         self._journal = journal
-        self._dialect = dialect_of(device)
+        self._dialect = builder.dialect()
         self._bound = bound
         self._at_s = at_s
         self._epoch_s = at_s() - time.monotonic()  # of the run's clock
@@ -115,7 +114,7 @@ class Evaluator:
         self._scale = scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self._builds = BuildQueue(
-            device, _JOBS, JOBS_AHEAD, lambda: interrupt.since_s > _PATIENCE_S
+            builder, _JOBS, JOBS_AHEAD, lambda: interrupt.since_s > _PATIENCE_S
         )
         self._on_change = on_change
         self._reports = reports
@@ -224,23 +223,23 @@ class Evaluator:
         return self._interrupt.is_set or (bool(self._timed) and self.is_over())
 
     def artifacts(
-        self, candidates: Sequence[Candidate], device: AbstractDevice | None = None
+        self, candidates: Sequence[Candidate], builder: AbstractBuilder | None = None
     ) -> list[Artifact | Failure]:
-        """Each built alone, as a replay builds it; by another device of the same dialect where one is given."""
-        builder = self._device if device is None else device
+        """Each built alone, as a replay builds it; by another builder of the same dialect where one is given."""
+        by = self._builder if builder is None else builder
 
         def alone(source: Source | Failure) -> Artifact | Failure:
-            return source if isinstance(source, Failure) else builder.build(source)
+            return source if isinstance(source, Failure) else by.build(source)
 
         with ThreadPoolExecutor(_JOBS, thread_name_prefix="build") as pool:
             return list(pool.map(alone, [self.source(c) for c in candidates]))
 
     def built_by(
-        self, device: AbstractDevice, entries: Sequence[Entry]
+        self, builder: AbstractBuilder, entries: Sequence[Entry]
     ) -> list[Artifact | Failure]:
-        """Each as another device of the same dialect builds it, several in one run of its compiler."""
+        """Each as another builder of the same dialect builds it, several in one run of its compiler."""
         sources = [self.source(candidate) for _, candidate in entries]
-        built = iter(build_many(device, [s for s in sources if isinstance(s, Source)], _JOBS))
+        built = iter(build_many(builder, [s for s in sources if isinstance(s, Source)], _JOBS))
         return [s if isinstance(s, Failure) else next(built) for s in sources]
 
     def _measure(

@@ -151,21 +151,21 @@ def explain_run(path: str | Path) -> Explanation:
     place = Path(path)
     file, records = _load(place)
     device = open_device(file.target)
-    here = take_conditions(accelerator=device.accelerator()).machine
+    here = take_conditions(accelerator=device.machine.accelerator()).machine
     if file.conditions.machine != here:
         raise StaleError(
             f"{place} was measured on {file.conditions.machine} and this machine is {here}: its"
             " times can only be explained there"
         )
     _, problem = rebuild_problem(file.stored, file.problem_key)
-    target = device.facts()
+    target = device.machine.facts()
     space = build_space(problem, target)
     notes = []
     closed = closed_tasks(problem)
     if closed:
         notes.append(f"{closed}; bounds count their bodies for nothing")
     if not target.calibrated:
-        advice = f": run {device.calibrated_by}" if device.calibrated_by else ""
+        advice = f": run {device.machine.calibrated_by}" if device.machine.calibrated_by else ""
         notes.append(f"rates are guessed from a data sheet{advice}")
     if space.key != file.space_key:
         notes.append("the space has changed since, so counts and bounds are of another one")

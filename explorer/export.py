@@ -43,12 +43,14 @@ def export(path: str | Path, folder: Path) -> Exported:
     Raises as `replay`.
     """
     best = load(path)
-    rebuilt = rebuild(best.file, best.device.facts(), dialect_of(best.device))
+    rebuilt = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device))
     source, problem = rebuilt.source, rebuilt.problem
     function = function_name(problem)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{SOURCE}{source.suffix}"
-    command = shlex.split(best.device.command_line(source, file, best.file.conditions.compiler))
+    command = shlex.split(
+        best.device.reporter.command_line(source, file, best.file.conditions.compiler)
+    )
     names = [p.name for p in best.file.stored.parameters]
     if source.launches:
         text = launched_text(source, problem, names)

@@ -14,8 +14,9 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
+from ..runtime.backend import AbstractDevice
 from ..runtime.cpu.compiler import compiler_named
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
@@ -102,7 +103,7 @@ class TunedFamily:
             entry = self._entries[ranked[0][1]][0]
             device = self._device(entry.conditions.compiler)
             try:
-                rebuilt = rebuild(entry, device.facts(), dialect_of(device))
+                rebuilt = rebuild(entry, device.machine.facts(), dialect_of(device))
                 words = f"tuned for {_sizes_text(entry)}"
                 return open_tuned(entry, rebuilt, device), Choice("exact", entry.sizes, 0.0, words)
             except StaleError as e:  # of another machine, or another version
@@ -125,7 +126,7 @@ class TunedFamily:
     ) -> tuple[Tuned, Choice]:
         """The nearest entry whose decisions give right code here, else the default."""
         device = self._device("" if not near else near[0][0].conditions.compiler)
-        space = build_space(subject.problem, device.facts())
+        space = build_space(subject.problem, device.machine.facts())
         rng = np.random.default_rng(1)
         with open_worker(device) as worker:
             worker.prepare(
@@ -134,7 +135,7 @@ class TunedFamily:
             last: Failure | None = None
             for candidate, choice in _proposals(space, near):
                 source = print_source(lower(candidate), dialect_of(device))
-                built = device.build(source)
+                built = device.builder.build(source)
                 found = built if isinstance(built, Failure) else worker.evaluate(built, _ONCE)
                 if isinstance(found, Failure):
                     last = found

@@ -6,9 +6,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from ..runtime.apart import Stopped
+from ..runtime.backend import AbstractDevice
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import learn_latencies
-from ..runtime.device import AbstractDevice
 from ..runtime.measure.calibration import LATENCIES, parse_stream
 from ..runtime.measure.conditions import Conditions, take_conditions
 from ..runtime.records.record import EvaluationRecord
@@ -23,7 +23,7 @@ from ..space.targets.target import Target
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
     """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
-    device.check()
+    device.runner.check()
     from ..runtime.fake.device import FakeDevice, FakeWorker
 
     return FakeWorker(device) if isinstance(device, FakeDevice) else Worker(device)
@@ -32,11 +32,13 @@ def open_worker(device: AbstractDevice) -> AbstractWorker:
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
     """The conditions now, with the compiler and the speed of memory."""
     if isinstance(device, CpuDevice):
-        compiler = device.compiler
+        compiler = device.builder.compiler
         return take_conditions(
             compiler=compiler.version, flags=compiler.flags, memory_bytes_per_ns=worker.probe()
         )
-    return take_conditions(compiler=device.compiler_version(), accelerator=device.accelerator())
+    return take_conditions(
+        compiler=device.reporter.version(), accelerator=device.machine.accelerator()
+    )
 
 
 def time_reference(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ..runtime.apart import over_after
-from ..runtime.device import AbstractDevice
+from ..runtime.backend import AbstractDevice
 from ..runtime.worker.worker import AbstractWorker
 from . import stages as st
 from .machine import time_reference

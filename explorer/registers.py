@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..codegen.c.source import Source
+from ..runtime.backend import AbstractReporter
 from ..runtime.building.artifact import BuildReport
-from ..runtime.device import AbstractDevice
 from ..runtime.records.record import EvaluationRecord, LaunchRecord
 from ..search.bound.bounder import Bounder
 from ..search.learn.neighbourhood import Neighbourhood
@@ -35,8 +35,8 @@ class Registers:
     The model is made of the launches in the journal alone, so a session that goes on has the one that the last one had.
     """
 
-    def __init__(self, device: AbstractDevice, space: Space, bounder: Bounder) -> None:
-        self._device = device
+    def __init__(self, reporter: AbstractReporter, space: Space, bounder: Bounder) -> None:
+        self._reporter = reporter
         self._space = space
         self._bounder = bounder
         self._neighbour = Neighbourhood(space)
@@ -71,7 +71,7 @@ class Registers:
 
     def reports(self, candidate: Candidate, source: Source) -> Reported:
         """What the launches of a built candidate take, which is learned."""
-        report = self._device.report(source) if self._device.reports else None
+        report = self._reporter.report(source) if self._reporter.reports else None
         if not isinstance(report, BuildReport):
             return Reported()
         launches = self.launches(candidate, source, report)

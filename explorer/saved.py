@@ -11,8 +11,9 @@ from pathlib import Path
 from msgspec import UnsetType
 
 from ..codegen.lower import lower, print_source
+from ..runtime.backend import AbstractDevice
 from ..runtime.cpu.compiler import compiler_named
-from ..runtime.device import AbstractDevice, DeviceError, DeviceOptions, open_device
+from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.records.folder import BEST, HEADER, SOURCE
 from ..runtime.records.libraries import library_beside, usable_library
 from ..runtime.records.record import (
@@ -55,7 +56,9 @@ class Best:
     @property
     def source(self) -> str:
         """The C text. Raises StaleError where this version would write another one."""
-        return rebuild(self.file, self.device.facts(), dialect_of(self.device)).source.file_text
+        return rebuild(
+            self.file, self.device.machine.facts(), dialect_of(self.device)
+        ).source.file_text
 
     def compile(self, *, check_indices: bool = True) -> Tuned:
         """The implementation as a function with the parameters of the sequence, computing in place
@@ -67,7 +70,7 @@ class Best:
         note = self.adopt_library()
         if note:
             logging.getLogger("kernelscape").warning(note)
-        rebuilt = rebuild(self.file, self.device.facts(), dialect_of(self.device))
+        rebuilt = rebuild(self.file, self.device.machine.facts(), dialect_of(self.device))
         return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
 
     def adopt_library(self) -> str:
@@ -77,7 +80,7 @@ class Best:
         if self.place is None:
             return ""
         library, note = usable_library(self.file, self.place, trust=self.trust_library)
-        if library is not None and not self.device.adopt(self.file.source_key, library):
+        if library is not None and not self.device.builder.adopt(self.file.source_key, library):
             return f"{library_beside(self.place)} cannot be loaded here: it is built again"
         return note
 
@@ -157,12 +160,12 @@ def replay_again(
     """
     best = load(path, trust_library=trust_library)
     device = best.device
-    note = "" if device.can_build else best.adopt_library()
+    note = "" if device.builder.can_build else best.adopt_library()
     if note:
         raise DeviceError(f"no C compiler is here, and {note}".replace(": it is built again", ""))
-    rebuilt = rebuild(best.file, device.facts(), dialect_of(device))
+    rebuilt = rebuild(best.file, device.machine.facts(), dialect_of(device))
     with open_worker(device) as worker:
-        outcome, n_verified = check_again(best.file, rebuilt, device, worker, n_sets)
+        outcome, n_verified = check_again(best.file, rebuilt, device.builder, worker, n_sets)
         again = Again(best.file, outcome, n_verified, rebuilt.notes)
         if again.slower_by is not None and again.slower_by > tolerance:
             again = _beside_default(again, rebuilt, device, worker)
@@ -179,7 +182,7 @@ def _beside_default(
     if again.file.baseline_ns is None or not is_same or not firsts:
         return again
     default = print_source(lower(firsts[0][1]), dialect_of(device))
-    built = [device.build(source) for source in (rebuilt.source, default)]
+    built = [device.builder.build(source) for source in (rebuilt.source, default)]
     artifacts = [a for a in built if not isinstance(a, Failure)]
     if default.key == rebuilt.source.key or len(artifacts) < len(built):
         return again
@@ -194,9 +197,9 @@ def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
     the functions it exports. Raises as `replay`.
     """
     best = load(path)
-    source = rebuild(best.file, best.device.facts(), dialect_of(best.device)).source
+    source = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device)).source
     file = folder / f"{SOURCE}{source.suffix}"
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(source.file_text)
-    command = best.device.command_line(source, file, best.file.conditions.compiler)
+    command = best.device.reporter.command_line(source, file, best.file.conditions.compiler)
     return file, command, ", ".join(x.kernel for x in source.launches) or source.entry

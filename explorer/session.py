@@ -122,19 +122,19 @@ class Session:
             worker.end_when(self._is_past_waiting)
             with self._interrupt.immediate():
                 worker.start()  # meanwhile this process has a core of its own
-                target = device.facts()
+                target = device.machine.facts()
                 space = build_space(self._subject.problem, target)
                 root = space.root()
                 conditions = conditions_of(device, worker)
             keeper = Keeper(self._folder, journal, self._subject, o, space, conditions)
             self._numpy = NumpyTiming(self._subject, keeper, o.time_limit_s)
             keeper.begin()
-            self._tell_opened(keeper, space, target, device.calibrated_by)
+            self._tell_opened(keeper, space, target, device.machine.calibrated_by)
             if isinstance(root, DeadEnd):
                 return self._tell_end("infeasible", None, None, keeper, 0)
             self._keeper, self._journal = keeper, journal
             self._device, self._worker, self._target = device, worker, target
-            self._compiler = device.compiler_version()
+            self._compiler = device.reporter.version()
             try:
                 return self._explore(space, root)
             except Stopped:  # before anything was measured
@@ -181,10 +181,10 @@ class Session:
         self._keeper.bound(self._bound_ns, lambda: whole.limiting)
         self._keeper.plant(self._bound_ns)
         self._prepare()
-        registers = Registers(self._device, space, bounder)
+        registers = Registers(self._device.reporter, space, bounder)
         registers.recall(self._keeper.evaluations)
         evaluator = self._evaluator = Evaluator(
-            self._device,
+            self._device.builder,
             self._worker,
             self._journal,
             at_s=self._keeper.at_s,
@@ -220,7 +220,7 @@ class Session:
         guidance = Guidance[Candidate](
             next_choice=NextChoice(space),
             neighbour=registers.neighbour,
-            expected=registers.expected_ns if self._device.reports else None,
+            expected=registers.expected_ns if self._device.reporter.reports else None,
             surrogate=surrogate,
             widened=registers.widened,
             names=_names_of(space),
@@ -231,7 +231,9 @@ class Session:
             incumbents=firsts[:1],
             warm_starts=chain(warm, firsts[1:], solved),
         )
-        batches = Batches(first=FIRST_BATCH, size=BATCH, largest=largest_batch(self._device))
+        batches = Batches(
+            first=FIRST_BATCH, size=BATCH, largest=largest_batch(self._device.builder)
+        )
         found = search(
             registers.widened() or root,
             oracle,
@@ -445,7 +447,7 @@ class Session:
                 self._keeper.plant(bound_ns)
             case ev.Row(tally=tally):
                 self._keeper.tally(tally)
-                if not self._device.times_count:
+                if not self._device.machine.times_count:
                     event = replace(event, gap=None)
             case ev.AdmissibilityAlarm(key=key):
                 self._bound_ns = None
@@ -524,7 +526,7 @@ class Session:
 
     def _gap(self, best_ns: float | None, bound_ns: float | None) -> float | None:
         """The share of the best time above the bound; None where either is not known, or times are no times of the target."""
-        if best_ns is None or bound_ns is None or not self._device.times_count:
+        if best_ns is None or bound_ns is None or not self._device.machine.times_count:
             return None
         return max(0.0, (best_ns - bound_ns) / best_ns)
 

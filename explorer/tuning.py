@@ -52,7 +52,7 @@ def tune(
     """
     o = tuning.options
     device = open_device(o.target, DeviceOptions(compiler=o.compiler))
-    machine = take_conditions(accelerator=device.accelerator()).machine
+    machine = take_conditions(accelerator=device.machine.accelerator()).machine
     for sizes in tuning.shapes:
         subject = tuning.subject_of(sizes)
         found = _found(tuning, subject)

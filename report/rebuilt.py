@@ -9,7 +9,8 @@ from functools import cached_property
 from ..codegen.lower import lower, print_source
 from ..kernels.ir.task import Problem
 from ..kernels.program.graph import StateFlowGraph, build_graph
-from ..runtime.device import AbstractDevice, DeviceError, open_device
+from ..runtime.backend import AbstractDevice
+from ..runtime.device import DeviceError, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
@@ -95,13 +96,13 @@ def rebuilt(run: RunData) -> Rebuilt | str:
     """The run's space, or a sentence why what follows from it cannot be shown: another machine has other bounds."""
     try:
         device = open_device(run.header.target)
-        here = take_conditions(accelerator=device.accelerator()).machine
+        here = take_conditions(accelerator=device.machine.accelerator()).machine
         if run.header.conditions.machine != here:
             return (
                 f"this machine is {here}, and the run was made on {run.header.conditions.machine}"
             )
         problem = rebuild_problem(run.header.stored, run.header.problem_key)[1]
-        space = build_space(problem, device.facts())
+        space = build_space(problem, device.machine.facts())
     except (StaleError, DeviceError) as e:
         return str(e)
     if space.key != run.header.space_key:

@@ -1,32 +1,18 @@
-"""What a backend is to the rest: five methods, and what its workers' children need; found by name on demand."""
+"""Devices by name: a backend is a folder here, found when it is asked for."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
-
-from .building.artifact import Artifact, BuildReport
-from .worker.outcome import Failure, Measurement, Protocol
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ..codegen.c.dialect import Dialect
-    from ..codegen.c.source import Source
-    from ..codegen.index_checks import IndexChecks
-    from ..space.targets.target import Target
-    from .measure.calibration import Calibration
-    from .signature import Signature
+    from .backend import AbstractDevice
 
-Array = NDArray[Any]
 # In which order the threads of a block, and blocks, run where they are emulated; "in turn": each run another.
 ThreadOrder = Literal["forward", "backward", "random", "in turn"]
 
@@ -35,107 +21,6 @@ class DeviceError(Exception):
     """A device cannot be opened; the message is one sentence that says what is missing and how to
     get it.
     """
-
-
-class RunError(Exception):
-    """A module's run failed in a way that this process survives. `is_lost` says that nothing else can be run in it."""
-
-    def __init__(self, failure: Failure, *, is_lost: bool = False) -> None:
-        super().__init__(failure.advice)
-        self.failure = failure
-        self.is_lost = is_lost
-
-
-class AbstractArray(ABC):
-    """An array on a device, with guard zones around it that show writes out of bounds."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[Any]: ...
-
-    @abstractmethod
-    def upload(self, values: Array) -> None:
-        """Set the contents; `values` has the array's shape and dtype. Undoes `freeze`."""
-
-    @abstractmethod
-    def download(self) -> Array:
-        """The contents on the host; where host and device share memory, a view of them and no
-        copy.
-        """
-
-    @abstractmethod
-    def poison(self) -> None:
-        """Fill with a pattern no kernel computes: NaN in floats, a large negative number in
-        integers. Repairs the guard zones.
-        """
-
-    @abstractmethod
-    def freeze(self) -> None:
-        """Let a later write by a kernel be found: it crashes, or shows in `trespass`."""
-
-    @abstractmethod
-    def trespass(self) -> str | None:
-        """Where memory around (or, frozen, inside) the array was written: "before it", "behind
-        it" or None.
-        """
-
-
-class AbstractModule(ABC):
-    """A loaded artifact."""
-
-    @property
-    @abstractmethod
-    def artifact(self) -> Artifact: ...
-
-    @abstractmethod
-    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
-        """Call the sequence once; `values` follow `artifact.arguments`, with or without the
-        workspace at the end.
-
-        NumPy arrays are used in place. Raises TypeError naming the argument whose dtype, shape or
-        layout does not fit, and RunError where the backend sees a fault of the module itself.
-        """
-
-    def pointer(self) -> Any:
-        """The entry as a ctypes function. Raises TypeError where there is none."""
-        raise TypeError("code for a GPU has no function that C could call")
-
-    def check_indices(self, checks: IndexChecks) -> Failure | None:
-        """From now on `run` raises IndexError, before anything is written, where an array holds an index that is out of range.
-
-        A module that cannot look leaves it to its device what becomes of such an index.
-        """
-        return None
-
-    @abstractmethod
-    def close(self) -> None:
-        """Unload. The module must not be run afterwards."""
-
-
-class AbstractCaller(ABC):
-    """A quick way to run a module from Python, in compiled code that need not derive from this class."""
-
-    @abstractmethod
-    def __call__(self, *args: Any, **named: Any) -> bool:
-        """Run the module if the arguments are plainly those of the signature; else do nothing, False."""
-
-    @abstractmethod
-    def accept(self, k: int, value: Any) -> None:
-        """From now on parameter k, a constant, may be this very object."""
-
-
-@dataclass(frozen=True)
-class CallArguments:
-    """Values for one module and, for the arrays that the sequence updates in place, the contents
-    to start from.
-    """
-
-    values: tuple[AbstractArray | int | float | bool, ...]
-    restore: tuple[tuple[AbstractArray, Array], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,141 +32,6 @@ class DeviceOptions:
     compile_timeout_s: float = 60.0
     thread_order: ThreadOrder = "in turn"  # of the emulator
     profile: str = "h200"  # the data sheet that stands for a GPU where there is none
-
-
-class AbstractDevice(ABC):
-    """One device: its facts, and how sources are built, loaded, fed and timed on it."""
-
-    name: str
-    calibrated_by = (
-        ""  # the command that measures its facts; "" where they are those of a data sheet for ever
-    )
-    times_count = (
-        True  # whether times may be compared with bounds: the facts are those of what runs the code
-    )
-    limits_memory = True  # whether the private memory of a worker's child may be limited
-    most_together = 1  # sources that one compiler is given at once
-    reports = False  # whether its compiler says what code takes
-    placement_counts = (
-        False  # whether code may be slower on arrays that begin where NumPy puts them
-    )
-
-    def check(self) -> None:
-        """Raises DeviceError with a sentence when code can be built but not run here."""
-        return
-
-    def accelerator(self) -> str:
-        """What tells this device from others that this machine may have; "" where the machine says all. No device is opened."""
-        return ""
-
-    def compiler_version(self) -> str:
-        """The compiler, for people; "" where there is none."""
-        return ""
-
-    def others(self) -> list[AbstractDevice]:
-        """The same device with each other compiler that works here; none where the options name the one to take."""
-        return []
-
-    def child_library(self) -> Path | None:
-        """What a child of a worker is given to load first, built here; None where it needs nothing."""
-        return None
-
-    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
-        """Make this process the child of a worker: load that library, report faults to `reply_fd`,
-        start `n_threads`.
-        """
-        return
-
-    def probe_library(self) -> Path | None:
-        """The library that measures the machine's memory and cores in a worker's child; None where there is none."""
-        return None
-
-    def calibrate(self) -> Calibration:
-        """Measure the facts in a worker's child, merge them with those stored for this device, store and return them.
-
-        Raises DeviceError where there is nothing to measure or the device is missing, WorkerError when the probe fails.
-        """
-        raise DeviceError(f"the backend {self.name!r} has no facts that could be measured")
-
-    def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
-        """In a worker's child, with its `probe_library`: all samples of the facts by name. Raises DeviceError."""
-        raise DeviceError(f"the backend {self.name!r} has no facts that could be measured")
-
-    def dialect(self) -> Dialect:
-        """How texts for this device are spelt; C where nothing else is said."""
-        from .cpu.dialect import C_TEAM
-
-        return C_TEAM
-
-    @abstractmethod
-    def facts(self) -> Target:
-        """The machine facts: calibrated ones where they were stored, optimistic guesses
-        otherwise.
-        """
-
-    @property
-    def can_build(self) -> bool:
-        """Whether the compiler is here."""
-        return True
-
-    def adopt(self, source_key: str, library: Path) -> bool:
-        """From now on `build` of that source gives this library, and takes no compiler; whether it can be loaded. It has all rights
-        of this process: the caller has looked where it is from.
-        """
-        return False
-
-    @abstractmethod
-    def build(self, source: Source) -> Artifact | Failure:
-        """Compile; equal sources under equal flags give the same artifact without compiling
-        again. Thread-safe.
-        """
-
-    def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
-        """`build` of each, at most `most_together`, where that is quicker than one after the other. Machine code may differ by
-        the company that a source was built in. Thread-safe.
-        """
-        return [self.build(s) for s in sources]
-
-    def end_builds(self) -> None:
-        """End compilers that run for this process, where they may run long: their builds fail."""
-        return
-
-    def report(self, source: Source) -> BuildReport | Failure:
-        """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""
-        raise DeviceError(f"the backend {self.name!r} does not report what code takes")
-
-    @abstractmethod
-    def command_line(self, source: Source, file: Path, compiler: str) -> str:
-        """What a shell compiles `file`, which holds the source, with; `compiler` is what built it before, as
-        `Conditions.compiler` says it.
-        """
-
-    @abstractmethod
-    def load(self, artifact: Artifact) -> AbstractModule | Failure:
-        """Load the artifact into *this* process; a missing symbol is a Failure "launch"."""
-
-    def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller | None:
-        """A quicker way to run a module of this device than `run`; None where there is none."""
-        return None
-
-    @abstractmethod
-    def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
-    ) -> AbstractArray:
-        """A new array, contents arbitrary, aligned to 64 bytes; `as_numpy`, where placement counts, it begins where an array
-        of NumPy's would. Raises MemoryError.
-        """
-
-    @abstractmethod
-    def time(
-        self,
-        calls: Sequence[tuple[AbstractModule, CallArguments]],
-        protocol: Protocol,
-        beside: Callable[[], None] | None = None,
-    ) -> list[Measurement]:
-        """Time modules on arguments that each was already run on once; several are interleaved,
-        sample by sample. `beside` is called before each round, on devices that have a probe library.
-        """
 
 
 def cache_folder() -> Path:

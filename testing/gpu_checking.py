@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
-from ..runtime.device import AbstractDevice, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.worker.outcome import Failure
 from ..space.engine.candidate import Candidate
 from ..space.targets.target import Target
@@ -26,17 +27,17 @@ _ORDERS = ("forward", "backward", "random")
 
 def source_of(candidate: Candidate) -> Source:
     """The CUDA text of a complete candidate."""
-    return print_source(lower(candidate), open_device("emulator").dialect())
+    return print_source(lower(candidate), open_device("emulator").builder.dialect())
 
 
 def target() -> Target:
     """The GPU to generate for."""
-    return open_device("emulator").facts()
+    return open_device("emulator").machine.facts()
 
 
 def build(source: Source, folder: Path) -> Artifact | Failure:
     """Builds a text for the emulator; equal texts are built once."""
-    return open_device("emulator", DeviceOptions(build_folder=folder)).build(source)
+    return open_device("emulator", DeviceOptions(build_folder=folder)).builder.build(source)
 
 
 def check(source: Source, inputs: Sequence[InputSet], folder: Path, seconds: int = 60) -> str:
@@ -70,7 +71,7 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) 
     """What NVRTC has to say to a text: warnings, errors, or nothing."""
     said = []
     for sheet in sheets:
-        report = _device_for(sheet, folder).report(source)
+        report = _device_for(sheet, folder).reporter.report(source)
         log = report.log if isinstance(report, Failure) else report.warnings
         said += [f"{sheet}: {log or 'refused'}"] if log or isinstance(report, Failure) else []
     return "\n".join(said)

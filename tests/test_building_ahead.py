@@ -14,14 +14,14 @@ from kernelscape.explorer.entry import explore_subject, library_subject
 from kernelscape.explorer.evaluation import Evaluator
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.cpu.device import CpuDevice
-from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
+from kernelscape.runtime.cpu.builder import CpuBuilder
+from kernelscape.runtime.fake.device import FakeBuilder, FakeDevice, FakeWorker
 from kernelscape.runtime.records.journal import MemoryJournal
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.tests.test_states import distinct_candidates, evaluator
 
 
-class Builder(FakeDevice):
+class Builder(FakeBuilder):
     """Takes a moment to build; counts what it builds at once, and in all."""
 
     most_together = 2
@@ -45,7 +45,7 @@ class Watchful(FakeWorker):
 
     def __init__(self, device) -> None:
         super().__init__(device)
-        self.builder = device
+        self.builder = device.builder
 
     def evaluate(self, artifact, protocol, *, verify=True):
         assert not self.builder.n_running
@@ -56,7 +56,9 @@ class Watchful(FakeWorker):
 def device(monkeypatch):
     monkeypatch.setattr(evaluation, "_JOBS", 2)
     monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
-    return Builder()
+    made = FakeDevice()
+    made.builder = Builder()
+    return made
 
 
 def test_nothing_is_built_twice_and_nothing_runs_while_compilers_do(device) -> None:
@@ -67,7 +69,7 @@ def test_nothing_is_built_twice_and_nothing_runs_while_compilers_do(device) -> N
         for k, candidate in enumerate(batch[:-1], 1):
             evaluate.ahead(candidate, len(batch) - k)
         assert [o.status for o in evaluate(batch)] == ["ok"] * 6
-    assert device.n_built == 12
+    assert device.builder.n_built == 12
     evaluate.ahead(distinct[12], 1)  # overtaken
     assert [o.status for o in evaluate(distinct[:1])] == ["ok"]
 
@@ -78,24 +80,24 @@ def test_no_compiler_begins_once_the_time_is_over(device) -> None:
     evaluate(distinct[:1])
     evaluate.ahead(distinct[1], 1)
     evaluate.leave()
-    assert not device.n_running
-    assert device.n_built == 2
+    assert not device.builder.n_running
+    assert device.builder.n_built == 2
     evaluate.is_over = lambda: True
     evaluate.ahead(distinct[2], 1)
     evaluate.leave()
-    assert device.n_built == 2
+    assert device.builder.n_built == 2
 
 
 @pytest.fixture
 def running(monkeypatch) -> list[int]:
     """Groups that are being built; whatever a worker runs asserts that there are none."""
     found: list[int] = []
-    build = CpuDevice.build_together
+    build = CpuBuilder.build_together
 
-    def counted(device, sources):
+    def counted(builder, sources):
         found.append(1)
         try:
-            return build(device, sources)
+            return build(builder, sources)
         finally:
             found.pop()
 
@@ -108,7 +110,7 @@ def running(monkeypatch) -> list[int]:
 
         monkeypatch.setattr(Worker, name, call)
 
-    monkeypatch.setattr(CpuDevice, "build_together", counted)
+    monkeypatch.setattr(CpuBuilder, "build_together", counted)
     monkeypatch.setattr(evaluation, "_JOBS", 2)
     monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
     for name in ("evaluate", "interleave", "probe", "probe_state", "time_function"):

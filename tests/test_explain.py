@@ -269,7 +269,7 @@ def test_nowhere_is_one_sentence(explore, tmp_path: Path) -> None:
 
 def space(name: str, **sizes: int) -> Space:
     subject = library_subject(load(name), sizes, "f32", 1)
-    return build_space(subject.problem, open_device("fake").facts())
+    return build_space(subject.problem, open_device("fake").machine.facts())
 
 
 def root_of(s: Space) -> Candidate:

@@ -350,7 +350,7 @@ def test_what_clang_built_is_replayed_with_clang(tmp_path):
     run = explore_subject(subject, options, directory=tmp_path / "run")
     assert run.best is not None
     assert "clang" in run.best.file.conditions.compiler
-    assert run.best.device.compiler.version == run.best.file.conditions.compiler
+    assert run.best.device.builder.compiler.version == run.best.file.conditions.compiler
     again = replay_again(tmp_path / "run")
     assert not isinstance(again.outcome, Failure), again.outcome
     _, command, _ = write_source(tmp_path / "run", tmp_path / "written")

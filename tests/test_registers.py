@@ -16,7 +16,7 @@ from kernelscape.explorer.registers import Registers, registers_of_tasks, report
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.building.artifact import BuildReport, LaunchResources
-from kernelscape.runtime.fake.device import FakeDevice
+from kernelscape.runtime.fake.device import FakeDevice, FakeMachine, FakeReporter
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, LaunchRecord
 from kernelscape.runtime.records.replay import StaleError, restore_complete
@@ -30,17 +30,18 @@ from kernelscape.tests.search.test_gpu import gpu_target
 SIZES = {"m": 256, "n": 256, "k": 256}
 
 
-class ReportingDevice(FakeDevice):
-    """A GPU that is not there. Its compiler gives every thread so many registers; what runs takes long enough for any bound."""
+class Gpu(FakeMachine):
+    def facts(self):
+        return replace(gpu_target(), backend="fake")
+
+
+class Reporter(FakeReporter):
+    """A compiler that gives every thread so many registers."""
 
     reports = True
 
     def __init__(self, registers):
-        super().__init__(time_ns=lambda key: 1e7 + 1e7 * int(key[:6], 16) / 0xFFFFFF)
         self.registers = registers
-
-    def facts(self):
-        return replace(gpu_target(), backend="fake")
 
     def report(self, source):
         launches = tuple(
@@ -48,6 +49,14 @@ class ReportingDevice(FakeDevice):
             for x in source.launches
         )
         return BuildReport(launches, "", 1)
+
+
+class ReportingDevice(FakeDevice):
+    """A GPU that is not there; what runs takes long enough for any bound."""
+
+    def __init__(self, registers):
+        super().__init__(time_ns=lambda key: 1e7 + 1e7 * int(key[:6], 16) / 0xFFFFFF)
+        self.machine, self.reporter = Gpu(), Reporter(registers)
 
 
 class Watched(Registers):
@@ -145,7 +154,7 @@ def test_reports_above_all_counts_widen_nothing(runs):
 
 
 def test_a_device_that_does_not_report_changes_nothing(runs, monkeypatch):
-    monkeypatch.setattr(ReportingDevice, "reports", False)
+    monkeypatch.setattr(Reporter, "reports", False)
     found = runs(1, 6)
     assert (found.model.n_reports, found.rooms) == (0, [])
     text = (runs.folder / "journal.jsonl").read_text()

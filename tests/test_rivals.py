@@ -17,7 +17,7 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import find_compiler
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.device import DeviceOptions
-from kernelscape.runtime.fake.device import FakeDevice, FakeWorker, _hashed_ns
+from kernelscape.runtime.fake.device import FakeDevice, FakeReporter, FakeWorker, _hashed_ns
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.runtime.worker.outcome import Failure
@@ -25,11 +25,16 @@ from kernelscape.runtime.worker.outcome import Failure
 needs_clang = pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
 
 
-class Other(FakeDevice):
-    """The fake device with another compiler."""
-
-    def compiler_version(self) -> str:
+class Another(FakeReporter):
+    def version(self) -> str:
         return "another 1.0"
+
+
+def fake(time_ns, script=None) -> FakeDevice:
+    """The fake device with another compiler."""
+    device = FakeDevice(time_ns, script)
+    device.reporter = Another()
+    return device
 
 
 def explored(folder: Path, monkeypatch, *others: FakeDevice):
@@ -45,8 +50,8 @@ def explored(folder: Path, monkeypatch, *others: FakeDevice):
 
 
 def test_the_faster_compiler_is_saved(tmp_path, monkeypatch):
-    slower = Other(lambda key: 0.9 * _hashed_ns(key))
-    faster = Other(lambda key: 0.5 * _hashed_ns(key))
+    slower = fake(lambda key: 0.9 * _hashed_ns(key))
+    faster = fake(lambda key: 0.5 * _hashed_ns(key))
     run, searched_ns, told = explored(tmp_path, monkeypatch, slower, faster)
     assert run.best.time_ns == pytest.approx(0.5 * searched_ns)
     assert run.best.file.conditions.compiler == run.ended.compiler == "another 1.0"
@@ -58,7 +63,7 @@ def test_the_faster_compiler_is_saved(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ratio", [0.99, 1.5])
 def test_a_compiler_that_is_hardly_faster_is_not(tmp_path, monkeypatch, ratio):
-    other = Other(lambda key: ratio * _hashed_ns(key))
+    other = fake(lambda key: ratio * _hashed_ns(key))
     run, searched_ns, told = explored(tmp_path, monkeypatch, other)
     assert run.best.time_ns == searched_ns
     assert run.best.file.conditions.compiler == run.ended.compiler == ""
@@ -70,7 +75,7 @@ def test_what_another_compiler_builds_wrong_is_not_taken(tmp_path, monkeypatch):
     _, _, _ = explored(tmp_path / "first", monkeypatch)
     records = read_journal(tmp_path / "first" / "journal.jsonl")
     keys = [r.source_key for r in records if isinstance(r, EvaluationRecord)]
-    wrong = Other(lambda key: 0.1 * _hashed_ns(key), dict.fromkeys(keys, "wrong"))
+    wrong = fake(lambda key: 0.1 * _hashed_ns(key), dict.fromkeys(keys, "wrong"))
     run, searched_ns, told = explored(tmp_path / "second", monkeypatch, wrong)
     assert not told
     assert run.best.time_ns == searched_ns
@@ -90,7 +95,7 @@ def test_where_taking_over_the_arguments_takes_too_long_none_is_tried(
         prepare(self, workload)
 
     monkeypatch.setattr(FakeWorker, "prepare", slow)
-    _, _, told = explored(tmp_path, monkeypatch, Other(lambda key: 0.5 * _hashed_ns(key)))
+    _, _, told = explored(tmp_path, monkeypatch, fake(lambda key: 0.5 * _hashed_ns(key)))
     assert len(told) == n_tried
 
 
@@ -98,10 +103,10 @@ def test_where_taking_over_the_arguments_takes_too_long_none_is_tried(
 @pytest.mark.compiler
 def test_other_compilers_are_tried_where_none_is_named():
     device = CpuDevice(DeviceOptions())
-    others = [d.compiler_version() for d in device.others()]
+    others = [d.reporter.version() for d in device.others()]
     assert len(others) == 1
-    assert device.compiler_version() not in others
-    assert find_compiler("clang").version in (*others, device.compiler_version())
+    assert device.reporter.version() not in others
+    assert find_compiler("clang").version in (*others, device.reporter.version())
     assert CpuDevice(DeviceOptions(compiler="gcc")).others() == []
 
 
@@ -121,4 +126,4 @@ def test_what_another_compiler_built_is_replayed_with_it(tmp_path, monkeypatch):
     assert "clang" in run.best.file.conditions.compiler
     again = replay_again(tmp_path / "run")
     assert not isinstance(again.outcome, Failure), again.outcome
-    assert "clang" in run.best.device.compiler.path
+    assert "clang" in run.best.device.builder.compiler.path

@@ -107,7 +107,7 @@ class Watched(FakeWorker):
 
 def evaluator(device, worker, journal, changes):
     return Evaluator(
-        device,
+        device.builder,
         worker,
         journal,
         at_s=lambda: 0.0,
@@ -121,7 +121,8 @@ def evaluator(device, worker, journal, changes):
 def distinct_candidates(evaluate, device):
     """Of one space, each with a text of its own."""
     space = build_space(
-        next(c for c in library_cases() if c.name.startswith("bicgk")).problem, device.facts()
+        next(c for c in library_cases() if c.name.startswith("bicgk")).problem,
+        device.machine.facts(),
     )
     root = space.root()
     assert isinstance(root, Candidate)
@@ -213,8 +214,10 @@ def test_the_log_says_that_the_machine_changed() -> None:
 
 def test_the_control_is_the_code_that_was_timed(monkeypatch) -> None:
     device, built = Machine(), []
-    build = device.build
-    monkeypatch.setattr(device, "build", lambda source: built.append(source.key) or build(source))
+    build = device.builder.build
+    monkeypatch.setattr(
+        device.builder, "build", lambda source: built.append(source.key) or build(source)
+    )
     worker = Watched(device)
     evaluate = evaluator(device, worker, MemoryJournal(), [])
     distinct = distinct_candidates(evaluate, device)

@@ -122,9 +122,9 @@ def expert_source(
 
 def expert_device(device: CpuDevice) -> CpuDevice:
     """A device that builds with all passes of the compiler of `device`, which a search spares some of."""
-    theirs = open_device("cpu", DeviceOptions(compiler=device.compiler.path))
+    theirs = open_device("cpu", DeviceOptions(compiler=device.builder.compiler.path))
     assert isinstance(theirs, CpuDevice)
-    theirs.compiler = device.compiler.unspared()
+    theirs.builder.compiler = device.builder.compiler.unspared()
     return theirs
 
 

@@ -14,7 +14,7 @@ from ..worker.outcome import Failure
 from .artifact import Artifact, BuildReport
 
 if TYPE_CHECKING:
-    from ..device import AbstractDevice
+    from ..backend import AbstractBuilder, AbstractReporter
 
 # Characters of text that take gcc about as long as its start, the headers and the linker do.
 _START = 6000
@@ -22,7 +22,7 @@ _LOOK_S = 0.1  # how often it is asked whether anybody still waits
 
 
 class BuildQueue:
-    """Sources that will be asked for, built by up to `jobs` compilers, each of which takes as many at once as the device lets it.
+    """Sources that will be asked for, built by up to `jobs` compilers, each of which takes as many at once as the builder lets it.
 
     While sources are `put`, up to `ahead` compilers are about the first of them: their maker has a core of its own. The groups
     that compilers take shrink with what is left, so that all end at about the same time: guided self-scheduling (Polychronopoulos
@@ -31,12 +31,12 @@ class BuildQueue:
 
     def __init__(
         self,
-        device: AbstractDevice,
+        builder: AbstractBuilder,
         jobs: int,
         ahead: int = 0,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._device = device
+        self._builder = builder
         self._is_over = is_over
         self._jobs = max(1, jobs)
         self._ahead = min(ahead, self._jobs - 1)
@@ -56,7 +56,7 @@ class BuildQueue:
         n_running = sum(not group.future.done() for group in self._begun)
         half_a_share = n_left / (2 * self._jobs)  # a compiler that waited for all of it would idle
         if n_running < self._ahead and len(self._waiting) >= half_a_share:
-            n_taken = min(-(-n_left // self._jobs), self._device.most_together)
+            n_taken = min(-(-n_left // self._jobs), self._builder.most_together)
             self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
     def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
@@ -91,14 +91,14 @@ class BuildQueue:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             if self._is_over():
-                self._device.end_builds()
+                self._builder.end_builds()
             self._pool.shutdown()
         self._pool, self._begun, self._waiting = None, [], {}
 
     def _begin(self, sources: list[Source]) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._jobs, thread_name_prefix="build")
-        future = self._pool.submit(_make, self._device, sources)
+        future = self._pool.submit(_make, self._builder, sources)
         self._begun.append(_Group(sources, future, time.monotonic()))
 
     def _shared_out(self, sources: dict[str, Source], now_s: float) -> list[list[Source]]:
@@ -106,7 +106,7 @@ class BuildQueue:
         first would wait for them.
         """
         rate = self._built_cost / self._built_s if self._built_s else 0.0
-        most = self._device.most_together
+        most = self._builder.most_together
         n_groups = -(-len(sources) // (most * self._jobs)) * self._jobs
         left = [
             max(0.0, g.cost - rate * (now_s - g.began_s))
@@ -156,9 +156,9 @@ class _Share:
         self.sources.append(source)
 
 
-def _make(device: AbstractDevice, sources: list[Source]) -> _Made:
+def _make(builder: AbstractBuilder, sources: list[Source]) -> _Made:
     began_s = time.monotonic()
-    built = device.build_together(sources)
+    built = builder.build_together(sources)
     ended_s = time.monotonic()
     placed = [
         replace(b, compiling_s=(began_s, ended_s)) if isinstance(b, Artifact) and b.build_ns else b
@@ -178,21 +178,21 @@ def _covered_s(groups: Sequence[_Group], until_s: float) -> float:
 
 
 def build_many(
-    device: AbstractDevice, sources: Sequence[Source], jobs: int
+    builder: AbstractBuilder, sources: Sequence[Source], jobs: int
 ) -> list[Artifact | Failure]:
     """Build sources with up to `jobs` compilers at once; results in the order of `sources`."""
-    return BuildQueue(device, jobs).take(sources)
+    return BuildQueue(builder, jobs).take(sources)
 
 
 def report_many(
-    device: AbstractDevice, sources: Sequence[Source], jobs: int
+    builder: AbstractBuilder, reporter: AbstractReporter, sources: Sequence[Source], jobs: int
 ) -> list[BuildReport | Failure]:
     """Build sources as `build_many` does, and say what each takes; nothing is run.
 
     Raises DeviceError where the backend cannot say.
     """
-    built = build_many(device, sources, jobs)
+    built = build_many(builder, sources, jobs)
     return [
-        b if isinstance(b, Failure) else device.report(s)
+        b if isinstance(b, Failure) else reporter.report(s)
         for s, b in zip(sources, built, strict=True)
     ]

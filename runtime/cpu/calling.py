@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..device import AbstractCaller, DeviceOptions
+from ..backend import AbstractCaller
+from ..device import DeviceOptions
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 from .memory import address_of
@@ -27,7 +28,7 @@ from .memory import address_of
 if TYPE_CHECKING:
     from ..records.stored import Parameter
     from ..signature import Signature
-    from .device import CpuModule
+    from .runner import CpuModule
 
 _NAME = "call"
 PACKAGE = "apt install python3-dev"  # of Debian

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.ir.kernel import DType
-from ..device import AbstractArray
+from ..backend import AbstractArray
 from ..worker.verify import poison_value
 
 _PAGE = os.sysconf("SC_PAGESIZE")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..device import AbstractDevice, DeviceOptions, Requirement
+    from ..backend import AbstractDevice
+    from ..device import DeviceOptions, Requirement
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:

@@ -18,7 +18,8 @@ import numpy as np
 
 from ...codegen.c.source import Source
 from ...space.targets.target import Target
-from ..device import CallArguments, DeviceError
+from ..backend import CallArguments
+from ..device import DeviceError
 from ..measure.calibration import Calibration, fresh_calibration, keep, load_calibration
 from ..worker.outcome import Failure
 from . import probe_kernels as pk
@@ -51,9 +52,9 @@ def machine_key(p: Profile) -> str:
     return f"gpu-{name[:40]}-{p.multiprocessors}c-{digest}"
 
 
-def load_target(device: CudaDevice) -> Target | None:
+def load_target(profile: Profile) -> Target | None:
     """What was measured on a GPU of this kind; None where nothing was."""
-    found = load_calibration(machine_key(device.profile))
+    found = load_calibration(machine_key(profile))
     return None if found is None else found.target
 
 
@@ -64,7 +65,7 @@ def calibrate(device: CudaDevice) -> Calibration:
     with Worker(device) as worker:
         assert isinstance(worker, Worker)
         samples = worker.calibrate()
-    p = device.profile
+    p = device.gpu.profile
     target = target_from_samples(target_of(p, device.name), samples)
     return keep(fresh_calibration(machine_key(p), target, samples))
 
@@ -114,7 +115,7 @@ def take_samples(device: CudaDevice) -> dict[str, list[float]]:
 
 class _Probe:
     def __init__(self, device: CudaDevice) -> None:
-        self.device, self.sheet = device, device.profile
+        self.device, self.sheet = device, device.gpu.profile
         self.cores = self.sheet.multiprocessors
 
     def samples(self) -> dict[str, list[float]]:
@@ -124,10 +125,10 @@ class _Probe:
 
     def timer(self, source: Source, values: list[Any]) -> Callable[[int], float]:
         """ns of so many calls. Where a value is a shape, an array of it is made, its contents NaN or a number that is no index."""
-        from .device import CudaModule, TimedCalls
+        from .runner import CudaModule, TimedCalls
 
-        built = self.device.build(source)
-        module = built if isinstance(built, Failure) else self.device.load(built)
+        built = self.device.builder.build(source)
+        module = built if isinstance(built, Failure) else self.device.runner.load(built)
         if isinstance(module, Failure):
             raise DeviceError(f"the probe {source.launches[0].kernel} failed: {module.advice}")
         assert isinstance(module, CudaModule)
@@ -140,7 +141,7 @@ class _Probe:
         return run
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        made = self.device.allocate(shape, dtype)
+        made = self.device.runner.allocate(shape, dtype)
         made.poison()
         return made
 

@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..building.artifact import Artifact
-from ..cpu.compiler import Compiler, build_library, first_line
-from ..cpu.device import CpuDevice, CpuModule, make_sampler
-from ..cpu.memory import CpuArray
-from ..device import (
+from ..backend import (
     AbstractArray,
+    AbstractBuilder,
     AbstractDevice,
+    AbstractMachine,
     AbstractModule,
+    AbstractReporter,
+    AbstractRunner,
     CallArguments,
-    DeviceError,
-    DeviceOptions,
     RunError,
-    ThreadOrder,
 )
+from ..building.artifact import Artifact
+from ..cpu.builder import CpuBuilder
+from ..cpu.compiler import Compiler, build_library, first_line
+from ..cpu.memory import CpuArray
+from ..cpu.runner import CpuModule, CpuRunner, make_sampler
+from ..device import DeviceError, DeviceOptions, ThreadOrder
 from ..measure.timing import Sampler, interleave
 from ..worker.outcome import Failure, Measurement, Protocol
 from .text import emulated_text
@@ -103,38 +106,35 @@ class EmulatorModule(AbstractModule):
             raise RunError(Failure("crash", f"{what} (threads in {order})"))
 
 
-class EmulatorDevice(AbstractDevice):
-    """A GPU on the CPU. Raises DeviceError on the first build when no C++ compiler works."""
+class EmulatorMachine(AbstractMachine):
+    """The GPU of a data sheet, which the emulator is not as fast as."""
 
-    name = "emulator"
     times_count = False
 
     def __init__(self, options: DeviceOptions) -> None:
-        if options.thread_order not in get_args(ThreadOrder):
-            raise DeviceError(f"there is no thread order {options.thread_order!r}")
         self._options = options
-        self._cpu = CpuDevice(options)
+
+    def facts(self) -> Target:
+        from ..cuda.profiles import profile_target
+
+        return profile_target(self._options.profile, backend="emulator")
+
+
+class EmulatorBuilder(AbstractBuilder):
+    """A C++ compiler. Raises DeviceError on the first build when none works."""
+
+    def __init__(self, options: DeviceOptions) -> None:
+        self._options = options
 
     @cached_property
     def compiler(self) -> Compiler:
         """The C++ compiler; looked for on first use."""
         return find_compiler(self._options.compiler)
 
-    def child_library(self) -> Path:
-        return self._cpu.child_library()
-
-    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
-        self._cpu.enter_child(library, reply_fd, 1)
-
     def dialect(self) -> Dialect:
         from ..cuda.dialect import CUDA
 
         return CUDA
-
-    def facts(self) -> Target:
-        from ..cuda.profiles import profile_target
-
-        return profile_target(self._options.profile, backend=self.name)
 
     def build(self, source: Source) -> Artifact | Failure:
         text = emulated_text(source)
@@ -145,15 +145,24 @@ class EmulatorDevice(AbstractDevice):
             return built
         return Artifact.of(source, built.key, built.path, built.build_ns)
 
-    def command_line(self, source: Source, file: Path, compiler: str) -> str:
-        from ..cuda.compiler import nvcc_command
 
-        return nvcc_command(source, file, self.facts().architecture)
+class EmulatorRunner(AbstractRunner):
+    """Threads of a GPU, one after the other on a core: arrays and clock are those of the CPU."""
+
+    def __init__(self, options: DeviceOptions) -> None:
+        self._thread_order = options.thread_order
+        self._cpu = CpuRunner(CpuBuilder(options))
+
+    def child_library(self) -> Path:
+        return self._cpu.child_library()
+
+    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
+        self._cpu.enter_child(library, reply_fd, 1)
 
     def load(self, artifact: Artifact) -> EmulatorModule | Failure:
         try:
             library = ctypes.CDLL(artifact.path)
-            return EmulatorModule(CpuModule(artifact, library), library, self._options.thread_order)
+            return EmulatorModule(CpuModule(artifact, library), library, self._thread_order)
         except OSError as e:
             return Failure("launch", "the built program cannot be loaded", str(e))
         except AttributeError:
@@ -175,6 +184,32 @@ class EmulatorDevice(AbstractDevice):
             assert isinstance(module, EmulatorModule)
             samplers.append(module.make_sampler(self._cpu.harness, args))
         return interleave(samplers, protocol)
+
+
+class EmulatorReporter(AbstractReporter):
+    """What would compile the text for a GPU."""
+
+    def __init__(self, machine: EmulatorMachine) -> None:
+        self._machine = machine
+
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        from ..cuda.compiler import nvcc_command
+
+        return nvcc_command(source, file, self._machine.facts().architecture)
+
+
+class EmulatorDevice(AbstractDevice):
+    """A GPU on the CPU."""
+
+    name = "emulator"
+
+    def __init__(self, options: DeviceOptions) -> None:
+        if options.thread_order not in get_args(ThreadOrder):
+            raise DeviceError(f"there is no thread order {options.thread_order!r}")
+        self.machine = EmulatorMachine(options)
+        self.builder = EmulatorBuilder(options)
+        self.runner = EmulatorRunner(options)
+        self.reporter = EmulatorReporter(self.machine)
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:

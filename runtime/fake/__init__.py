@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..device import AbstractDevice, DeviceOptions
+    from ..backend import AbstractDevice
+    from ..device import DeviceOptions
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:

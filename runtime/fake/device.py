@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backend import (
+    AbstractArray,
+    AbstractBuilder,
+    AbstractDevice,
+    AbstractMachine,
+    AbstractModule,
+    AbstractReporter,
+    AbstractRunner,
+    CallArguments,
+)
 from ..building.artifact import Artifact
-from ..device import AbstractArray, AbstractDevice, AbstractModule, CallArguments
+from ..cpu.dialect import C_TEAM
 from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
 from ..worker.verify import poison_value
 from ..worker.worker import AbstractWorker, Outcome, Workload
 
 if TYPE_CHECKING:
+    from ...codegen.c.dialect import Dialect
     from ...codegen.c.source import Source
     from ...space.targets.target import Target
 
@@ -72,22 +83,8 @@ class FakeModule(AbstractModule):
         return
 
 
-class FakeDevice(AbstractDevice):
-    """`time_ns` gives the time of a source key (default: a hash of it, 1 to 10 us); `script` the
-    failures, by source key.
-
-    Sources that contain "#error" do not compile, as with any C compiler.
-    """
-
-    name = "fake"
-
-    def __init__(
-        self,
-        time_ns: Callable[[str], float] | None = None,
-        script: Mapping[str, FailureKind] | None = None,
-    ) -> None:
-        self._time_ns = time_ns or _hashed_ns
-        self._script = dict(script or {})
+class FakeMachine(AbstractMachine):
+    """Facts as good as any."""
 
     def facts(self) -> Target:
         from ...space.targets.target import CacheLevel, Target
@@ -113,6 +110,16 @@ class FakeDevice(AbstractDevice):
             calibrated=True,
         )
 
+
+class FakeBuilder(AbstractBuilder):
+    """Builds nothing. Sources that contain "#error" do not compile, as with any C compiler, nor those scripted to fail so."""
+
+    def __init__(self, script: Mapping[str, FailureKind] | None = None) -> None:
+        self._script = dict(script or {})
+
+    def dialect(self) -> Dialect:
+        return C_TEAM
+
     def build(self, source: Source) -> Artifact | Failure:
         if "#error" in source.text or self._script.get(source.key) == "compile":
             return Failure("compile", "the fake compiler was told to refuse it")
@@ -126,8 +133,17 @@ class FakeDevice(AbstractDevice):
             build_ns=0,
         )
 
-    def command_line(self, source: Source, file: Path, compiler: str) -> str:
-        return f"fake {file}"
+
+class FakeRunner(AbstractRunner):
+    """Runs nothing. `time_ns` gives the time of a source key (default: a hash of it, 1 to 10 us)."""
+
+    def __init__(
+        self,
+        time_ns: Callable[[str], float] | None = None,
+        script: Mapping[str, FailureKind] | None = None,
+    ) -> None:
+        self._time_ns = time_ns or _hashed_ns
+        self._script = dict(script or {})
 
     def load(self, artifact: Artifact) -> FakeModule | Failure:
         if self._script.get(artifact.source_key) == "launch":
@@ -160,6 +176,29 @@ class FakeDevice(AbstractDevice):
         return self.measurement(artifact)
 
 
+class FakeReporter(AbstractReporter):
+    """A compiler that is not there."""
+
+    def command_line(self, source: Source, file: Path, compiler: str) -> str:
+        return f"fake {file}"
+
+
+class FakeDevice(AbstractDevice):
+    """`time_ns` gives the time of a source key; `script` the failures, by source key."""
+
+    name = "fake"
+
+    def __init__(
+        self,
+        time_ns: Callable[[str], float] | None = None,
+        script: Mapping[str, FailureKind] | None = None,
+    ) -> None:
+        self.machine: AbstractMachine = FakeMachine()
+        self.builder: AbstractBuilder = FakeBuilder(script)
+        self.runner: FakeRunner = FakeRunner(time_ns, script)
+        self.reporter: AbstractReporter = FakeReporter()
+
+
 class FakeWorker(AbstractWorker):
     """Answers from the fake device, in this process."""
 
@@ -178,13 +217,13 @@ class FakeWorker(AbstractWorker):
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         self.n_evaluations += 1
-        return self._device.outcome(artifact)
+        return self._device.runner.outcome(artifact)
 
     def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
-        return [self._device.outcome(a) for a in artifacts]
+        return [self._device.runner.outcome(a) for a in artifacts]
 
     def probe(self) -> float:
-        return self._device.facts().memory_read_bytes_per_ns
+        return self._device.machine.facts().memory_read_bytes_per_ns
 
     def probe_state(self) -> dict[str, list[float]]:
         return {}

@@ -24,7 +24,7 @@ from ...space.engine.candidate import Candidate, DeadEnd, Space
 from ...space.engine.decisions import DecisionError, restore
 from ...space.gpu_resources import REGISTER_ROOMS
 from ...space.targets.target import Target
-from ..device import AbstractCaller, AbstractDevice, AbstractModule
+from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..signature import Result, Signature
 from ..worker.inputs import ArgumentsError, make_workload
 from ..worker.outcome import FINAL, Failure, Measurement
@@ -53,7 +53,7 @@ class Rebuilt:
 
 def dialect_of(device: AbstractDevice) -> Dialect:
     """The dialect that the device builds."""
-    return device.dialect()
+    return device.builder.dialect()
 
 
 def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Problem]:
@@ -145,12 +145,12 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
 
 
 def check_again(
-    best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, worker: AbstractWorker, n_sets: int
+    best: BestFile, rebuilt: Rebuilt, builder: AbstractBuilder, worker: AbstractWorker, n_sets: int
 ) -> tuple[Measurement | Failure, int]:
     """Build, verify on fresh inputs of the stored ranges, and time; with the number of input sets
     that were verified. Raises WorkerError.
     """
-    artifact = device.build(rebuilt.source)
+    artifact = builder.build(rebuilt.source)
     if isinstance(artifact, Failure):
         return artifact, 0
     rng = np.random.default_rng(best.seed)
@@ -247,15 +247,15 @@ def make_tuned(
 
     `check_indices`: calls look at the indices that arrays hold before they run; see codegen/index_checks.py.
     """
-    artifact = device.build(rebuilt.source)
-    module = artifact if isinstance(artifact, Failure) else device.load(artifact)
+    artifact = device.builder.build(rebuilt.source)
+    module = artifact if isinstance(artifact, Failure) else device.runner.load(artifact)
     if not isinstance(module, Failure) and check_indices:
         checks = index_checks(rebuilt.recording, rebuilt.source.arguments)
         module = (module.check_indices(checks) if checks is not None else None) or module
     if isinstance(module, Failure):
         raise StaleError(f"the stored source cannot be used: {module.advice} {module.log}".strip())
     signature = Signature(parameters, rebuilt.problem)
-    loaded = Loaded(module, device.caller(module, signature))
+    loaded = Loaded(module, device.runner.caller(module, signature))
     return Tuned(signature, rebuilt.problem, rebuilt.source, loaded)
 
 

@@ -57,8 +57,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = open_device(options.device)
     if options.library is not None:
-        device.enter_child(Path(options.library), reply_fd, options.n_threads)
-    evaluator = Evaluator(device, options.n_threads)
+        device.runner.enter_child(Path(options.library), reply_fd, options.n_threads)
+    evaluator = Evaluator(device.machine, device.runner, options.n_threads)
     write_all(reply_fd, encode(Ready([], 0)))
     while True:
         request = read_request(request_fd)

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..building.artifact import Artifact
-from ..device import (
+from ..backend import (
     AbstractArray,
-    AbstractDevice,
+    AbstractMachine,
     AbstractModule,
+    AbstractRunner,
     CallArguments,
-    DeviceError,
     RunError,
 )
+from ..building.artifact import Artifact
+from ..device import DeviceError
 from ..measure.timing import Sampler, measure, waited_ns
 from .messages import (
     Beside,
@@ -54,7 +55,7 @@ class _Set:
 
     def __init__(
         self,
-        device: AbstractDevice,
+        runner: AbstractRunner,
         roles: dict[str, str],
         files: SetFiles,
         shared: dict[tuple[str, bool], AbstractArray],
@@ -67,7 +68,7 @@ class _Set:
         self.expected: dict[str, Expected] = {}
         for name, contents in self.contents.items():
             if roles[name] == "input":
-                self.arrays[name] = device.allocate(
+                self.arrays[name] = runner.allocate(
                     contents.shape, contents.dtype, as_numpy=as_numpy
                 )
                 self.arrays[name].upload(contents)
@@ -75,7 +76,7 @@ class _Set:
             else:
                 key = name, as_numpy
                 if key not in shared:
-                    shared[key] = device.allocate(contents.shape, contents.dtype, as_numpy=as_numpy)
+                    shared[key] = runner.allocate(contents.shape, contents.dtype, as_numpy=as_numpy)
                 self.arrays[name] = shared[key]
         for name, e in files.expected.items():
             magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
@@ -85,8 +86,8 @@ class _Set:
 class Evaluator:
     """Answers requests one at a time."""
 
-    def __init__(self, device: AbstractDevice, n_threads: int) -> None:
-        self._device = device
+    def __init__(self, machine: AbstractMachine, runner: AbstractRunner, n_threads: int) -> None:
+        self._machine, self._runner = machine, runner
         self._n_threads = n_threads
         self._roles: dict[str, str] = {}
         self._sets: list[_Set] = []
@@ -123,14 +124,14 @@ class Evaluator:
         library = None if request.library is None else Path(request.library)
         with _unlimited_memory():
             if isinstance(request, Calibrate):
-                return self._device.take_samples(library, self._n_threads)
+                return self._machine.take_samples(library, self._n_threads)
             from ..cpu.probe import run_state_probe
 
             assert library is not None
             return run_state_probe(library, self._n_threads, request.whole)
 
     def _prepare(self, request: Prepare) -> Ready:
-        if self._device.limits_memory:
+        if self._runner.limits_memory:
             _limit_memory(None)
         self._sets, self._workspace = [], None
         self._roles = request.roles
@@ -138,10 +139,10 @@ class Evaluator:
         shared: dict[tuple[str, bool], AbstractArray] = {}
         # What is timed lies where a user's arrays do; the others see that code is right on aligned ones too.
         self._sets = [
-            _Set(self._device, request.roles, s, shared, as_numpy=k == 0)
+            _Set(self._runner, request.roles, s, shared, as_numpy=k == 0)
             for k, s in enumerate(request.sets)
         ]
-        limit_bytes = _limit_memory(request.allowance_bytes) if self._device.limits_memory else 0
+        limit_bytes = _limit_memory(request.allowance_bytes) if self._runner.limits_memory else 0
         return Ready(_spans(self._sets), limit_bytes)
 
     def _evaluate(
@@ -158,7 +159,7 @@ class Evaluator:
             first = self._sets[0]
             module.run(self._values(module, first, workspace))
             call = (module, self._call_arguments(module, first, workspace))
-            return self._device.time([call], protocol)[0]
+            return self._runner.time([call], protocol)[0]
         finally:
             module.close()
 
@@ -201,7 +202,7 @@ class Evaluator:
                         module.run(self._values(module, s, workspace))
                         calls[k, at] = module, self._call_arguments(module, s, workspace)
             if calls:
-                measured = self._device.time(list(calls.values()), protocol, beside)
+                measured = self._runner.time(list(calls.values()), protocol, beside)
                 for (k, _), one in zip(calls, measured, strict=True):
                     other = outcomes.get(k)
                     if not isinstance(other, Measurement) or one.fair_ns > other.fair_ns:
@@ -210,10 +211,10 @@ class Evaluator:
 
     def _aligned(self) -> list[_Set]:
         """Set 0 once more on arrays that begin at a line, where that may make a difference and there is memory for it."""
-        if self._timed is None or not self._device.placement_counts:
+        if self._timed is None or not self._runner.placement_counts:
             return []
         with _unlimited_memory(), suppress(MemoryError):
-            return [_Set(self._device, self._roles, self._timed, {})]
+            return [_Set(self._runner, self._roles, self._timed, {})]
         return []
 
     @property
@@ -222,7 +223,7 @@ class Evaluator:
         return [s for s in self._sets if s.expected] or self._sets
 
     def _load(self, artifact: Artifact) -> tuple[AbstractModule, AbstractArray | None] | Failure:
-        module = self._device.load(artifact)
+        module = self._runner.load(artifact)
         if isinstance(module, Failure):
             return module
         n_bytes = artifact.workspace_bytes
@@ -231,7 +232,7 @@ class Evaluator:
         if self._workspace is None or self._workspace.shape != (n_bytes,):
             self._workspace = None
             try:
-                self._workspace = self._device.allocate((n_bytes,), np.dtype(np.uint8))
+                self._workspace = self._runner.allocate((n_bytes,), np.dtype(np.uint8))
             except MemoryError:
                 module.close()
                 return Failure("memory", f"its workspace of {n_bytes} bytes exceeds the limit")

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backend import AbstractDevice
 from ..building.artifact import Artifact
-from ..device import AbstractDevice
 from ..scratch import Scratch
 from .channel import Answer, Channel, Death
 from .child import SCRATCH_PREFIX
@@ -181,7 +181,7 @@ class Worker(AbstractWorker):
         self._ready = Ready([], 0)
         self._files = MemoryFiles()
         self.n_restarts = 0
-        library = device.child_library() if self._options.runs_candidates else None
+        library = device.runner.child_library() if self._options.runs_candidates else None
         self._scratch = Scratch(SCRATCH_PREFIX)
         self._channel = Channel(
             device.name,
@@ -239,7 +239,7 @@ class Worker(AbstractWorker):
         read_bytes: float,
         written_bytes: float,
     ) -> tuple[list[Outcome], dict[str, list[float]]]:
-        library = self._device.probe_library()
+        library = self._device.machine.probe_library()
         if library is None or not artifacts:
             return self.interleave(artifacts, protocol), {}
         beside = Beside(str(library), read_bytes, written_bytes)
@@ -264,19 +264,19 @@ class Worker(AbstractWorker):
         return self.deadline_s(protocol, 1, workspace_bytes) * n_timed
 
     def probe(self) -> float:
-        library = self._device.probe_library()
+        library = self._device.machine.probe_library()
         if library is None:
-            return self._device.facts().memory_read_bytes_per_ns
+            return self._device.machine.facts().memory_read_bytes_per_ns
         return max(self._rates(Probe(str(library)), 30.0)["memory_read"])
 
     def probe_state(self) -> dict[str, list[float]]:
         """As promised, by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
-        library = self._device.probe_library()
+        library = self._device.machine.probe_library()
         return {} if library is None else self._rates(Probe(str(library), True), 30.0)
 
     def calibrate(self) -> dict[str, list[float]]:
         """All samples of the facts by name (the probe.py of a backend gives them meaning); about 5 s."""
-        library = self._device.probe_library()
+        library = self._device.machine.probe_library()
         return self._rates(Calibrate(None if library is None else str(library)), 120.0)
 
     def time_function(self, module: str, attribute: str, protocol: Protocol = FINAL) -> Outcome:

@@ -20,7 +20,7 @@ from kernelscape.explorer.workload import make_subject
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.library import LibrarySequence, load
 from kernelscape.runtime.apart import Stopped
-from kernelscape.runtime.fake.device import FakeDevice
+from kernelscape.runtime.fake.device import FakeRunner
 from kernelscape.runtime.worker.inputs import make_workload
 from kernelscape.runtime.worker.outcome import Failure
 
@@ -173,7 +173,7 @@ def test_a_block_is_left_once_it_is_over():
 
 def test_the_first_wrong_is_named_in_the_log_and_by_explain(explore, tmp_path, monkeypatch):
     detail = "input set 0: w[3] is 1.0 and should be 2.0 within 1e-07 (1 of 10 elements are wrong)"
-    monkeypatch.setattr(FakeDevice, "outcome", lambda self, artifact: Failure("wrong", detail))
+    monkeypatch.setattr(FakeRunner, "outcome", lambda self, artifact: Failure("wrong", detail))
     run = ("run", "axpydot", "--size", "n=64", "--target", "fake", "--max-evals", 3)
     code, out, _ = explore(*run, "-o", tmp_path / "run")
     assert code == 4

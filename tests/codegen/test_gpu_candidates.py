@@ -105,7 +105,7 @@ def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
     source = gpu.source_of(candidate)
     file = tmp_path / f"kernel{source.suffix}"
     file.write_text(source.text)
-    printed = open_device("cuda").command_line(source, file, "")
+    printed = open_device("cuda").reporter.command_line(source, file, "")
     command = [*shlex.split(printed), "-Werror", "all-warnings"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout + done.stderr) == (0, ""), source.text

@@ -143,7 +143,7 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
     if nvrtc_is_there():
         assert gpu.compiler_says(source, tmp_path) == ""
         device = open_device("cuda", DeviceOptions(build_folder=tmp_path, profile="h200"))
-        report = device.report(source)
+        report = device.reporter.report(source)
         assert not isinstance(report, Failure)
         assert report.launches[0].shared_bytes == launch.shared_bytes
         assert report.launches[0].blocks_per_core >= 1

@@ -84,7 +84,7 @@ def evaluate(tmp_path_factory):
             first = Arguments(case.arrays, case.scalars)
             rng = np.random.default_rng(0)
             worker.prepare(make_workload(case.recording, case.problem, first, rng, 3))
-        built = device.build(source)
+        built = device.builder.build(source)
         assert not isinstance(built, Failure), built
         return workers[case.name].evaluate(built, QUICK)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernelscape.runtime.backend import CallArguments
 from kernelscape.runtime.building.artifact import Artifact
 from kernelscape.runtime.building.queue import build_many
-from kernelscape.runtime.device import CallArguments
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.space.targets.target import Target
 
@@ -16,7 +16,7 @@ QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
 class DeviceContract:
     @pytest.fixture
     def module(self, device, source):
-        module = device.load(device.build(source))
+        module = device.runner.load(device.builder.build(source))
         assert not isinstance(module, Failure)
         yield module
         module.close()
@@ -24,7 +24,7 @@ class DeviceContract:
     @pytest.fixture
     def arrays(self, device, source):
         return [
-            device.allocate(a.shape, np.dtype(a.dtype))
+            device.runner.allocate(a.shape, np.dtype(a.dtype))
             for a in source.arguments
             if a.kind == "array"
         ]
@@ -34,7 +34,7 @@ class DeviceContract:
         return (*arrays, *scalars)
 
     def test_facts_are_usable(self, device):
-        facts = device.facts()
+        facts = device.machine.facts()
         assert isinstance(facts, Target)
         assert facts.cores >= 1
         assert facts.vector_bytes >= 4
@@ -43,7 +43,7 @@ class DeviceContract:
         assert [level.name for level in facts.levels] == sorted(x.name for x in facts.levels)
 
     def test_equal_sources_give_equal_artifacts(self, device, source):
-        first, second = device.build(source), device.build(source)
+        first, second = device.builder.build(source), device.builder.build(source)
         assert isinstance(first, Artifact)
         assert isinstance(second, Artifact)
         assert first.key == second.key
@@ -51,19 +51,19 @@ class DeviceContract:
         assert first.source_key == source.key
 
     def test_refused_source_is_a_failure_with_advice(self, device, broken_source):
-        failure = device.build(broken_source)
+        failure = device.builder.build(broken_source)
         assert isinstance(failure, Failure)
         assert failure.kind == "compile"
         assert failure.advice
 
     def test_many_builds_keep_their_order(self, device, source, broken_source):
-        built = build_many(device, [source, broken_source, source], jobs=2)
+        built = build_many(device.builder, [source, broken_source, source], jobs=2)
         assert [isinstance(b, Artifact) for b in built] == [True, False, True]
 
     @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
     @pytest.mark.parametrize("shape", [(), (1,), (7, 3), (0,), (1 << 21,)])
     def test_arrays_hold_what_they_are_given(self, device, shape, dtype):
-        array = device.allocate(shape, np.dtype(dtype))
+        array = device.runner.allocate(shape, np.dtype(dtype))
         assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
         contents = np.arange(np.prod(shape), dtype=dtype).reshape(shape)
         array.upload(contents)
@@ -78,13 +78,13 @@ class DeviceContract:
         for a in arrays:
             a.upload(np.zeros(a.shape, a.dtype))
         module.run(values)
-        [measured] = device.time([(module, CallArguments(values))], QUICK)
+        [measured] = device.runner.time([(module, CallArguments(values))], QUICK)
         assert isinstance(measured, Measurement)
         assert 0 < measured.min_ns <= measured.time_ns
 
     def test_several_are_timed_in_order(self, device, source, module, arrays):
         call = (module, CallArguments(self.values(source, arrays)))
-        assert len(device.time([call, call, call], QUICK)) == 3
+        assert len(device.runner.time([call, call, call], QUICK)) == 3
 
     def test_wrong_number_of_arguments_is_refused(self, module, arrays):
         with pytest.raises(TypeError, match="arguments are needed"):

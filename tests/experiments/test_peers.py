@@ -159,7 +159,7 @@ def test_a_row_that_cannot_be_compared_is_a_usage_error(row, said, capfd):
 def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
     device = open_device("cpu", DeviceOptions(compiler="gcc"))
     subject = library_subject(load("axpy"), {"n": 1009}, "f64", 1)
-    default = first_candidates(build_space(subject.problem, device.facts()))[0][1]
+    default = first_candidates(build_space(subject.problem, device.machine.facts()))[0][1]
     ours = print_source(lower(default), dialect_of(device))
     workload = make_workload(
         subject.recording, subject.problem, subject.arguments, np.random.default_rng(1), 2

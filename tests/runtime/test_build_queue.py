@@ -14,13 +14,13 @@ from kernelscape.runtime.building import queue as build_queue
 from kernelscape.runtime.building.artifact import Artifact
 from kernelscape.runtime.building.queue import BuildQueue
 from kernelscape.runtime.cpu import compiler
-from kernelscape.runtime.fake.device import FakeDevice
+from kernelscape.runtime.fake.device import FakeBuilder
 from kernelscape.runtime.worker.outcome import Failure
 
 LONG_S = 60.0  # no test takes as long, on however busy a machine
 
 
-class Gated(FakeDevice):
+class Gated(FakeBuilder):
     """Ends no build before it is let; `groups` are those that were begun, in order."""
 
     most_together = 8

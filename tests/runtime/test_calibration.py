@@ -94,8 +94,8 @@ def test_footprints_are_dense_where_the_last_cache_ends():
 
 def test_a_disturbed_look_at_memory_counts_only_where_there_is_no_other(cpu, monkeypatch):
     waited = count(0, 10**9)
-    assert cpu.harness is not None  # the probe needs the team of threads that it brings
-    probe = streams.NowProbe(cpu.probe_library(), 1, 2e6, 0.0)
+    assert cpu.runner.harness is not None  # the probe needs the team of threads that it brings
+    probe = streams.NowProbe(cpu.machine.probe_library(), 1, 2e6, 0.0)
     try:
         monkeypatch.setattr(streams, "waited_ns", lambda: next(waited))
         for _ in range(6):  # every second one is of reads

@@ -61,10 +61,10 @@ def tuned(device, sequence, *args, change=lambda text: text):
     recording = record_sequence(sequence, args, sequence.__name__)
     parameters, _ = bind_arguments(sequence, args, recording)
     problem = normalise(recording)
-    target = device.facts()
+    target = device.machine.facts()
     space = build_space(problem, target if target.is_gpu else checking.target(2, 32))
     [(_, candidate)] = first_candidates(space, limit=1)
-    source = print_source(lower(candidate), device.dialect())
+    source = print_source(lower(candidate), device.builder.dialect())
     source = replace(source, text=change(source.text))
     rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
     return make_tuned(parameters, rebuilt, device)
@@ -350,9 +350,9 @@ def test_what_c_callers_get_is_right(f):
 
 def test_a_header_that_is_missing_is_no_failure(cpu, monkeypatch):
     monkeypatch.setattr(calling, "header_folders", lambda: ())
-    built = calling.build_extension(cpu.compiler, DeviceOptions())
+    built = calling.build_extension(cpu.builder.compiler, DeviceOptions())
     assert "python3-dev" in built.advice
-    assert calling.load_extension(cpu.compiler, DeviceOptions()) is None
+    assert calling.load_extension(cpu.builder.compiler, DeviceOptions()) is None
 
 
 @ks.kernel

@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.doctor import examine
+from kernelscape.runtime.backend import CallArguments, RunError
 from kernelscape.runtime.cuda import device as cuda_device
 from kernelscape.runtime.cuda import driver as cuda_driver
+from kernelscape.runtime.cuda import gpu as cuda_gpu
 from kernelscape.runtime.cuda import graph as cuda_graph
 from kernelscape.runtime.cuda import memory as cuda_memory
 from kernelscape.runtime.cuda import nvrtc
-from kernelscape.runtime.device import (
-    CallArguments,
-    DeviceError,
-    DeviceOptions,
-    RunError,
-    open_device,
-)
+from kernelscape.runtime.cuda import runner as cuda_runner
+from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
@@ -97,10 +94,10 @@ def test_fault_has_its_status_and_the_next_candidate_runs(folder, name):
     device = open_device("cuda", DeviceOptions(build_folder=folder))
     with Worker(device, WorkerOptions(run_timeout_s=3.0)) as worker:
         worker.prepare(workload())
-        outcome = worker.evaluate(device.build(gpu.source(body)), QUICK)
+        outcome = worker.evaluate(device.builder.build(gpu.source(body)), QUICK)
         assert isinstance(outcome, Failure)
         assert (outcome.kind, detail in outcome.advice) == (kind, True), outcome
-        assert isinstance(worker.evaluate(device.build(gpu.source()), QUICK), Measurement)
+        assert isinstance(worker.evaluate(device.builder.build(gpu.source()), QUICK), Measurement)
 
 
 # --- without one -------------------------------------------------------------------------------------
@@ -109,15 +106,17 @@ def test_fault_has_its_status_and_the_next_candidate_runs(folder, name):
 @pytest.fixture
 def stand_in(monkeypatch, folder):
     """The device with fake_pycuda for a driver."""
-    for module in (cuda_device, cuda_memory):
+    for module in (cuda_runner, cuda_memory):
         monkeypatch.setattr(module, "driver", lambda: fake_pycuda)
         monkeypatch.setattr(module, "enter_context", lambda: None)
-    monkeypatch.setattr(cuda_device, "gpu", lambda: fake_pycuda.Device(0))
+    monkeypatch.setattr(cuda_gpu, "driver", lambda: fake_pycuda)
+    for module in (cuda_gpu, cuda_runner):
+        monkeypatch.setattr(module, "gpu", lambda: fake_pycuda.Device(0))
 
     def no_graph(*_):
         raise DeviceError("no graphs here")
 
-    monkeypatch.setattr(cuda_device, "Graph", no_graph)
+    monkeypatch.setattr(cuda_runner, "Graph", no_graph)
     return open_device("cuda", DeviceOptions(build_folder=folder))
 
 
@@ -129,7 +128,7 @@ class TestOnAStandIn(CudaContract):
 
 
 def loaded(device, source=None):
-    module = device.load(device.build(source or gpu.source()))
+    module = device.runner.load(device.builder.build(source or gpu.source()))
     assert not isinstance(module, Failure), module
     return module
 
@@ -147,7 +146,7 @@ def test_arguments_reach_the_kernel(stand_in):
 
 @compiled
 def test_writes_around_an_array_show(stand_in):
-    array = stand_in.allocate((N,), np.dtype(np.float32))
+    array = stand_in.runner.allocate((N,), np.dtype(np.float32))
     array.upload(np.ones(N, np.float32))
     array.freeze()
     assert array.trespass() is None
@@ -189,7 +188,7 @@ def test_faults_of_a_run_are_outcomes(stand_in, said, kind, is_lost):
 )
 def test_what_cannot_fit_is_not_run(stand_in, source, said):
     """The compiler's report tells, before anything is loaded."""
-    refused = stand_in.build(source)
+    refused = stand_in.builder.build(source)
     assert isinstance(refused, Failure)
     assert refused.kind == "launch"
     assert said in refused.advice
@@ -203,7 +202,7 @@ def test_limits_that_only_the_driver_knows_are_launch_failures(stand_in, monkeyp
     with pytest.raises(RunError, match="limits") as caught:
         loaded(stand_in, gpu.source(block=2048)).run([*zeros, 1.0])
     assert (caught.value.failure.kind, caught.value.is_lost) == ("launch", False)
-    greedy = stand_in.load(stand_in.build(gpu.source(shared_bytes=1 << 20)))
+    greedy = stand_in.runner.load(stand_in.builder.build(gpu.source(shared_bytes=1 << 20)))
     assert isinstance(greedy, Failure)
     assert "shared memory" in greedy.advice
 
@@ -212,7 +211,7 @@ def test_limits_that_only_the_driver_knows_are_launch_failures(stand_in, monkeyp
 def test_a_kernel_that_is_not_there_is_a_launch_failure(stand_in):
     s = gpu.source()
     other = replace(s, launches=(replace(s.launches[0], kernel="absent"),))
-    missing = stand_in.build(other)
+    missing = stand_in.builder.build(other)
     assert isinstance(missing, Failure)
     assert (missing.kind, "absent" in missing.advice) == ("launch", True)
 
@@ -220,19 +219,19 @@ def test_a_kernel_that_is_not_there_is_a_launch_failure(stand_in):
 @compiled
 def test_memory_that_is_not_there_is_python_s_error(stand_in):
     with pytest.raises(MemoryError, match="the GPU has no"):
-        stand_in.allocate((1 << 29,), np.dtype(np.float64))
+        stand_in.runner.allocate((1 << 29,), np.dtype(np.float64))
 
 
 @compiled
 def test_arrays_in_place_start_from_their_contents(stand_in):
     module = loaded(stand_in)
-    x, y, z = (stand_in.allocate((N,), np.dtype(np.float32)) for _ in range(3))
+    x, y, z = (stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3))
     for a in (x, y, z):
         a.upload(np.ones(N, np.float32))
     contents = np.full(N, 7, np.float32)
     protocol = Protocol(sample_ns=1e3, min_samples=2, max_samples=3, budget_ns=1e6)
     call = CallArguments((x, y, z, 0.0), ((y, contents),))
-    [measured] = stand_in.time([(module, call)], protocol)
+    [measured] = stand_in.runner.time([(module, call)], protocol)
     assert measured.time_ns > 0
     assert (y.download() == 7).all()
 
@@ -241,10 +240,10 @@ def test_arrays_in_place_start_from_their_contents(stand_in):
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
 def test_without_a_gpu_it_builds_and_a_worker_says_what_is_missing(folder):
     device = open_device("cuda", DeviceOptions(build_folder=folder, profile="a100"))
-    assert device.facts().cores == 108
-    assert not isinstance(device.build(gpu.source()), Failure)
+    assert device.machine.facts().cores == 108
+    assert not isinstance(device.builder.build(gpu.source()), Failure)
     with pytest.raises(DeviceError, match=r"driver|PyCUDA|pycuda"):
-        device.check()
+        device.runner.check()
     with Worker(device) as worker, pytest.raises(WorkerError, match=r"driver|PyCUDA|pycuda"):
         worker.prepare(workload())
 
@@ -310,11 +309,11 @@ NS = 3000.0  # of a launch
 @compiled
 def test_many_short_calls_are_timed_as_graphs(stand_in, monkeypatch):
     library = GraphLibrary()
-    monkeypatch.setattr(cuda_device, "Graph", cuda_graph.Graph)
+    monkeypatch.setattr(cuda_runner, "Graph", cuda_graph.Graph)
     monkeypatch.setattr(cuda_graph, "library", lambda: library)
     monkeypatch.setitem(fake_pycuda.models, "launch_0", lambda *_: NS)
-    calls = [stand_in.allocate((N,), np.dtype(np.float32)) for _ in range(3)]
-    timed = cuda_device.TimedCalls(loaded(stand_in), CallArguments((*calls, 1.0)))
+    calls = [stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3)]
+    timed = cuda_runner.TimedCalls(loaded(stand_in), CallArguments((*calls, 1.0)))
     assert timed.run(31) == pytest.approx(31 * NS)
     assert library.n_recorded == 0
     n_calls = len(fake_pycuda.calls)

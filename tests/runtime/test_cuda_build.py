@@ -69,7 +69,7 @@ def test_text_compiles_without_warnings(compiler, name, architecture):
 def test_one_text_with_its_preamble_runs_on_the_emulator(tmp_path):
     device = open_device("emulator", DeviceOptions(build_folder=tmp_path))
     s = gpu.matmul(COPY_ASYNC)
-    module = device.load(device.build(s))
+    module = device.runner.load(device.builder.build(s))
     a, b = (np.ones(x.shape, np.float32) for x in s.arguments[:2])
     c = np.zeros(s.arguments[2].shape, np.float32)
     module.run([a, b, c])
@@ -79,7 +79,7 @@ def test_one_text_with_its_preamble_runs_on_the_emulator(tmp_path):
 @pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
 def test_extrema_of_floats_on_the_emulator(tmp_path):
     device = open_device("emulator", DeviceOptions(build_folder=tmp_path))
-    module = device.load(device.build(gpu.extrema(ATOMIC_EXTREMA)))
+    module = device.runner.load(device.builder.build(gpu.extrema(ATOMIC_EXTREMA)))
     x = np.random.default_rng(1).uniform(-9, 9, 1000).astype(np.float32)
     y, z = np.array([-1, 1], np.float32), np.array([-1, 1], np.float64)
     module.run([x, y, z])
@@ -120,13 +120,13 @@ def test_spills_are_reported(compiler):
 
 
 def test_refused_text_says_why(cuda):
-    failure = cuda.build(gpu.broken_source())
+    failure = cuda.builder.build(gpu.broken_source())
     assert isinstance(failure, Failure)
     assert (failure.kind, "these words" in failure.log) == ("compile", True)
 
 
 def test_artifact_says_how_it_is_launched(cuda):
-    first, second = cuda.build(gpu.source()), cuda.build(gpu.source())
+    first, second = cuda.builder.build(gpu.source()), cuda.builder.build(gpu.source())
     assert isinstance(first, Artifact)
     assert first.launches == gpu.source().launches
     assert (second.key, second.build_ns) == (first.key, 0)
@@ -149,7 +149,7 @@ def test_compiler_past_its_deadline_is_killed_and_the_next_text_compiles(compile
 
 def test_reports_of_many_builds(cuda):
     sources = [gpu.source(), gpu.broken_source(), gpu.matmul(COPY_ASYNC)]
-    first, refused, last = report_many(cuda, sources, jobs=2)
+    first, refused, last = report_many(cuda.builder, cuda.reporter, sources, jobs=2)
     assert isinstance(refused, Failure)
     assert first.launches[0].block == (128, 1, 1)
     assert first.launches[0].occupancy == 1.0
@@ -249,7 +249,18 @@ def test_a_launch_with_other_sizes_is_another_source():
 
 
 def test_everything_imports_without_driver_and_pycuda():
-    modules = ("device", "memory", "graph", "driver", "compiler", "resources", "nvrtc", "profiles")
+    modules = (
+        "device",
+        "runner",
+        "gpu",
+        "memory",
+        "graph",
+        "driver",
+        "compiler",
+        "resources",
+        "nvrtc",
+        "profiles",
+    )
     code = "import sys\nsys.modules['pycuda'] = None\n" + "".join(
         f"import kernelscape.runtime.cuda.{m}\n" for m in modules
     )

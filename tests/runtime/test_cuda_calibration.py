@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.views import calibration_fields, calibration_lines
-from kernelscape.runtime.cuda import device as cuda_device
+from kernelscape.runtime.cuda import gpu as cuda_gpu
 from kernelscape.runtime.cuda import memory as cuda_memory
 from kernelscape.runtime.cuda import probe
 from kernelscape.runtime.cuda import probe_kernels as pk
+from kernelscape.runtime.cuda import runner as cuda_runner
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.graph import GraphError
 from kernelscape.runtime.cuda.profiles import find_profile, target_of
@@ -60,7 +61,7 @@ def test_kernels_compile_and_keep_what_they_measure(name, tmp_path_factory):
 
 def run(source, values, folder):
     device = open_device("emulator", DeviceOptions(build_folder=folder))
-    module = device.load(device.build(source))
+    module = device.runner.load(device.builder.build(source))
     assert not isinstance(module, Failure), module
     module.run(values)
     module.close()
@@ -170,12 +171,13 @@ def stand_in(monkeypatch, tmp_path):
     def no_graph(*_):
         raise GraphError("no graphs here")
 
-    for module in (cuda_device, cuda_memory):
+    for module in (cuda_runner, cuda_memory):
         monkeypatch.setattr(module, "driver", lambda: fake_pycuda)
         monkeypatch.setattr(module, "enter_context", lambda: None)
-    monkeypatch.setattr(cuda_device, "gpu", lambda: fake_pycuda.Device(0))
-    monkeypatch.setattr(cuda_device, "Graph", no_graph)
-    monkeypatch.setattr(cuda_device, "_profile_of", lambda gpu: SHEET)
+    for module in (cuda_gpu, cuda_runner):
+        monkeypatch.setattr(module, "gpu", lambda: fake_pycuda.Device(0))
+    monkeypatch.setattr(cuda_runner, "Graph", no_graph)
+    monkeypatch.setattr(cuda_gpu, "_profile_of", lambda gpu: SHEET)
     monkeypatch.setattr(fake_pycuda, "models", models())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return open_device("cuda", DeviceOptions(build_folder=tmp_path / "build"))
@@ -208,18 +210,18 @@ def test_times_become_facts(stand_in):
 
 @compiled
 def test_facts_are_kept_for_the_gpu_and_not_for_its_data_sheet(stand_in, monkeypatch):
-    assert not stand_in.facts().calibrated
+    assert not stand_in.machine.facts().calibrated
     target = probe.target_from_samples(
         target_of(SHEET, "cuda"), samples := probe.take_samples(stand_in)
     )
-    kept = keep(fresh_calibration(probe.machine_key(stand_in.profile), target, samples))
-    assert stand_in.facts() == target
+    kept = keep(fresh_calibration(probe.machine_key(stand_in.gpu.profile), target, samples))
+    assert stand_in.machine.facts() == target
     lines = "\n".join(calibration_lines(kept))
     assert "4 multiprocessors, sm_90" in lines
     assert "load from L2, ns" in lines
     assert calibration_fields(kept)["facts"]["f32, GFLOP/s"] == pytest.approx(5000)
-    monkeypatch.setattr(cuda_device, "gpu", _nothing_there)
-    assert not open_device("cuda").facts().calibrated
+    monkeypatch.setattr(cuda_gpu, "gpu", _nothing_there)
+    assert not open_device("cuda").machine.facts().calibrated
 
 
 def _nothing_there():
@@ -264,8 +266,8 @@ def test_without_a_gpu_calibration_ends_with_a_sentence(
 def test_a_gpu_is_no_faster_than_its_data_sheet(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     device = open_device("cuda", DeviceOptions(build_folder=tmp_path / "build"))
-    found, sheet = device.calibrate().target, target_of(device.profile, "cuda")
+    found, sheet = device.machine.calibrate().target, target_of(device.gpu.profile, "cuda")
     assert 0.5 * sheet.f32_flops_per_ns < found.f32_flops_per_ns < 1.1 * sheet.f32_flops_per_ns
     assert found.memory_read_bytes_per_ns < 1.05 * sheet.memory_read_bytes_per_ns
     assert found.launch_ns > sheet.launch_ns
-    assert device.facts() == found
+    assert device.machine.facts() == found

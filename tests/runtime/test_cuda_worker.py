@@ -71,7 +71,7 @@ def driver(tmp_path_factory):
 def worker(driver, monkeypatch, tmp_path):
     """An artifact, and a worker whose child meets the stand-ins; NVRTC, which looks for a driver too, does not."""
     device = open_device("cuda", DeviceOptions(build_folder=tmp_path))
-    artifact = device.build(gpu.source())
+    artifact = device.builder.build(gpu.source())
     for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
         rest = os.environ.get(name)
         monkeypatch.setenv(name, f"{driver}:{rest}" if rest else str(driver))

@@ -62,7 +62,7 @@ def test_missing_backend_is_a_sentence():
 def test_missing_compiler_is_a_sentence():
     device = open_device("cpu", DeviceOptions(compiler="no-such-compiler"))
     with pytest.raises(DeviceError, match=r"no-such-compiler: not found.*install gcc"):
-        device.build(make_source())
+        device.builder.build(make_source())
 
 
 def test_compiler_that_is_none_is_a_sentence():
@@ -102,7 +102,7 @@ def test_compiler_past_its_deadline_is_killed():
 
 
 def test_compile_failure_shows_what_the_compiler_said(cpu):
-    failure = cpu.build(make_source("#error these words\n"))
+    failure = cpu.builder.build(make_source("#error these words\n"))
     assert isinstance(failure, Failure)
     assert "these words" in failure.log
 
@@ -111,10 +111,10 @@ def test_printed_command_line_builds(cpu, tmp_path):
     text = tmp_path / "kernel.c"
     text.write_text(make_source().text)
     output = tmp_path / "kernel.so"
-    printed = cpu.compiler.command_line(text, output).split()
+    printed = cpu.builder.compiler.command_line(text, output).split()
     assert run_compiler(printed, 60.0) is None
     assert output.exists()
-    own = cpu.compiler.command(text, output, ())
+    own = cpu.builder.compiler.command(text, output, ())
     source = printed.index(str(text))
     assert own[: source + 1] == printed[: source + 1], "they differ in what is linked alone"
 
@@ -143,7 +143,7 @@ def test_gcc_need_not_read_the_c_library(tmp_path):
 
 
 def test_numpy_arrays_are_used_in_place(cpu):
-    module = cpu.load(cpu.build(make_source()))
+    module = cpu.runner.load(cpu.builder.build(make_source()))
     x, y, z = np.ones(N, np.float32), np.ones(N, np.float32), np.zeros(N, np.float32)
     module.run([x, y, z, 3.0])
     assert (z == 4).all()
@@ -156,7 +156,7 @@ def test_numpy_arrays_are_used_in_place(cpu):
     ids=["dtype", "shape", "strides", "scalar"],
 )
 def test_arguments_that_do_not_fit_are_named(cpu, bad):
-    module = cpu.load(cpu.build(make_source()))
+    module = cpu.runner.load(cpu.builder.build(make_source()))
     fine = np.ones(N, np.float32)
     with pytest.raises(TypeError, match="argument y must be"):
         module.run([fine, bad, fine, 1.0])
@@ -164,7 +164,7 @@ def test_arguments_that_do_not_fit_are_named(cpu, bad):
 
 def test_own_workspace_is_there_when_none_is_given(cpu):
     body = "for (int i = 0; i < 64; i++) ((char *)args[4])[i] = 1; z[0] = 5;"
-    module = cpu.load(cpu.build(make_source(body, workspace_bytes=64)))
+    module = cpu.runner.load(cpu.builder.build(make_source(body, workspace_bytes=64)))
     x = np.ones(N, np.float32)
     module.run([x, x, x, 1.0])
     assert x[0] == 5
@@ -172,7 +172,7 @@ def test_own_workspace_is_there_when_none_is_given(cpu):
 
 @pytest.mark.parametrize("n_bytes", [4, 4096, 5 << 20])
 def test_arrays_are_aligned_and_guarded(cpu, n_bytes):
-    array = cpu.allocate((n_bytes,), np.dtype(np.uint8))
+    array = cpu.runner.allocate((n_bytes,), np.dtype(np.uint8))
     first, end = array.span
     assert first % 64 == 0
     assert end - first == n_bytes
@@ -184,7 +184,7 @@ def test_arrays_are_aligned_and_guarded(cpu, n_bytes):
 
 
 def test_views_outlive_their_array(cpu):
-    view = cpu.allocate((5000,), np.dtype(np.float32)).host[10:]
+    view = cpu.runner.allocate((5000,), np.dtype(np.float32)).host[10:]
     view[:] = 1
     assert view.sum() == 4990
 
@@ -192,15 +192,15 @@ def test_views_outlive_their_array(cpu):
 def test_other_flags_give_other_artifacts(cpu):
     plain = make_source()
     flagged = Source(plain.text, "entry", ARGUMENTS, 2, flags=("-DX=1",))
-    assert cpu.build(plain).key != cpu.build(flagged).key
+    assert cpu.builder.build(plain).key != cpu.builder.build(flagged).key
 
 
 def test_fake_device_follows_its_script():
     good, slow = make_source(), make_source("int slow;")
     device = FakeDevice(lambda key: 5.0 if key == good.key else 9.0, {slow.key: "crash"})
     worker = FakeWorker(device)
-    assert worker.evaluate(device.build(good), Protocol()) == Measurement(5, 0, 5, 1, 1, 0)
-    outcome = worker.evaluate(device.build(slow), Protocol())
+    assert worker.evaluate(device.builder.build(good), Protocol()) == Measurement(5, 0, 5, 1, 1, 0)
+    outcome = worker.evaluate(device.builder.build(slow), Protocol())
     assert isinstance(outcome, Failure)
     assert outcome.kind == "crash"
     assert worker.n_evaluations == 2

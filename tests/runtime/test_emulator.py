@@ -7,7 +7,8 @@ import shutil
 import numpy as np
 import pytest
 from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
-from kernelscape.runtime.device import DeviceError, DeviceOptions, RunError, open_device
+from kernelscape.runtime.backend import RunError
+from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
@@ -59,9 +60,9 @@ def unloaded():
 
 
 def load(device, source):
-    built = device.build(source)
+    built = device.builder.build(source)
     assert not isinstance(built, Failure), built.log
-    module = device.load(built)
+    module = device.runner.load(built)
     assert not isinstance(module, Failure), module
     LOADED.append(module)
     return module
@@ -70,7 +71,7 @@ def load(device, source):
 def arrays(device, source):
     """Random inputs, poisoned outputs: all but the first arrays."""
     rng = np.random.default_rng(3)
-    made = [device.allocate(a.shape, np.dtype(a.dtype)) for a in source.arguments]
+    made = [device.runner.allocate(a.shape, np.dtype(a.dtype)) for a in source.arguments]
     for k, array in enumerate(made):
         array.poison()
         if k == 0 or (k == 1 and len(made) == 3 and source.arguments[2].name == "c"):
@@ -390,33 +391,33 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_has_its_status_and_the_next_candidate_runs(emulator, emulated, name):
     body, kind, detail = FAULTS[name]
-    outcome = emulated.evaluate(emulator.build(gpu.source(body)), QUICK)
+    outcome = emulated.evaluate(emulator.builder.build(gpu.source(body)), QUICK)
     assert isinstance(outcome, Failure)
     assert (outcome.kind, detail in outcome.advice) == (kind, True), outcome
-    assert isinstance(emulated.evaluate(emulator.build(gpu.source()), QUICK), Measurement)
+    assert isinstance(emulated.evaluate(emulator.builder.build(gpu.source()), QUICK), Measurement)
 
 
 def test_interleave_names_the_one_that_fails(emulator, emulated):
     bodies = (gpu.CORRECT, "    z[i] = 0;\n", gpu.CORRECT + "    // again\n")
-    outcomes = emulated.interleave([emulator.build(gpu.source(b)) for b in bodies], QUICK)
+    outcomes = emulated.interleave([emulator.builder.build(gpu.source(b)) for b in bodies], QUICK)
     assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
 
 
 def test_many_candidates_leave_no_memory_behind(emulator, emulated):
-    artifact = emulator.build(gpu.source())
+    artifact = emulator.builder.build(gpu.source())
     for _ in range(12):  # 64 MiB of stacks each
         assert isinstance(emulated.evaluate(artifact, QUICK), Measurement)
 
 
 def test_it_says_that_it_reports_nothing(emulator):
     with pytest.raises(DeviceError, match="does not report"):
-        emulator.report(gpu.source())
+        emulator.reporter.report(gpu.source())
 
 
 def test_a_missing_compiler_is_a_sentence():
     device = open_device("emulator", DeviceOptions(compiler="no-such-compiler"))
     with pytest.raises(DeviceError, match="install g"):
-        device.build(gpu.source())
+        device.builder.build(gpu.source())
 
 
 def test_an_unknown_order_is_a_sentence():

@@ -75,7 +75,7 @@ def library(tmp_path_factory) -> Path:
     text, library = folder / "noted.c", folder / "noted.so"
     program = TEXT.replace("struct noted {", C_TEAM.team_prelude + "struct noted {", 1)
     text.write_text(f"{program}\n{C_TEAM.team}")
-    compiler = device.compiler.unspared()
+    compiler = device.builder.compiler.unspared()
     subprocess.run(
         compiler.command(text, library, ("-Wall", "-Wextra", "-Werror")), check=True, timeout=60
     )

@@ -42,7 +42,7 @@ def subject_of(name):
 
 def sources_of(subject, device, n):
     """Texts of first and of random candidates."""
-    space = build_space(subject.problem, device.facts())
+    space = build_space(subject.problem, device.machine.facts())
     rng = np.random.default_rng(n)
     firsts = [c for _, c in first_candidates(space)]
     drawn = (random_candidate(space.root(), rng) for _ in range(4 * n))
@@ -55,7 +55,7 @@ def sources_of(subject, device, n):
 def test_what_is_built_together_computes_what_it_computes_alone(name, device):
     subject = subject_of(name)
     sources = sources_of(subject, device, 3)
-    built = device.build_together(sources)
+    built = device.builder.build_together(sources)
     assert len({a.path for a in built}) == 1  # none was built alone
     assert len({a.entry for a in built}) == len({a.key for a in built}) == len(sources)
     assert [a.source_key for a in built] == [s.key for s in sources]
@@ -73,7 +73,7 @@ def sources(device):
 
 def test_one_that_is_refused_leaves_the_others_what_they_are(device, sources):
     wrong = replace(sources[1], text=sources[1].text + "void run_sequence(int);\n")
-    found = device.build_together([sources[0], wrong, *sources[2:]])
+    found = device.builder.build_together([sources[0], wrong, *sources[2:]])
     assert isinstance(found[1], Failure)
     assert found[1].kind == "compile"
     assert "run_sequence" in found[1].log
@@ -83,7 +83,7 @@ def test_one_that_is_refused_leaves_the_others_what_they_are(device, sources):
 
 
 def test_equal_groups_are_built_once_and_texts_lie_beside(device, sources, tmp_path):
-    first, again = device.build_together(sources), device.build_together(sources)
+    first, again = device.builder.build_together(sources), device.builder.build_together(sources)
     assert [a.key for a in first] == [a.key for a in again]
     assert all(a.build_ns == 0 for a in again)
     assert {s.text for s in sources} <= {path.read_text() for path in tmp_path.glob("*.c")}
@@ -91,17 +91,17 @@ def test_equal_groups_are_built_once_and_texts_lie_beside(device, sources, tmp_p
 
 def test_a_text_without_names_or_with_other_flags_is_built_alone(device, sources):
     for other in (replace(sources[0], names=()), replace(sources[0], flags=("-DX=1",))):
-        built = device.build_together([other, *sources[1:3]])
+        built = device.builder.build_together([other, *sources[1:3]])
         assert len({a.path for a in built}) == 3
 
 
 def test_groups_are_as_large_as_the_device_and_the_compilers_let_them(device, sources):
     def files(jobs):
-        return len({a.path for a in build_many(device, sources, jobs)})
+        return len({a.path for a in build_many(device.builder, sources, jobs)})
 
     assert len(sources) == 6
     assert (files(1), files(2), files(4), files(6)) == (1, 2, 4, 6)
-    device.most_together = 2
+    device.builder.most_together = 2
     assert files(1) == 3
 
 
@@ -114,7 +114,7 @@ def test_compilers_get_as_much_text_each(device, sources, monkeypatch):
         return [Failure("compile", s.text) for s in group]
 
     monkeypatch.setattr(device, "build_together", note)
-    built = build_many(device, longer, 2)
+    built = build_many(device.builder, longer, 2)
     assert [f.advice for f in built] == [s.text for s in longer]  # in their order
     assert max(groups) < 1.2 * min(groups)
     assert sum(len(s.text) for s in longer[3:]) > 2 * sum(len(s.text) for s in longer[:3])

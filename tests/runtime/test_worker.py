@@ -51,12 +51,12 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_has_its_status_and_the_next_candidate_runs(cpu, worker, name):
     body, status, detail = FAULTS[name]
-    artifact = cpu.build(source(body))
+    artifact = cpu.builder.build(source(body))
     assert not isinstance(artifact, Failure), artifact
     outcome = worker.evaluate(artifact, QUICK)
     assert isinstance(outcome, Failure)
     assert (outcome.kind, detail in outcome.advice) == (status, True), outcome
-    good = worker.evaluate(cpu.build(source()), QUICK)
+    good = worker.evaluate(cpu.builder.build(source()), QUICK)
     assert isinstance(good, Measurement), good
 
 
@@ -66,29 +66,29 @@ def test_arrays_go_to_the_child_that_was_started_before_they_were_there(cpu):
         first = w._channel._child
         w.prepare(workload())
         assert w._channel._child is first
-        assert isinstance(w.evaluate(cpu.build(source()), QUICK), Measurement)
+        assert isinstance(w.evaluate(cpu.builder.build(source()), QUICK), Measurement)
         w.prepare(workload())  # that one maps files that are gone
         assert w._channel._child is not first
-        assert isinstance(w.evaluate(cpu.build(source()), QUICK), Measurement)
+        assert isinstance(w.evaluate(cpu.builder.build(source()), QUICK), Measurement)
         assert w.n_restarts == 0
 
 
 def test_a_child_starts_without_numba(cpu, worker):
-    worker.evaluate(cpu.build(source()), QUICK)
+    worker.evaluate(cpu.builder.build(source()), QUICK)
     libraries = Path(f"/proc/{worker._channel._child.pid}/maps").read_text()
     assert "numpy" in libraries
     assert "llvmlite" not in libraries
 
 
 def test_missing_entry_is_launch(cpu, worker):
-    outcome = worker.evaluate(cpu.build(source(entry="absent")), QUICK)
+    outcome = worker.evaluate(cpu.builder.build(source(entry="absent")), QUICK)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "launch"
     assert "absent" in outcome.advice
 
 
 def test_unresolved_symbol_is_launch(cpu, worker):
-    artifact = cpu.build(source("extern void nowhere(void); nowhere();"))
+    artifact = cpu.builder.build(source("extern void nowhere(void); nowhere();"))
     outcome = worker.evaluate(artifact, QUICK)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "launch"
@@ -96,7 +96,7 @@ def test_unresolved_symbol_is_launch(cpu, worker):
 
 
 def test_workspace_beyond_the_limit_is_memory(cpu, worker):
-    outcome = worker.evaluate(cpu.build(source(workspace_bytes=1 << 33)), QUICK)
+    outcome = worker.evaluate(cpu.builder.build(source(workspace_bytes=1 << 33)), QUICK)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "memory"
 
@@ -104,16 +104,16 @@ def test_workspace_beyond_the_limit_is_memory(cpu, worker):
 def test_workspace_is_poisoned_and_guarded(cpu, worker):
     body = CORRECT + "unsigned char *w = args[4]; memset(w, 0, 4096);"
     assert isinstance(
-        worker.evaluate(cpu.build(source(body, workspace_bytes=4096)), QUICK), Measurement
+        worker.evaluate(cpu.builder.build(source(body, workspace_bytes=4096)), QUICK), Measurement
     )
-    outcome = worker.evaluate(cpu.build(source(body, workspace_bytes=4095)), QUICK)
+    outcome = worker.evaluate(cpu.builder.build(source(body, workspace_bytes=4095)), QUICK)
     assert isinstance(outcome, Failure)
     assert "workspace" in outcome.advice
 
 
 def test_interleave_keeps_order_and_reports_failures(cpu, worker):
     bodies = (CORRECT, "", CORRECT + "/* again */")
-    outcomes = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
+    outcomes = worker.interleave([cpu.builder.build(source(b)) for b in bodies], QUICK)
     assert [type(o) for o in outcomes] == [Measurement, Failure, Measurement]
 
 
@@ -123,7 +123,7 @@ _BEHIND_A_LINE = "if ((unsigned long)x % 64 == 16) usleep(3000);"
 
 def test_a_search_times_where_the_arrays_of_numpy_begin(cpu, worker):
     fast, slow = (
-        worker.evaluate(cpu.build(source(CORRECT + body)), QUICK)
+        worker.evaluate(cpu.builder.build(source(CORRECT + body)), QUICK)
         for body in (_AT_A_LINE, _BEHIND_A_LINE)
     )
     assert fast.time_ns < 1e6 < slow.time_ns
@@ -131,20 +131,20 @@ def test_a_search_times_where_the_arrays_of_numpy_begin(cpu, worker):
 
 def test_the_slower_of_two_placements_is_what_is_told(cpu, worker):
     bodies = (CORRECT, CORRECT + _AT_A_LINE, CORRECT + _BEHIND_A_LINE)
-    both, line, behind = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
+    both, line, behind = worker.interleave([cpu.builder.build(source(b)) for b in bodies], QUICK)
     assert both.time_ns < 1e6 < min(line.time_ns, behind.time_ns)
 
 
 def test_what_is_wrong_at_one_placement_only_is_wrong(cpu, worker):
     for place in (0, 16):
         body = CORRECT + f"if ((unsigned long)x % 64 == {place}) z[17] += 1;"
-        outcome = worker.evaluate(cpu.build(source(body)), QUICK)
+        outcome = worker.evaluate(cpu.builder.build(source(body)), QUICK)
         assert isinstance(outcome, Failure)
         assert outcome.kind == "wrong"
 
 
 def test_memory_is_looked_at_in_the_rounds_of_candidates(cpu, worker):
-    artifacts = [cpu.build(source(b)) for b in (CORRECT, CORRECT + "/* again */")]
+    artifacts = [cpu.builder.build(source(b)) for b in (CORRECT, CORRECT + "/* again */")]
     outcomes, rates = worker.interleave_beside(artifacts, QUICK, 8e6, 4e6)
     assert [type(o) for o in outcomes] == [Measurement, Measurement]
     assert {"read", "triad_nt", "triad", "copy"} <= set(rates)
@@ -155,25 +155,25 @@ def test_memory_is_looked_at_in_the_rounds_of_candidates(cpu, worker):
 
 def test_interleave_survives_a_crash(cpu, worker):
     bodies = (CORRECT, "abort();")
-    outcomes = worker.interleave([cpu.build(source(b)) for b in bodies], QUICK)
+    outcomes = worker.interleave([cpu.builder.build(source(b)) for b in bodies], QUICK)
     assert isinstance(outcomes[0], Measurement)
     assert isinstance(outcomes[1], Failure)
 
 
 def test_hopeless_candidate_runs_once_and_is_still_verified(cpu, worker):
     slow = "usleep(60000);"
-    outcome = worker.evaluate(cpu.build(source(CORRECT + slow)), Protocol(cut_ns=1e5))
+    outcome = worker.evaluate(cpu.builder.build(source(CORRECT + slow)), Protocol(cut_ns=1e5))
     assert isinstance(outcome, Measurement)
     assert outcome.stopped_early
     assert (outcome.n_samples, outcome.n_calls) == (1, 1)
     assert outcome.time_ns > 60e6
-    wrong = worker.evaluate(cpu.build(source(slow)), Protocol(cut_ns=1e5))
+    wrong = worker.evaluate(cpu.builder.build(source(slow)), Protocol(cut_ns=1e5))
     assert isinstance(wrong, Failure)
     assert wrong.kind == "wrong"
 
 
 def test_slow_candidate_stops_early(cpu, worker):
-    artifact = cpu.build(source(CORRECT + "usleep(2000);"))
+    artifact = cpu.builder.build(source(CORRECT + "usleep(2000);"))
     outcome = worker.evaluate(artifact, Protocol(cut_ns=1e5))
     assert isinstance(outcome, Measurement)
     assert outcome.stopped_early
@@ -190,7 +190,7 @@ def test_in_place_values_stay_ordinary(cpu):
     s = InputSet({"x": x, "y": x, "z": x}, {"alpha": 0.5}, expected)
     with Worker(cpu) as w:
         w.prepare(Workload({"x": "input", "y": "inout", "z": "output"}, (s,)))
-        outcome = w.evaluate(cpu.build(source(body)), Protocol(max_samples=5))
+        outcome = w.evaluate(cpu.builder.build(source(body)), Protocol(max_samples=5))
     assert isinstance(outcome, Measurement)
     assert outcome.n_calls < 128
 
@@ -208,7 +208,7 @@ device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
 w = Worker(device)
 w.prepare(workload())
 print(w._channel._child.pid, w._scratch.path, flush=True)
-w.evaluate(device.build(source("for (;;);")), Protocol())
+w.evaluate(device.builder.build(source("for (;;);")), Protocol())
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

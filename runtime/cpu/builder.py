@@ -1,0 +1,131 @@
+"""Building for the CPU: the system's compiler, one or several sources at a time, and C files of our own."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..backend import AbstractBuilder
+from ..building.artifact import Artifact
+from ..device import DeviceError, DeviceOptions
+from ..worker.outcome import Failure
+from .compiler import Compiler, build_library, end_compilers, find_compiler
+from .dialect import C_TEAM
+from .machine import cpu_key
+from .together import build_together, entry_of
+
+if TYPE_CHECKING:
+    from ...codegen.c.dialect import Dialect
+    from ...codegen.c.source import Source
+    from ...codegen.index_checks import IndexChecks
+    from .index_check import IndexCheck
+
+
+class CpuBuilder(AbstractBuilder):
+    """The system's C compiler. Raises DeviceError on first use where none works."""
+
+    most_together = 8  # more take longer to come back than starting compilers would
+
+    def __init__(self, options: DeviceOptions) -> None:
+        self.options = options
+        self._adopted: dict[str, Path] = {}
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """The compiler; looked for on first use, so that a process that only loads artifacts does
+        not look.
+        """
+        return find_compiler(self.options.compiler)
+
+    def dialect(self) -> Dialect:
+        return C_TEAM
+
+    @property
+    def can_build(self) -> bool:
+        try:
+            return bool(self.compiler.path)
+        except DeviceError:
+            return False
+
+    def adopt(self, source_key: str, library: Path) -> bool:
+        try:
+            ctypes.CDLL(str(library))
+        except OSError:  # what it was linked with is not here
+            return False
+        self._adopted[source_key] = library
+        return True
+
+    def build(self, source: Source) -> Artifact | Failure:
+        o = self.options
+        library = self._adopted.get(source.key)
+        if library is not None:
+            return Artifact.of(source, library.stem, library, 0)
+        # Alone it has a team of its own, for processes without the timing loop: libraries are kept and sent to others.
+        compiler = self.compiler.linking_all() if source.team else self.compiler
+        built = build_library(
+            compiler, source.file_text, source.flags, o.build_folder, o.compile_timeout_s
+        )
+        if isinstance(built, Failure):
+            return built
+        return Artifact.of(source, built.key, built.path, built.build_ns)
+
+    def end_builds(self) -> None:
+        end_compilers()
+
+    def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
+        o, compiler = self.options, self.compiler
+        alike = [s for s in sources if s.names and s.flags == sources[0].flags]
+        if len(alike) < len(sources) or len(sources) == 1:
+            return [self.build(s) for s in sources]
+        built = build_together(compiler, sources, o.build_folder, o.compile_timeout_s)
+        if isinstance(built, Failure):  # of one of them: each says so for itself
+            return [self.build(s) for s in sources]
+        build_ns = built.build_ns // len(sources)
+        return [
+            Artifact.of(s, built.key, built.path, build_ns, entry_of(s, k))
+            for k, s in enumerate(sources)
+        ]
+
+    def build_check(self, checks: IndexChecks) -> IndexCheck | Failure:
+        """Build and load checks of indices; a Failure where no compiler is here, though it may be of an adopted library."""
+        if not self.can_build:
+            advice = "without a C compiler its indices cannot be looked at: compile(check_indices=False) does not"
+            return Failure("compile", advice)
+        from .index_check import build_check  # brings code generation and numba, see `Worker`
+
+        return build_check(checks, self.compiler, self.options)
+
+    def build_harness(self) -> Path:
+        """Build the timing loop and the team of threads, once per compiler; the child of a worker is given its path."""
+        return self.build_own("timer.c", "team.c")
+
+    def build_own(self, *names: str) -> Path:
+        """Build some of this folder's C files."""
+        text = "\n".join((Path(__file__).parent / name).read_text() for name in names)
+        o = self.options
+        last = o.build_folder / own_library_name(names[0], text)
+        try:
+            compiler = self.compiler.unspared()
+        except DeviceError:
+            if last.exists():  # built when there was a compiler, for these instructions
+                return last
+            raise
+        built = build_library(compiler, text, (), o.build_folder, o.compile_timeout_s)
+        if isinstance(built, Failure):
+            raise DeviceError(f"{self.compiler.path} cannot build {names[0]}: {built.log.strip()}")
+        with suppress(OSError):  # it is only for a day without a compiler
+            if not last.exists():
+                os.link(built.path, last)
+        return built.path
+
+
+def own_library_name(name: str, text: str) -> str:
+    """What the library of one of this folder's C files is called whatever compiler built it."""
+    digest = hashlib.blake2b(f"{text}\0{cpu_key()}".encode(), digest_size=8).hexdigest()
+    return f"own-{Path(name).stem}-{digest}.so"

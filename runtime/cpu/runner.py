@@ -1,0 +1,226 @@
+"""Running on the CPU: libraries loaded with ctypes, timed by a compiled loop."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backend import (
+    AbstractArray,
+    AbstractCaller,
+    AbstractModule,
+    AbstractRunner,
+    CallArguments,
+)
+from ..building.artifact import Artifact
+from ..device import DeviceError
+from ..measure.timing import Sampler, interleave, waited_ns
+from ..signature import Signature, fitting_array
+from ..worker.outcome import Failure, Measurement, Protocol
+from ..worker.verify import has_extremes
+from .calling import load_extension, make_caller
+from .memory import CpuArray, address_of
+
+if TYPE_CHECKING:
+    from ...codegen.c.source import Argument
+    from ...codegen.index_checks import IndexChecks
+    from .builder import CpuBuilder
+    from .index_check import IndexCheck
+
+Array = NDArray[Any]
+
+
+class CpuModule(AbstractModule):
+    """A loaded shared library. Each run has a workspace of its own, so that several threads may run it at once."""
+
+    def __init__(
+        self, artifact: Artifact, library: ctypes.CDLL, builder: CpuBuilder | None = None
+    ) -> None:
+        """`builder` can build more C for it."""
+        self._artifact = artifact
+        self._library = library
+        self._builder = builder
+        self.index_check: IndexCheck | None = None
+        self.entry = getattr(library, artifact.entry)
+        self.entry.restype = None
+        self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+        self.pool: list[Array] = []  # workspaces that no run uses now
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._artifact
+
+    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+        with self.bound(values) as pointers:
+            wrong = None if self.index_check is None else self.index_check.wrong(pointers)
+            if wrong is not None:
+                raise IndexError(wrong)
+            self.entry(pointers)
+
+    @contextmanager
+    def bound(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> Iterator[ctypes.Array[ctypes.c_void_p]]:
+        """The argument vector of one run, with a workspace from the pool where one is needed and not given."""
+        arguments = self._artifact.arguments
+        if len(values) == len(arguments) - 1 and arguments[-1].kind == "workspace":
+            with self.lent() as workspace:
+                pointers, _kept = self.bind([*values, *workspace])
+                yield pointers
+        else:
+            pointers, _kept = self.bind(values)
+            yield pointers
+
+    @contextmanager
+    def lent(self) -> Iterator[tuple[Array, ...]]:
+        """The workspace of one run, from the pool; () where none is needed."""
+        if not self._artifact.workspace_bytes:
+            yield ()
+            return
+        try:
+            workspace = self.pool.pop()  # at one stroke: no lock is needed
+        except IndexError:
+            workspace = self.make_workspace()
+        try:
+            yield (workspace,)
+        finally:
+            self.pool.append(workspace)
+
+    def bind(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> tuple[ctypes.Array[ctypes.c_void_p], list[Array]]:
+        """The argument vector of the entry, and the arrays that must outlive its use."""
+        arguments = self._artifact.arguments
+        if len(values) != len(arguments):
+            names = ", ".join(a.name for a in arguments)
+            raise TypeError(f"{len(arguments)} arguments are needed ({names}), {len(values)} given")
+        kept = [_as_host(a, v) for a, v in zip(arguments, values, strict=True)]
+        return (ctypes.c_void_p * len(kept))(*map(address_of, kept)), kept
+
+    def pointer(self) -> Any:
+        return self.entry
+
+    def check_indices(self, checks: IndexChecks) -> Failure | None:
+        assert self._builder is not None
+        built = self._builder.build_check(checks)
+        if isinstance(built, Failure):
+            return built
+        self.index_check = built
+        return None
+
+    def close(self) -> None:
+        _ctypes.dlclose(self._library._handle)
+
+    def make_workspace(self) -> Array:
+        """One more, of the size that the entry takes."""
+        return CpuArray((self._artifact.workspace_bytes,), np.dtype(np.uint8), stagger=23).host
+
+
+def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bool) -> Array:
+    if argument.kind == "scalar":
+        return np.array(value, argument.dtype)
+    array = value.host if isinstance(value, CpuArray) else value
+    return fitting_array(argument.name, np.dtype(argument.dtype), argument.shape, array)
+
+
+class CpuRunner(AbstractRunner):
+    """This machine's cores. What it needs of C beside artifacts comes from `builder`."""
+
+    placement_counts = True
+
+    def __init__(self, builder: CpuBuilder) -> None:
+        self._builder = builder
+        self._n_allocated = 0
+
+    def load(self, artifact: Artifact) -> CpuModule | Failure:
+        with suppress(DeviceError):  # a library that was built alone has a team of its own
+            _ = self.harness  # has the one of the process
+        try:
+            # ctypes resolves every symbol now, so that a missing one cannot end a run later.
+            module = CpuModule(artifact, ctypes.CDLL(artifact.path), self._builder)
+        except OSError as e:
+            return Failure("launch", "the built library cannot be loaded", str(e))
+        except AttributeError:
+            return Failure("launch", f"the built library does not export {artifact.entry}")
+        return module
+
+    def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:
+        assert isinstance(module, CpuModule)
+        try:
+            extension = load_extension(self._builder.compiler, self._builder.options)
+        except DeviceError:  # of an adopted library nothing needs a compiler but quicker calls
+            extension = None
+        return make_caller(extension, module, signature)
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> CpuArray:
+        self._n_allocated += 1
+        return CpuArray(shape, dtype, stagger=17 * self._n_allocated, as_numpy=as_numpy)
+
+    def time(
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
+    ) -> list[Measurement]:
+        return interleave([self._sampler(m, a) for m, a in calls], protocol, beside)
+
+    @cached_property
+    def harness(self) -> ctypes.CDLL:
+        """The compiled timing loop, and the team of threads."""
+        return load_harness(self._builder.build_harness())
+
+    def child_library(self) -> Path:
+        return self._builder.build_harness()
+
+    def enter_child(self, library: Path, reply_fd: int, n_threads: int) -> None:
+        self.harness = load_harness(library)  # no compiler is looked for
+        self.harness.ks_report_faults(ctypes.c_int(reply_fd))
+        self.harness.ks_start_team(ctypes.c_int(n_threads))
+
+    def _sampler(self, module: AbstractModule, args: CallArguments) -> Sampler:
+        assert isinstance(module, CpuModule)
+        pointers, kept = module.bind(args.values)
+        return make_sampler(partial(self._run, module.entry, pointers, kept), args)
+
+    def _run(
+        self, entry: Any, pointers: ctypes.Array[ctypes.c_void_p], _kept: list[Array], n: int
+    ) -> float:
+        return float(self.harness.ks_run(entry, pointers, n))
+
+
+def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
+    """A sampler of `run(n)`, the nanoseconds of n calls, that restores what the calls update in place."""
+    if not args.restore:
+        return Sampler(run, waited_ns=waited_ns)
+
+    def restore() -> None:
+        for array, contents in args.restore:
+            array.upload(contents)
+        run(1)
+
+    def drifted() -> bool:
+        return any(has_extremes(array.download()) for array, _ in args.restore)
+
+    return Sampler(run, restore, drifted, waited_ns)
+
+
+def load_harness(path: Path) -> ctypes.CDLL:
+    """The timing loop with its types declared. The team beside it is found by all libraries that are loaded afterwards, so that a
+    process has one.
+    """
+    harness = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    harness.ks_run.restype = ctypes.c_double
+    harness.ks_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    harness.ks_report_faults.argtypes = [ctypes.c_int]
+    harness.ks_start_team.argtypes = [ctypes.c_int]
+    return harness

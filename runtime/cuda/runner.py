@@ -1,0 +1,260 @@
+"""Running on a GPU: PyCUDA loads and launches, events time."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backend import AbstractArray, AbstractModule, AbstractRunner, CallArguments, RunError
+from ..building.artifact import Artifact
+from ..measure.timing import Sampler, interleave
+from ..signature import fitting_array
+from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
+from ..worker.verify import has_extremes
+from .driver import driver, enter_context, explain, gpu
+from .graph import Graph, GraphError
+from .memory import CudaArray
+
+if TYPE_CHECKING:
+    from ...codegen.c.source import Argument, KernelLaunch
+
+Array = NDArray[Any]
+
+_FORMATS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "bool": "?"}
+_SHARED_BYTES = 48 << 10  # dynamic shared memory beyond this has to be asked for
+_LAUNCHES_A_GRAPH = 32
+
+
+class CudaModule(AbstractModule):
+    """A loaded cubin. Its workspace, where it needs one and is given none, is its own and is reused."""
+
+    def __init__(self, artifact: Artifact, functions: dict[str, Any], stream: Any) -> None:
+        self._artifact = artifact
+        self._functions = functions
+        self.stream = stream
+        self._workspace: CudaArray | None = None
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._artifact
+
+    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+        arguments = self._with_workspace(values)
+        moved = [(v, _on_gpu(a, v)) for a, v in zip(self._arguments, arguments, strict=True)]
+        cuda = driver()
+        for launch, go in self.bind([m for _, m in moved]):
+            try:
+                go()
+                self.stream.synchronize()
+            except cuda.Error as e:
+                failure, is_lost = explain(e, launch.kernel)
+                raise RunError(failure, is_lost=is_lost) from e
+        for given, array in moved:
+            if isinstance(given, np.ndarray) and isinstance(array, CudaArray):
+                if given.flags.writeable:
+                    given[...] = array.download()
+                array.free()
+
+    def bind(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> list[tuple[KernelLaunch, Callable[[], None]]]:
+        """Each launch with the function that launches it, arguments packed; `values` hold no NumPy arrays."""
+        packed = []
+        for a, v in zip(self._arguments, self._with_workspace(values), strict=True):
+            if a.kind == "scalar":
+                packed.append((_FORMATS[a.dtype], np.array(v, a.dtype).item()))
+            else:
+                array = _on_gpu(a, v)
+                assert isinstance(array, CudaArray)
+                packed.append(("P", array.address))
+        return [(launch, self._launcher(launch, packed)) for launch in self._artifact.launches]
+
+    def close(self) -> None:
+        self._functions = {}
+        if self._workspace is not None:
+            self._workspace.free()
+            self._workspace = None
+
+    @property
+    def _arguments(self) -> tuple[Argument, ...]:
+        return self._artifact.arguments
+
+    def _with_workspace(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> Sequence[AbstractArray | Array | int | float | bool]:
+        arguments = self._arguments
+        if len(values) == len(arguments) - 1 and arguments[-1].kind == "workspace":
+            if self._workspace is None:
+                self._workspace = CudaArray(arguments[-1].shape, np.dtype(np.uint8))
+            return [*values, self._workspace]
+        if len(values) != len(arguments):
+            names = ", ".join(a.name for a in arguments)
+            raise TypeError(f"{len(arguments)} arguments are needed ({names}), {len(values)} given")
+        return values
+
+    def _launcher(self, launch: KernelLaunch, packed: list[tuple[str, Any]]) -> Callable[[], None]:
+        # struct aligns as CUDA does: each parameter to its own size.
+        chosen = [packed[k] for k in launch.arguments]
+        buffer = struct.pack("".join(f for f, _ in chosen), *(v for _, v in chosen))
+        go = self._functions[launch.kernel]._launch_kernel
+        grid, block, n_bytes, stream = launch.grid, launch.block, launch.shared_bytes, self.stream
+        return lambda: go(grid, block, buffer, n_bytes, stream)
+
+
+def _on_gpu(
+    argument: Argument, value: AbstractArray | Array | int | float | bool
+) -> CudaArray | int | float | bool:
+    """The value on the GPU. Raises TypeError naming the argument that does not fit."""
+    if argument.kind == "scalar":
+        assert not isinstance(value, AbstractArray | np.ndarray)
+        return value
+    if not isinstance(value, CudaArray | np.ndarray):
+        raise TypeError(
+            f"argument {argument.name} must be a NumPy array or one on the GPU,"
+            f" not {type(value).__name__}"
+        )
+    dtype = np.dtype(argument.dtype)
+    if isinstance(value, np.ndarray):
+        value = fitting_array(argument.name, dtype, argument.shape, value)
+    elif value.dtype != dtype or value.shape != argument.shape:
+        raise TypeError(
+            f"argument {argument.name} must be {dtype} of shape {argument.shape},"
+            f" not {value.dtype} of shape {value.shape}"
+        )
+    if isinstance(value, CudaArray):
+        return value
+    array = CudaArray(value.shape, dtype)
+    array.upload(value)
+    return array
+
+
+class CudaRunner(AbstractRunner):
+    """The first GPU. Raises DeviceError where there is none."""
+
+    limits_memory = False  # the driver maps far more than it uses
+
+    def check(self) -> None:
+        gpu()
+
+    def load(self, artifact: Artifact) -> CudaModule | Failure:
+        enter_context()
+        cuda = driver()
+        try:
+            module = cuda.module_from_buffer(Path(artifact.path).read_bytes())
+        except cuda.Error as e:
+            failure, is_lost = explain(e, "loading")
+            if is_lost:
+                raise RunError(failure, is_lost=True) from e
+            kind: FailureKind = "memory" if failure.kind == "memory" else "launch"
+            return Failure(kind, "the built module cannot be loaded", str(e))
+        functions = {}
+        for launch in artifact.launches:
+            try:
+                functions[launch.kernel] = function = module.get_function(launch.kernel)
+            except cuda.Error:
+                return Failure("launch", f"the built module does not export {launch.kernel}")
+            if launch.shared_bytes > _SHARED_BYTES:
+                most = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                try:
+                    function.set_attribute(most, launch.shared_bytes)
+                except cuda.Error as e:
+                    advice = f"{launch.kernel}: {launch.shared_bytes} bytes of shared memory are too many"
+                    return Failure("launch", advice, str(e))
+        return CudaModule(artifact, functions, cuda.Stream())
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+    ) -> CudaArray:
+        return CudaArray(shape, dtype)
+
+    def time(
+        self,
+        calls: Sequence[tuple[AbstractModule, CallArguments]],
+        protocol: Protocol,
+        beside: Callable[[], None] | None = None,
+    ) -> list[Measurement]:
+        runs = []
+        for module, args in calls:
+            assert isinstance(module, CudaModule)
+            runs.append(TimedCalls(module, args))
+        try:
+            return interleave([r.sampler() for r in runs], protocol)
+        finally:
+            for r in runs:
+                r.close()
+
+
+class TimedCalls:
+    """Calls of one module between two events; many of them as graphs, so that the host does not set the pace."""
+
+    def __init__(self, module: CudaModule, args: CallArguments) -> None:
+        self._cuda = driver()
+        self._module = module
+        self._restored = args.restore
+        bound = module.bind(args.values)
+        self._launches = [go for _, go in bound]
+        self._calls_a_graph = max(1, _LAUNCHES_A_GRAPH // max(1, len(self._launches)))
+        self._name = ", ".join(dict.fromkeys(launch.kernel for launch, _ in bound))
+        self._start, self._end = self._cuda.Event(), self._cuda.Event()
+        self._graph: Graph | None = None
+        self._has_graphs = True
+
+    def sampler(self) -> Sampler:
+        """What the rules of timing need."""
+        if not self._restored:
+            return Sampler(self.run)
+        return Sampler(self.run, self._restore, self._drifted)
+
+    def close(self) -> None:
+        """Free the graph."""
+        if self._graph is not None:
+            self._graph.close()
+
+    def run(self, n: int) -> float:
+        """Nanoseconds of n calls on the GPU."""
+        try:
+            n_graphs = n // self._calls_a_graph if self._may_use_graph(n) else 0
+            n_timed = n_graphs * self._calls_a_graph or n
+            self._start.record(self._module.stream)
+            for _ in range(n_graphs):
+                assert self._graph is not None
+                self._graph.launch()
+            if not n_graphs:
+                self._call(n)
+            self._end.record(self._module.stream)
+            self._end.synchronize()
+            return float(self._start.time_till(self._end)) * 1e6 * n / n_timed
+        except self._cuda.Error as e:
+            failure, is_lost = explain(e, self._name)
+            raise RunError(failure, is_lost=is_lost) from e
+        except GraphError as e:
+            failure, _ = explain(e, self._name)
+            raise RunError(failure, is_lost=True) from e
+
+    def _may_use_graph(self, n: int) -> bool:
+        if n < self._calls_a_graph or not self._has_graphs:
+            return False
+        if self._graph is None:
+            try:
+                self._graph = Graph(self._module.stream, lambda: self._call(self._calls_a_graph))
+            except GraphError:
+                self._has_graphs = False
+        return self._graph is not None
+
+    def _call(self, n: int) -> None:
+        for _ in range(n):
+            for go in self._launches:
+                go()
+
+    def _restore(self) -> None:
+        for array, contents in self._restored:
+            array.upload(contents)
+        self.run(1)
+
+    def _drifted(self) -> bool:
+        return any(has_extremes(array.download()) for array, _ in self._restored)
