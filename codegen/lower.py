@@ -26,7 +26,7 @@ from .program import (
 from .scene import Scene
 from .storage import APART_BYTES, Workspace
 from .team import team_writer, written
-from .vectors import MATH_NAMES, CHelpers, Prelude, type_name
+from .vectors import CHelpers, Prelude, type_name, uses_math
 
 ENTRY = "run_sequence"
 
@@ -126,7 +126,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.line("")
     if program.has_entry:
         _entry(p, program, dialect)
-    if dialect.math_header and MATH_NAMES.search("\n".join(p.lines[above:])):
+    if dialect.math_header and uses_math("\n".join(p.lines[above:])):
         p.lines.insert(above, f"#include {dialect.math_header}")
     return Source(
         "\n".join(p.lines) + "\n",

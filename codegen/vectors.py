@@ -10,18 +10,9 @@ import re
 from abc import ABC, abstractmethod
 
 from ..kernels.ir.kernel import DType
+from ..kernels.ir.ops import OPS
 
 SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
-_MATH = {
-    "sqrt": "sqrt",
-    "exp": "exp",
-    "log": "log",
-    "sin": "sin",
-    "cos": "cos",
-    "floor": "floor",
-    "abs": "fabs",
-}
-MATH_NAMES = re.compile(rf"\b(({'|'.join(_MATH.values())})f?|NAN|INFINITY)\b")  # of <math.h>, in C
 _OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}
 
 
@@ -154,7 +145,8 @@ class CHelpers(Helpers):
                 mask = prelude.vector_type(mask_dtype(dtype), lanes)
                 without_sign = "0x7fffffff" if dtype is DType.f32 else "0x7fffffffffffffffL"
                 return f"{one}    return ({v})(({mask})x & {without_sign});\n}}"
-        function = _MATH[operation] + ("f" if dtype is DType.f32 else "")
+        function = math_function(operation, dtype)
+        assert function is not None, operation
         lane_by_lane = f"    {v} r = x;\n{each}{function}(x[l]);\n    return r;\n"
         instruction = self.instruction(prelude, operation, dtype, lanes)
         if instruction is None:
@@ -275,6 +267,12 @@ def _guarded_division(name: str, c: str, by_minus_one: str, result: str) -> str:
 
 def math_function(operation: str, dtype: DType) -> str | None:
     """The C library function of a unary operation on a floating-point scalar."""
-    if not dtype.is_float or operation not in _MATH:
+    if not dtype.is_float or operation not in OPS or not OPS[operation].c:
         return None
-    return _MATH[operation] + ("f" if dtype is DType.f32 else "")
+    return OPS[operation].c + ("f" if dtype is DType.f32 else "")
+
+
+def uses_math(text: str) -> bool:
+    """Whether a text in C needs <math.h>."""
+    names = "|".join(op.c for op in OPS.values() if op.c)
+    return re.search(rf"\b(({names})f?|NAN|INFINITY)\b", text) is not None

@@ -4,7 +4,7 @@ came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
@@ -36,47 +36,10 @@ from ..kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
+from ..kernels.ir.ops import OPS
 from ..kernels.ir.task import Problem, Task
 
 Array = NDArray[Any]
-
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "neg": np.negative,
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "log": np.log,
-    "sin": np.sin,
-    "cos": np.cos,
-    "floor": np.floor,
-    "not": np.logical_not,
-}
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.logical_and,
-    "or": np.logical_or,
-}
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-_REDUCE: dict[str, Any] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
 
 
 def run_tasks(
@@ -133,7 +96,7 @@ class _Run:
         axes = tuple(k for k, loop in enumerate(task.loops) if loop.is_reduction)
         if task.op is not None and task.finish is not None:
             dtype = _numpy(task.dtype, self.float64)
-            total = _REDUCE[task.op].reduce(value, axis=axes, keepdims=True, dtype=dtype)
+            total = OPS[task.op].numpy.reduce(value, axis=axes, keepdims=True, dtype=dtype)
             self.accumulator = total
             full = total.shape
             for loop in task.loops:
@@ -178,12 +141,14 @@ class _Run:
                 self.locals[s.name] = self.value(s.value)
             case UpdateLocal():
                 old = self.locals[s.name]
-                self.locals[s.name] = _BINARY[s.op](old, self.value(s.value))
+                self.locals[s.name] = OPS[s.op].numpy(old, self.value(s.value))
             case Store() | Update():
                 where = tuple(int(self.value(i)) for i in s.indices)
                 value = self.value(s.value)
                 array = self.store[s.array]
-                array[where] = value if isinstance(s, Store) else _BINARY[s.op](array[where], value)
+                array[where] = (
+                    value if isinstance(s, Store) else OPS[s.op].numpy(array[where], value)
+                )
 
     def value(self, e: Expr) -> Any:
         """The value of an expression: an array over the open grid of loops, or a scalar."""
@@ -201,11 +166,11 @@ class _Run:
             case Accumulator():
                 return self.accumulator
             case Unary():
-                return _UNARY[e.op](self.value(e.x))
+                return OPS[e.op].numpy(self.value(e.x))
             case Binary():
-                return _BINARY[e.op](self.value(e.a), self.value(e.b))
+                return OPS[e.op].numpy(self.value(e.a), self.value(e.b))
             case Compare():
-                return _COMPARE[e.op](self.value(e.a), self.value(e.b))
+                return OPS[e.op].numpy(self.value(e.a), self.value(e.b))
             case Select():
                 return np.where(self.value(e.condition), self.value(e.a), self.value(e.b))
             case Cast():

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from ..kernels.language.kernel import exp, floor, kernel, sin, sqrt, types
+from ..kernels.language.functions import exp, floor, sin, sqrt
+from ..kernels.language.kernel import kernel, types
 from .strategies import TEMPLATES, Example, sequences
 
 nd: Any = types.ndarray()

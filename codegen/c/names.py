@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ...kernels.ir.ops import OPS
+
 # Keywords, macros of the headers and of GNU C, and functions and variables that the text itself uses.
-RESERVED = frozenset(
+_OF_MATH = (f"{op.c}{f}" for op in OPS.values() if op.c for f in ("", "f"))
+RESERVED = frozenset(_OF_MATH) | frozenset(
     """
     auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
     return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof linux unix i386
     _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
-    sqrt exp log sin cos floor fabs sqrtf expf logf sinf cosf floorf fabsf
     NAN INFINITY VECTORISED ANY_ORDER main args tid n_threads are_aligned workspace run_sequence
     ks_part ks_team_run ks_team_meet team given g uintptr_t late_thread hold_back
     """.split()  # noqa: SIM905  (a list of literals would be four times as long)

@@ -38,7 +38,8 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.simplify import BINARY_UFUNCS, COMPARE_UFUNCS, UNARY_UFUNCS, linear, scalar
+from ..ir.ops import OPS
+from ..ir.simplify import linear, scalar
 from ..language.calling import held_by
 from .contraction import contract, contraction, factors
 from .lanes import LanePlan, Plans, plan_lanes
@@ -47,7 +48,6 @@ MAX_LANES = (
     1 << 21
 )  # 16 MiB for a temporary of doubles: a few fit beside the arrays and mostly in cache
 Array = np.ndarray[Any, Any]
-_IDENTITY = {"add": 0, "mul": 1}
 
 
 @contextmanager
@@ -189,8 +189,8 @@ class _Run:
             value = np.where(self.mask, value, _identity(op, value.dtype))
         if new_axes:
             full = np.broadcast_to(value, self.shape)
-            value = BINARY_UFUNCS[op].reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)  # type: ignore[attr-defined]
-        self.local[name] = BINARY_UFUNCS[op](old, value)
+            value = OPS[op].numpy.reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)
+        self.local[name] = OPS[op].numpy(old, value)
 
     def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
         if self.mask is not None or not new_axes or (pair := factors(s)) is None:
@@ -210,7 +210,7 @@ class _Run:
         indices = self._gathered(s.array, s.indices)
         if not self.lanes:
             old = array[indices]
-            array[indices] = value if isinstance(s, Store) else BINARY_UFUNCS[s.op](old, value)
+            array[indices] = value if isinstance(s, Store) else OPS[s.op].numpy(old, value)
             return
         full = [np.broadcast_to(i, self.shape) for i in indices]
         value = np.broadcast_to(value, self.shape)
@@ -220,7 +220,7 @@ class _Run:
         if isinstance(s, Store):
             array[tuple(full)] = value
         else:
-            BINARY_UFUNCS[s.op].at(array, tuple(full), value)  # type: ignore[attr-defined]
+            OPS[s.op].numpy.at(array, tuple(full), value)
 
     def _write_view(self, s: Store | Update, view: Array, value: Any) -> None:
         if isinstance(s, Store):
@@ -232,9 +232,9 @@ class _Run:
         shared = tuple(
             k for k, (n, m) in enumerate(zip(self.shape, view.shape, strict=True)) if n != m
         )
-        ufunc = BINARY_UFUNCS[s.op]
+        ufunc = OPS[s.op].numpy
         if shared:
-            full = ufunc.reduce(full, axis=shared, dtype=full.dtype, keepdims=True)  # type: ignore[attr-defined]
+            full = ufunc.reduce(full, axis=shared, dtype=full.dtype, keepdims=True)
         ufunc(view, full, out=view)
 
     # --- reading
@@ -252,11 +252,11 @@ class _Run:
             case Load():
                 return self._load(x)
             case Unary(op=op, x=y):
-                return UNARY_UFUNCS[op](self.value(y))
+                return OPS[op].numpy(self.value(y))
             case Binary(op=op, a=a, b=b):
-                return BINARY_UFUNCS[op](self.value(a), self.value(b))
+                return OPS[op].numpy(self.value(a), self.value(b))
             case Compare(op=op, a=a, b=b):
-                return COMPARE_UFUNCS[op](self.value(a), self.value(b))
+                return OPS[op].numpy(self.value(a), self.value(b))
             case Select(condition=c, a=a, b=b):
                 return np.where(self.value(c), self.value(a), self.value(b))[()]
             case Cast(x=y, dtype=dtype):
@@ -346,10 +346,10 @@ def out_of_range(name: str, axis: int, value: Any, extent: int) -> NoReturn:
 
 def _identity(op: str, dtype: np.dtype[Any]) -> Any:
     """The value that changes nothing: what masked lanes contribute to an update."""
-    if op in _IDENTITY:
-        return dtype.type(_IDENTITY[op])
-    if dtype.kind == "f":
-        return dtype.type(np.inf if op == "min" else -np.inf)
+    neutral = OPS[op].neutral
+    assert neutral is not None
+    if dtype.kind == "f" or np.isfinite(neutral):
+        return dtype.type(neutral)
     return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
 
 

@@ -27,7 +27,8 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.simplify import linear, walk
+from ..ir.simplify import linear
+from ..ir.walk import walk
 from .contraction import contraction
 
 

@@ -32,7 +32,9 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.simplify import limits, walk
+from ..ir.ops import OPS, functions
+from ..ir.simplify import limits
+from ..ir.walk import walk
 
 NAME = "run"
 _TYPES = {
@@ -42,28 +44,6 @@ _TYPES = {
     DType.i64: "int64",
     DType.bool_: "bool_",
 }
-_SIGNS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "floordiv": "//",
-    "mod": "%",
-    "and": "and",
-    "or": "or",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-}
-_IMPORTS = """\
-from math import cos, exp, inf, log, nan, sin, sqrt
-
-from numba import njit
-from numpy import float32, float64, floor, int32, int64
-"""
 _DECORATOR = '@njit(error_model="numpy", cache=True)'  # a division by zero is none of an error
 # What NumPy's minimum and maximum do with NaN, which Python's do not.
 _HELPERS = {
@@ -99,8 +79,16 @@ def print_python(ir: KernelIR) -> Printed:
     body = "\n".join(printer.lines)
     functions = [text for name, text in _HELPERS.items() if name in body]
     functions.append(f"def {NAME}({arguments}):\n{body}\n    return 0")
-    text = "\n\n\n".join((_IMPORTS.rstrip(), *(f"{_DECORATOR}\n{f}" for f in functions)))
+    text = "\n\n\n".join((_imports(), *(f"{_DECORATOR}\n{f}" for f in functions)))
     return Printed(f"{text}\n", tuple(printer.places))
+
+
+def _imports() -> str:
+    """What the text of any kernel may use."""
+    names = {m: [op.name for op in functions() if op.module == m] for m in ("math", "numpy")}
+    of_math = ", ".join(sorted((*names["math"], "inf", "nan")))
+    of_numpy = ", ".join(sorted((*names["numpy"], "float32", "float64", "int32", "int64")))
+    return f"from math import {of_math}\n\nfrom numba import njit\nfrom numpy import {of_numpy}"
 
 
 @dataclass
@@ -214,7 +202,7 @@ class _Printer:
             case Binary(op=op, a=a, b=b):
                 return self._operation(op, self.value(a), self.value(b), x.dtype)
             case Compare(op=op, a=a, b=b):
-                return f"({self.value(a)} {_SIGNS[op]} {self.value(b)})"
+                return f"({self.value(a)} {OPS[op].sign} {self.value(b)})"
             case Select(condition=c, a=a, b=b):
                 return f"({self.value(a)} if {self.value(c)} else {self.value(b)})"
             case Cast(x=y, dtype=dtype):
@@ -230,10 +218,10 @@ class _Printer:
 
     def _operation(self, op: str, a: str, b: str, dtype: DType) -> str:
         if op in ("and", "or"):
-            return f"({a} {_SIGNS[op]} {b})"
+            return f"({a} {OPS[op].sign} {b})"
         if op in ("min", "max"):
             return f"_{op}imum({a}, {b})"
-        return _small(f"({a} {_SIGNS[op]} {b})", dtype)
+        return _small(f"({a} {OPS[op].sign} {b})", dtype)
 
 
 def _small(text: str, dtype: DType) -> str:

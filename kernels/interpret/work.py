@@ -19,7 +19,7 @@ from ..ir.kernel import (
     Unary,
     UpdateLocal,
 )
-from ..ir.simplify import walk
+from ..ir.walk import walk
 from .contraction import contraction, factors
 from .kernel import MAX_LANES
 from .lanes import LanePlan, Plans, expressions, plan_lanes

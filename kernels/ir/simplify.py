@@ -7,13 +7,12 @@ becomes `i`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .kernel import (
-    Accumulator,
     Binary,
     BinaryOp,
     Cast,
@@ -25,45 +24,12 @@ from .kernel import (
     Load,
     Local,
     LoopIndex,
-    Param,
     Select,
     Unary,
     UnaryOp,
 )
-
-Ufunc = Callable[..., Any]
-
-UNARY_UFUNCS: dict[str, Ufunc] = {
-    "neg": np.negative,
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "log": np.log,
-    "sin": np.sin,
-    "cos": np.cos,
-    "floor": np.floor,
-    "not": np.logical_not,
-}
-BINARY_UFUNCS: dict[str, Ufunc] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.logical_and,
-    "or": np.logical_or,
-}
-COMPARE_UFUNCS: dict[str, Ufunc] = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
+from .ops import OPS
+from .walk import walk
 
 
 def const(value: Any, dtype: DType) -> Const:
@@ -78,9 +44,9 @@ def scalar(c: Const) -> Any:
     return c.dtype.numpy.type(c.value)
 
 
-def _folded(ufunc: Ufunc, dtype: DType, *operands: Const) -> Const:
+def _folded(op: str, dtype: DType, *operands: Const) -> Const:
     with np.errstate(all="ignore"):
-        return const(ufunc(*(scalar(c) for c in operands)).item(), dtype)
+        return const(OPS[op].numpy(*(scalar(c) for c in operands)).item(), dtype)
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
@@ -93,7 +59,7 @@ def cast(x: Expr, dtype: DType) -> Expr:
 
 def unary(op: UnaryOp, x: Expr) -> Expr:
     if isinstance(x, Const):
-        return _folded(UNARY_UFUNCS[op], x.dtype, x)
+        return _folded(op, x.dtype, x)
     if isinstance(x, Unary) and op in ("neg", "not") and x.op == op:
         return x.x
     return Unary(op, x, x.dtype)
@@ -111,7 +77,7 @@ def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
         and isinstance(b, Const)
         and not (op in ("floordiv", "mod") and not b.value)
     ):
-        return _folded(BINARY_UFUNCS[op], dtype, a, b)
+        return _folded(op, dtype, a, b)
     if op in ("and", "or"):
         return _logical(op, a, b)
     if op == "sub" and isinstance(b, Const) and dtype.is_integer:
@@ -146,7 +112,7 @@ def _logical(op: BinaryOp, a: Expr, b: Expr) -> Expr:
 
 def compare(op: CompareOp, a: Expr, b: Expr) -> Expr:
     if isinstance(a, Const) and isinstance(b, Const):
-        return _folded(COMPARE_UFUNCS[op], DType.bool_, a, b)
+        return _folded(op, DType.bool_, a, b)
     return Compare(op, a, b)
 
 
@@ -156,35 +122,13 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
     return a if a == b else Select(condition, a, b, a.dtype)
 
 
-def children(x: Expr) -> tuple[Expr, ...]:
-    """The operands of an expression, in order."""
-    match x:
-        case Load():
-            return x.indices
-        case Unary() | Cast():
-            return (x.x,)
-        case Binary() | Compare():
-            return (x.a, x.b)
-        case Select():
-            return (x.condition, x.a, x.b)
-        case Const() | LoopIndex() | Param() | Local() | Accumulator():
-            return ()
-
-
-def walk(x: Expr) -> Iterator[Expr]:
-    """The expression and everything below it, parents first."""
-    yield x
-    for child in children(x):
-        yield from walk(child)
-
-
 def is_cheap_and_fixed(x: Expr) -> bool:
     """Whether an expression may be repeated wherever its name is used: no memory, no locals, no
     costly function.
     """
-    costly = ("sqrt", "exp", "log", "sin", "cos", "floor")
     return not any(
-        isinstance(e, (Load, Local)) or getattr(e, "op", None) in costly for e in walk(x)
+        isinstance(e, (Load, Local)) or (isinstance(e, Unary) and OPS[e.op].flops > 0)
+        for e in walk(x)
     )
 
 

@@ -31,10 +31,8 @@ from .kernel import (
     Update,
     UpdateLocal,
 )
+from .ops import COMPARISONS, OPS, is_reduction
 from .text import show_expr
-
-_FLOAT_ONLY = ("sqrt", "exp", "log", "sin", "cos", "floor", "div")
-_INTEGER_ONLY = ("floordiv", "mod")
 
 
 class IRError(Exception):
@@ -124,7 +122,7 @@ class _Checker:
             self._fail(f"the local {name} is {self._types[name].name} and is set to {dtype.name}")
 
     def _updates(self, name: str, op: str, dtype: DType, value: Expr) -> None:
-        if op not in ("add", "mul", "min", "max"):
+        if not is_reduction(op):
             self._fail(f"{name} is updated with {op}, which is no reduction")
         self._expect(value, dtype, f"the value that updates {name}")
 
@@ -212,11 +210,14 @@ class _Checker:
                 self._fail(f"{x!r} is no expression")
 
     def _domain(self, op: str, dtype: DType, x: Expr) -> None:
-        is_bool = dtype is DType.bool_
-        wrong = (
-            (op in _FLOAT_ONLY and not dtype.is_float)
-            or (op in _INTEGER_ONLY and not dtype.is_integer)
-            or (op in ("and", "or", "not")) != is_bool
-        )
-        if wrong:
+        row = OPS.get(op)
+        if row is None or op in COMPARISONS or row.arity != (1 if isinstance(x, Unary) else 2):
+            self._fail(f"{op} is no operation of one dtype on so many operands")
+        allowed = {
+            "numbers": dtype is not DType.bool_,
+            "floats": dtype.is_float,
+            "integers": dtype.is_integer,
+            "bools": dtype is DType.bool_,
+        }
+        if not allowed[row.takes]:
             self._fail(f"`{show_expr(x)}`: {op} is not defined on {dtype.name}")

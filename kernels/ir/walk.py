@@ -29,13 +29,8 @@ from .kernel import (
     Update,
     UpdateLocal,
 )
+from .ops import OPS
 
-_NEUTRAL: dict[ReduceOp, float] = {
-    "add": 0.0,
-    "mul": 1.0,
-    "min": float("inf"),
-    "max": float("-inf"),
-}
 REDUCE_OPS: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
 
 
@@ -161,7 +156,7 @@ def is_neutral(op: ReduceOp, e: Expr) -> bool:
         return is_neutral(op, e.x)
     if isinstance(e, Unary) and e.op == "neg" and isinstance(e.x, Const):
         return is_neutral(op, Const(-e.x.value, e.x.dtype))
-    return isinstance(e, Const) and float(e.value) == _NEUTRAL[op]
+    return isinstance(e, Const) and float(e.value) == OPS[op].neutral
 
 
 def joined(op: ReduceOp, a: Expr, b: Expr, dtype: DType) -> Expr:

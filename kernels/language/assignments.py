@@ -6,7 +6,8 @@ import ast
 from typing import NoReturn
 
 from ..ir.kernel import Expr, Load, Local, ReduceOp, SetLocal, Store, Update, UpdateLocal
-from ..ir.simplify import cast, is_cheap_and_fixed, unary, walk
+from ..ir.simplify import cast, is_cheap_and_fixed, unary
+from ..ir.walk import walk
 from .expressions import Expressions
 from .intrinsics import MINMAX_CALLS, as_dtype
 from .scopes import LocalVar, LoopVar, Pass

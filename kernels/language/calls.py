@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..ir.kernel import BinaryOp, Const, DType, UnaryOp
 from ..ir.simplify import binary, cast, unary
+from .functions import operation_of
 from .intrinsics import (
     ATOMIC_CALLS,
     MINMAX_CALLS,
-    UNARY_CALLS,
     as_dtype,
     ndrange,
 )
@@ -66,8 +66,9 @@ class Calls:
             return self._conversion(callee, node)
         if callee is len:
             return self._length(node)
-        if callee is abs or callee in UNARY_CALLS or callee is math.floor:
-            return self._math(callee, node)
+        operation = operation_of(callee)
+        if operation is not None:
+            return self._math(operation, callee, node)
         if callee in MINMAX_CALLS:
             return self._minmax(MINMAX_CALLS[callee], node)
         result = self._inline(callee, [self._expr.value(a) for a in node.args], node)
@@ -121,8 +122,7 @@ class Calls:
             return lift(len(x.items))
         return self._state.fail("len takes one array or tuple in a kernel", node)
 
-    def _math(self, callee: object, node: ast.Call) -> Typed:
-        op: UnaryOp = UNARY_CALLS[callee]  # type: ignore[assignment]
+    def _math(self, op: UnaryOp, callee: object, node: ast.Call) -> Typed:
         (x,) = self._arguments(node, 1)
         if op == "abs" and not x.dtype.is_float:
             return Typed(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -113,44 +112,7 @@ atomic_max = _atomic("atomic_max")
 atomic_min = _atomic("atomic_min")
 
 
-def sqrt(x: Any) -> Any:
-    """Square root."""
-    return np.sqrt(x)
-
-
-def exp(x: Any) -> Any:
-    """e to the power x."""
-    return np.exp(x)
-
-
-def log(x: Any) -> Any:
-    """Natural logarithm."""
-    return np.log(x)
-
-
-def sin(x: Any) -> Any:
-    """Sine of an angle in radians."""
-    return np.sin(x)
-
-
-def cos(x: Any) -> Any:
-    """Cosine of an angle in radians."""
-    return np.cos(x)
-
-
-def floor(x: Any) -> Any:
-    """The greatest whole number not above x, as a float."""
-    return np.floor(x)
-
-
 # What a kernel may call, found by identity of the object the name resolves to.
-UNARY_CALLS: dict[Any, str] = {
-    **{f: f.__name__ for f in (sqrt, exp, log, sin, cos, floor)},
-    **{getattr(math, n): n for n in ("sqrt", "exp", "log", "sin", "cos", "floor")},
-    **{getattr(np, n): n for n in ("sqrt", "exp", "log", "sin", "cos", "floor", "abs")},
-    math.fabs: "abs",
-    builtins.abs: "abs",
-}
 ATOMIC_CALLS: dict[Any, str] = {atomic_add: "add", atomic_max: "max", atomic_min: "min"}
 MINMAX_CALLS: dict[Any, str] = {
     builtins.min: "min",

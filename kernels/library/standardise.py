@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..language.kernel import kernel, sqrt, types
+from ..language.functions import sqrt
+from ..language.kernel import kernel, types
 from ..language.record import ndarray
 from . import MATRIX_SIZES, LibrarySequence, Sizes, signed, zeros
 

@@ -22,7 +22,8 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.simplify import walk
+from ..ir.ops import OPS
+from ..ir.walk import walk
 from ..language.record import Call, Recording
 
 Name = str
@@ -145,7 +146,7 @@ class _Reader:
                     self.graph.placing |= self._names(y)
                 case Binary(op=("div" | "floordiv" | "mod"), b=b):
                     self.graph.steering |= self._names(b)
-                case Unary(op=("sqrt" | "log"), x=y):
+                case Unary(op=op, x=y) if OPS[op].is_partial:
                     self.graph.steering |= self._names(y)
 
     def _names(self, x: Expr) -> frozenset[Name]:

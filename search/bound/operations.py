@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from math import prod
 
 from ...kernels.ir.kernel import Binary, Cast, Compare, Const, Expr, Load, LoopIndex, Select, Unary
+from ...kernels.ir.ops import OPS, is_reduction
 from ...kernels.ir.task import Task
 
-TRANSCENDENTAL = 4.0  # exp, log, sin, cos: a polynomial of at least this many operations
 _CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
-_COMMUTATIVE = ("add", "mul", "min", "max")
 _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
 
 
@@ -37,13 +36,11 @@ def weight(e: Expr) -> float:
     match e:
         case Binary() if e.dtype.is_float:
             constant = e.b.value if isinstance(e.b, Const) else None
-            return 0.0 if (e.op, constant) in _FREE else 1.0
-        case Unary() if e.dtype.is_float and e.op in ("exp", "log", "sin", "cos"):
-            return TRANSCENDENTAL
-        case Unary() if e.dtype.is_float and e.op in ("sqrt", "floor"):
-            return 1.0
+            return 0.0 if (e.op, constant) in _FREE else OPS[e.op].flops
+        case Unary() if e.dtype.is_float:
+            return OPS[e.op].flops
         case Compare() if e.a.dtype.is_float:
-            return 1.0
+            return OPS[e.op].flops
         case _:
             return 0.0
 
@@ -150,7 +147,7 @@ class _TaskOperations:
                 return f"<{self.extents[e.loop]}>"
             case Load():
                 return f"{e.array}[{','.join(self.text(x) for x in e.indices)}]"
-            case Binary() if e.op in _COMMUTATIVE:
+            case Binary() if is_reduction(e.op):
                 return f"({e.op} {' '.join(sorted((self.text(e.a), self.text(e.b))))})"
             case Unary() | Binary() | Compare() | Select() | Cast():
                 name = getattr(e, "op", type(e).__name__)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.language.kernel import cast, f32, floor, kernel, types
+from kernelscape.kernels.language.functions import floor
+from kernelscape.kernels.language.kernel import cast, f32, kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch

@@ -7,7 +7,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.ir.kernel import For, Load
-from kernelscape.kernels.ir.simplify import walk
+from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.kernel import kernel
 
