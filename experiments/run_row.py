@@ -43,7 +43,7 @@ from .conditions import stamp
 from .measuring import built, level_of, median, spread, time_ns
 from .rows import Job, Row
 
-SLACK = 1e-3  # below the bound by less is the clock, see session.py
+SLACK = 1e-3  # below the bound by less is the clock, see explorer/claims.py
 NEAR = 1.05  # a time this near the best counts as found
 NEARER = 1.01  # and this is as near as a measurement can tell
 

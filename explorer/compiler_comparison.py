@@ -20,7 +20,7 @@ from ..space.engine.candidate import Candidate
 from .evaluation import Entry, Evaluator
 from .machine import conditions_of, open_worker
 
-N_RIVALS = 32  # of the best implementations, at most, that each other compiler builds: its best is seldom the best of all
+N_COMPARED = 32  # of the best implementations, at most, that each other compiler builds: its best is seldom the best of all
 _BATCH = 8
 _FASTER = 0.98  # of the time: for less than that a run does not change its compiler
 _ROUNDS = 5
@@ -29,7 +29,7 @@ _LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have ha
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class CompiledBest:
     """The fastest of the best implementations as another compiler builds it, timed in turn with the best of the search.
 
     `ratio` is its time divided by that one's, the median over rounds; `default_ns` the time of the default from the same compiler,
@@ -49,7 +49,7 @@ class Rival:
         return self.ratio < _FASTER
 
 
-class Rivalry:
+class CompilerComparison:
     """Beats, or does not, the first of `entries`, which `worker` has timed as the evaluator's own device builds it."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Rivalry:
 
     def run(
         self, others: Sequence[AbstractDevice], limit_s: float, preparing_s: float
-    ) -> Iterator[Rival]:
+    ) -> Iterator[CompiledBest]:
         """One for each device on which any entry is built and right, while there is time; a worker takes `preparing_s` to take
         over the arguments. Each is verified on every input set again: it is other code.
         """
@@ -78,13 +78,15 @@ class Rivalry:
             try:
                 with open_worker(device) as worker:
                     worker.prepare_as(self._worker)
-                    rival = self._meet(device, worker, left_s)
+                    found = self._meet(device, worker, left_s)
             except WorkerError:
                 continue  # there is no room for a second worker: what the search found stands
-            if rival is not None:
-                yield rival
+            if found is not None:
+                yield found
 
-    def _meet(self, device: AbstractDevice, worker: AbstractWorker, limit_s: float) -> Rival | None:
+    def _meet(
+        self, device: AbstractDevice, worker: AbstractWorker, limit_s: float
+    ) -> CompiledBest | None:
         found = self._best(device, worker, time.monotonic() + 0.6 * limit_s)
         own = self._evaluator.artifacts([self._entries[0][1]])[0]
         if found is None or isinstance(own, Failure):
@@ -103,7 +105,7 @@ class Rivalry:
         default_ns = self._default_ns(device, worker) if ratio < _FASTER else None
         compiler = device.reporter.version()
         conditions = conditions_of(device, worker)
-        return Rival(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
+        return CompiledBest(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
 
     def _best(self, device: AbstractDevice, worker: AbstractWorker, ends_s: float) -> Entry | None:
         """The fastest of the entries as the device builds them, as many as there is time for; each is right on every input set."""

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from ..runtime.apart import over_after
 from ..runtime.backend import AbstractDevice
 from ..runtime.worker.worker import AbstractWorker
+from ..search.budget import Interrupt
 from . import stages as st
 from .machine import time_reference
-from .run_writer import Keeper
+from .run_writer import RunWriter
 from .workload import Subject
 
 _SHARE = 0.3  # of the time limit, that it may take
@@ -20,19 +21,19 @@ _NOTE = "numpy_ns"
 class NumpyTiming:
     """The time of the function that a result is compared with; `ns` is None where there is none, or none yet."""
 
-    def __init__(self, subject: Subject, keeper: Keeper, time_limit_s: float | None) -> None:
-        noted = keeper.notes(_NOTE)
+    def __init__(self, subject: Subject, writer: RunWriter, time_limit_s: float | None) -> None:
+        noted = writer.notes(_NOTE)
         self.ns = float(noted[-1]) if noted else None
         self.is_disturbed = False
         self._reference = None if noted else subject.reference
-        self._keeper = keeper
+        self._writer = writer
         self._limit_s = time_limit_s
 
     def know(self, time_ns: float | None) -> None:
         """What the user's own function takes, where it was timed."""
         if time_ns is not None:
             self.ns = time_ns
-            self._keeper.note(_NOTE, repr(time_ns))
+            self._writer.note(_NOTE, repr(time_ns))
 
     @property
     def is_due(self) -> bool:
@@ -57,5 +58,18 @@ class NumpyTiming:
             self.ns = min(self.ns, found.time_ns)
         else:
             self.ns, self.is_disturbed = found.time_ns, found.is_disturbed
-        self._keeper.note(_NOTE, repr(self.ns))
+        self._writer.note(_NOTE, repr(self.ns))
         return st.NumpyTimed(self.ns, found.spread, found.n_samples, found.disturbed)
+
+
+def take_numpy(
+    numpy: NumpyTiming,
+    device: AbstractDevice,
+    worker: AbstractWorker,
+    interrupt: Interrupt,
+    tell: Callable[[st.Stage], None],
+) -> None:
+    """Time it and say so, where that was possible."""
+    told = numpy.take(device, worker, lambda: interrupt.is_set)
+    if told is not None:
+        tell(told)

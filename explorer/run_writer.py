@@ -51,8 +51,8 @@ _REFUSALS = 30  # constraints named in a tally; the others are summed
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An implementation to keep, with what is known about it."""
+class Result:
+    """The best implementation, with what is known about it."""
 
     candidate: Candidate
     source: Source
@@ -68,7 +68,7 @@ class Kept:
     bound_now_ns: float | None = None  # on the machine as it was when the time was taken
 
 
-class Keeper:
+class RunWriter:
     """Writes one run directory; `journal` is open and locked."""
 
     def __init__(
@@ -229,14 +229,14 @@ class Keeper:
         counts = {name: n for name, n in numbers.items() if isinstance(n, int)}
         self._journal.append(TallyRecord(at_s=self._tally_told_s, counts=counts, refused=named))
 
-    def keep(self, kept: Kept) -> BestFile:
+    def keep(self, result: Result) -> BestFile:
         """Write best.json and the text."""
-        best = self._best_file(kept)
-        if kept.library is not None:
-            record = keep_library(kept.library, kept.source.key, self._folder / BEST)
+        best = self._best_file(result)
+        if result.library is not None:
+            record = keep_library(result.library, result.source.key, self._folder / BEST)
             best = structs.replace(best, library=record)
         write_atomically(
-            self._folder / f"{SOURCE}{kept.source.suffix}", kept.source.file_text.encode()
+            self._folder / f"{SOURCE}{result.source.suffix}", result.source.file_text.encode()
         )
         write_record(self._folder / BEST, best)
         return best
@@ -283,9 +283,9 @@ class Keeper:
                 f" {self._space.key[:8]}): start a new run"
             )
 
-    def _best_file(self, kept: Kept) -> BestFile:
+    def _best_file(self, result: Result) -> BestFile:
         s = self._subject
-        bound_ns = min(kept.bound_ns or 0.0, kept.time_ns)
+        bound_ns = min(result.bound_ns or 0.0, result.time_ns)
         return BestFile(
             schema=SCHEMA,
             sequence=s.sequence,
@@ -294,19 +294,19 @@ class Keeper:
             problem_key=s.problem.key,
             space_key=self._space.key,
             target=self._options.target,
-            decisions=open_decisions(kept.candidate),
-            source_key=kept.source.key,
-            time_ns=kept.time_ns,
-            spread=kept.spread,
+            decisions=open_decisions(result.candidate),
+            source_key=result.source.key,
+            time_ns=result.time_ns,
+            spread=result.spread,
             bound_ns=bound_ns,
-            gap=(kept.time_ns - bound_ns) / kept.time_ns,
-            bound_now_ns=kept.bound_now_ns,
-            status=kept.status,
-            baseline_ns=kept.baseline_ns,
-            numpy_ns=kept.numpy_ns,
+            gap=(result.time_ns - bound_ns) / result.time_ns,
+            bound_now_ns=result.bound_now_ns,
+            status=result.status,
+            baseline_ns=result.baseline_ns,
+            numpy_ns=result.numpy_ns,
             evaluations=max(1, len(self.evaluations)),
             seed=self._options.seed,
-            verified=f"{kept.n_input_sets} input sets against a float64 reference",
-            conditions=kept.conditions or self._conditions,
+            verified=f"{result.n_input_sets} input sets against a float64 reference",
+            conditions=result.conditions or self._conditions,
             stored=s.stored,
         )

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kernelscape.explorer import numpy_timing, session
+from kernelscape.explorer import claims, numpy_timing
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.doubts import doubts_of
 from kernelscape.explorer.entry import explore_subject, library_subject
@@ -37,13 +37,13 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
 ) -> None:
     subject = library_subject(load("axpydot"), {"n": 2048}, "f32", 1)
     told: list[object] = []
-    look = session.look_at
+    look = claims.look_at
 
     def watched(device: object, worker: object) -> dict[str, float]:
         told.append("a look")
         return look(device, worker)
 
-    monkeypatch.setattr(session, "look_at", watched)
+    monkeypatch.setattr(claims, "look_at", watched)
     options = Options(max_evals=10, store=False, compiler="gcc")
     run = explore_subject(subject, options, directory=tmp_path / "run", on_event=told.append)
     at = next(k for k, e in enumerate(told) if isinstance(e, st.NumpyTimed))
@@ -64,16 +64,16 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
 def test_what_ends_in_its_first_batch_is_bounded_on_the_machine_as_it_is(
     status, n_pruned, said
 ) -> None:
-    found = SimpleNamespace(_scale=BoundScale(), _look_again=lambda: found._scale.lower(0.5))
+    found = SimpleNamespace(scale=BoundScale(), look_again=lambda: found.scale.lower(0.5))
     tally = ev.Tally(pruned_bound=n_pruned)
     finished = ev.Finished(status, None, (), 100.0, None, tally, 0.0)
-    looked = session.Session._looked_at_last(found, finished)
+    looked = claims.Claims.looked_at_last(found, finished)
     assert (looked.status, looked.bound_ns) == (said, 50.0)
-    assert session.Session._looked_at_last(found, looked) == looked
+    assert claims.Claims.looked_at_last(found, looked) == looked
 
 
 class Notes:
-    """A keeper's notes."""
+    """The notes of a run."""
 
     def __init__(self, *noted: str) -> None:
         self.noted = list(noted)
@@ -103,13 +103,13 @@ def test_numpy_is_timed_again_where_other_work_disturbed_it(
 ) -> None:
     taken = iter([first, second])
     monkeypatch.setattr(numpy_timing, "time_reference", lambda *_: next(taken))
-    keeper, subject = Notes(), SimpleNamespace(numpy_ns=None, reference=("m", "f"))
-    timing = numpy_timing.NumpyTiming(subject, keeper, None)
+    writer, subject = Notes(), SimpleNamespace(numpy_ns=None, reference=("m", "f"))
+    timing = numpy_timing.NumpyTiming(subject, writer, None)
     timing.take(None, None, lambda: False)
     if timing.is_due:
         timing.take(None, None, lambda: False)
     assert (timing.ns, timing.is_disturbed) == (ns, is_disturbed)
-    again = numpy_timing.NumpyTiming(subject, keeper, None)
+    again = numpy_timing.NumpyTiming(subject, writer, None)
     assert (again.ns, again.is_due) == (ns, False)
 
 

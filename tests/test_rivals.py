@@ -7,8 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from kernelscape.explorer import compiler_comparison as rivals
-from kernelscape.explorer import session
+from kernelscape.explorer import compiler_comparison, deadlines
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.entry import explore_subject, library_subject
 from kernelscape.explorer.saved import replay_again
@@ -87,7 +86,7 @@ def test_where_taking_over_the_arguments_takes_too_long_none_is_tried(
 ):
     """Of GiB of arguments it takes seconds, and the time limit is to hold."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(session.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: clock.now)
     prepare = FakeWorker.prepare
 
     def slow(self, workload):
@@ -113,7 +112,7 @@ def test_other_compilers_are_tried_where_none_is_named():
 @needs_clang
 @pytest.mark.compiler
 def test_what_another_compiler_built_is_replayed_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(rivals, "_FASTER", float("inf"))
+    monkeypatch.setattr(compiler_comparison, "_FASTER", float("inf"))
     subject = library_subject(load("sgemv"), {"m": 64, "n": 64}, "f32", 1)
     told = []
     run = explore_subject(

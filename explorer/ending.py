@@ -1,0 +1,187 @@
+"""How a session ends: the best are timed again, other compilers build them, and what was found is kept and told."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ..runtime.apart import Stopped
+from ..runtime.worker.worker import AbstractWorker
+from ..search import events as ev
+from ..search.bound.bounder import Bounder
+from ..search.budget import Interrupt
+from ..space.engine.candidate import Candidate
+from . import stages as st
+from .compiler_comparison import N_COMPARED, CompiledBest, CompilerComparison
+from .deadlines import Deadlines
+from .doubts import doubts_of
+from .evaluation import Entry, Evaluator
+from .listening import Tell
+from .numpy_timing import take_numpy
+from .remeasure import NEAR, comparison, time_again, with_default
+from .standing import Standing
+from .workload import Options, Subject
+
+
+class Ending:
+    """Tells how a session has ended, whatever it has come to."""
+
+    def __init__(
+        self, subject: Subject, folder: Path, standing: Standing, deadlines: Deadlines, tell: Tell
+    ) -> None:
+        self._subject = subject
+        self._folder = folder
+        self._standing = standing
+        self._deadlines = deadlines
+        self._tell = tell
+        self.n_disturbed = 0  # measurements, by other work
+        self.is_disturbed = False  # the final re-measurement
+
+    def early(self, interrupt: Interrupt) -> st.Ended:
+        """Where preparing alone took the time there was."""
+        if interrupt.is_set:
+            return self.tell("interrupted", None, 0)
+        assert self._deadlines.limit_s is not None
+        self._tell(st.OutOfTime(self._deadlines.limit_s))
+        return self.tell("time_limit", None, 0)
+
+    def tell(self, status: str, best: ev.Outcome | None, alarms: int) -> st.Ended:
+        """Keep and tell how it ended; `best` is None where nothing valid was found."""
+        s = self._standing
+        best_ns = None if best is None else best.time_ns
+        bound_ns = None if best is None else s.claims.bound_ns
+        gap, gap_now = s.claims.gap(best_ns, bound_ns), s.claims.gap_now(best_ns)
+        s.writer.end(status)
+        n_evaluations = len(s.writer.evaluations)
+        ended = st.Ended(
+            problem=self._subject.problem.name,
+            status=status,
+            best_ns=best_ns,
+            best_spread=0.0 if best is None else best.spread,
+            bound_ns=bound_ns,
+            gap=gap,
+            bound_now_ns=None if gap_now is None else s.claims.now_ns,
+            gap_now=gap_now,
+            default_ns=s.default_ns,
+            numpy_ns=s.numpy.ns,
+            evaluations=n_evaluations,
+            alarms=alarms,
+            failures=s.writer.failures(),
+            n_input_sets=s.n_sets,
+            verified=best is not None,
+            compiler=s.compiler,
+            directory=self._folder,
+            elapsed_s=self._deadlines.elapsed_s,
+            closed=s.claims.closed,
+            doubts=() if best is None else self._doubts(status, n_evaluations),
+        )
+        self._tell(ended)
+        return ended
+
+    def _doubts(self, status: str, n_evaluations: int) -> tuple[str, ...]:
+        return doubts_of(
+            status,
+            n_evaluations,
+            self.n_disturbed,
+            is_final_disturbed=self.is_disturbed,
+            is_numpy_disturbed=self._standing.numpy.is_disturbed,
+        )
+
+
+class LastRounds:
+    """What a session does once its search has finished."""
+
+    def __init__(
+        self,
+        options: Options,
+        standing: Standing,
+        ending: Ending,
+        evaluator: Evaluator,
+        worker: AbstractWorker,
+        deadlines: Deadlines,
+        interrupt: Interrupt,
+        tell: Tell,
+    ) -> None:
+        self._options = options
+        self._standing = standing
+        self._claims = standing.claims
+        self._ending = ending
+        self._evaluator = evaluator
+        self._worker = worker
+        self._deadlines = deadlines
+        self._interrupt = interrupt
+        self._tell = tell
+
+    def run(self, finished: ev.Finished) -> st.Ended:
+        s, claims = self._standing, self._claims
+        if not claims.has_looked and not self._interrupt.is_set:
+            finished = claims.looked_at_last(finished)
+        s.writer.tally(finished.tally, is_last=True)
+        finished = claims.finish(finished)
+        if finished.status == "interrupted" and not self._interrupt.is_set:
+            finished = replace(finished, status="time_limit")  # in the middle of a batch
+        status, alarms = finished.status, finished.tally.alarms
+        top = self._evaluator.top(self._options.final_top)
+        if not top:
+            return self._ending.tell(status, None, alarms)
+        best, won = top[0], None
+        if status != "interrupted":
+            with suppress(Stopped):  # then what was there before it stands
+                if s.numpy.is_due and not self._deadlines.is_late:
+                    take_numpy(s.numpy, s.device, self._worker, self._interrupt, self._tell)
+                top = self._time_again() or top
+                best = top[0]
+                won = self._try_other_compilers(top)
+            if won is not None:
+                best = won.outcome, won.candidate
+                s.default_ns, s.compiler = won.default_ns, won.compiler
+        outcome = best[0]
+        assert outcome.time_ns is not None
+        if claims.is_contradicted(outcome.time_ns, status == "optimal"):
+            s.writer.note("alarm", outcome.key)
+            alarms += 1
+        claims.believe(outcome.time_ns, outcome.spread)
+        kept = s.keep_last(self._evaluator, best, status, won)
+        if self._options.store:
+            s.writer.store(kept)
+        self._ending.n_disturbed = self._evaluator.n_disturbed
+        return self._ending.tell(status, outcome, alarms)
+
+    def _time_again(self) -> list[Entry]:
+        """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
+        default = self._standing.default
+        finalists = self._evaluator.finalists(self._options.final_top, NEAR)
+        entries = with_default(finalists, default)
+        moved = Bounder(entries[0][1].space).roofline()
+        limit_s = self._deadlines.again_s
+        timed, rates = time_again(entries, self._evaluator, self._worker, limit_s, moved)
+        if not timed:
+            return []
+        told = comparison(timed)
+        self._standing.writer.remeasured(told)
+        self._tell(told)
+        self._ending.is_disturbed = told.is_disturbed
+        if told.is_disturbed:
+            return []
+        self._claims.see_memory(rates)
+        for t in timed:
+            if default is not None and t.outcome.key == default[0].key:
+                self._standing.default_ns = t.outcome.time_ns
+        return [(t.outcome, t.candidate) for t in timed]
+
+    def _try_other_compilers(self, top: list[Entry]) -> CompiledBest | None:
+        """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
+        s = self._standing
+        default: Candidate | None = None if s.default is None else s.default[1]
+        keys = {outcome.key for outcome, _ in top}
+        others = [e for e in self._evaluator.top(N_COMPARED) if e[0].key not in keys]
+        entries = [*top, *others][:N_COMPARED]
+        compared = CompilerComparison(entries, default, self._evaluator, self._worker)
+        won: CompiledBest | None = None
+        left_s = self._deadlines.others_s
+        for other in compared.run(s.device.others(), left_s, s.preparing_s):
+            self._tell(st.OtherCompiler(other.compiler, other.outcome.time_ns or 0.0, other.ratio))
+            if other.wins and (won is None or other.ratio < won.ratio):
+                won = other
+        return won
