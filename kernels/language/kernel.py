@@ -17,10 +17,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from ..interpret.kernel import run_kernel
 from ..ir.kernel import DType, KernelIR, Location
 from ..ir.rewrite import merge_arrays
-from .calling import holder
+from .calling import holder, run_at_once
 from .errors import LanguageError
 from .inlining import Func
 from .instantiate import (
@@ -130,7 +129,7 @@ class Kernel:
         if recorder is not None:
             recorder.hold(ir, [arrays[p.name] for p in ir.arrays], list(scalars.values()), where)
             return
-        run_kernel(ir, {p.name: arrays[p.name] for p in ir.arrays}, scalars)
+        run_at_once(ir, {p.name: arrays[p.name] for p in ir.arrays}, scalars)
 
     def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location
