@@ -34,7 +34,7 @@ _EXTRA_S = 35.0  # that a row takes beside its search, until rows have told
 _MARGIN_S = 400.0  # beyond which a row hangs
 _TESTS = (
     "tests/contracts",
-    *(f"tests/runtime/test_cuda{part}.py" for part in ("", "_build", "_calibration")),
+    *(f"tests/runtime/cuda/test_cuda{part}.py" for part in ("", "_build", "_calibration")),
 )
 _TESTS_S = 300.0
 

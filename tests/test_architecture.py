@@ -40,7 +40,7 @@ GPU_QUESTIONS = {
     "explorer/check.py": 2,
     "runtime/records/replay.py": 1,
     "search/bound/bounder.py": 1,
-    "search/starts/complete.py": 6,
+    "search/starts/complete.py": 5,
     "search/starts/proposals.py": 3,
     "space/constraints.py": 1,
 }

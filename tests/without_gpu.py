@@ -19,12 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ("runtime/cuda", "runtime/emulator")
-OWN_TESTS = (
-    "test_cuda*.py",
-    "test_emulator.py",
-    "fake_pycuda.py",
-    "gpu_sources.py",
-)  # of tests/runtime
+OWN_TESTS = ("tests/runtime/cuda", "tests/runtime/emulator", "tests/runtime/gpu_sources.py")
 
 
 def copy_without(folder: Path) -> Path:
@@ -35,12 +30,9 @@ def copy_without(folder: Path) -> Path:
     ).stdout  # fmt: skip
     shutil.rmtree(folder, ignore_errors=True)
     for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file() and not name.startswith(BACKENDS):
+        if (ROOT / name).is_file() and not name.startswith((*BACKENDS, *OWN_TESTS)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    for pattern in OWN_TESTS:
-        for path in (folder / "tests/runtime").glob(pattern):
-            path.unlink()
     settings = folder / "pyproject.toml"
     gone = {f'"kernelscape.{backend.replace("/", ".")}",' for backend in BACKENDS}
     lines = settings.read_text().splitlines(keepends=True)

@@ -12,8 +12,8 @@ import pytest
 from kernelscape.report.page import report_of
 from kernelscape.report.run_data import RunData, load_run
 from kernelscape.report.still import still_svg, summary
-from kernelscape.runtime.records import NoteRecord
 from kernelscape.runtime.records.journal import FileJournal
+from kernelscape.runtime.records.record import NoteRecord
 
 from .browser import drawn, needs_browser
 from .conftest import values_of

@@ -23,7 +23,7 @@ from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.targets.target import Target
 
-from . import gpu_sources as gpu
+from .. import gpu_sources as gpu
 
 ARCHITECTURES = ("sm_80", "sm_90")
 

@@ -12,7 +12,7 @@ import pytest
 from kernelscape.runtime.records.journal import FileJournal, MemoryJournal, read_journal
 from kernelscape.runtime.records.record import RecordError, TallyRecord
 
-from ..contracts.journal import RECORDS, JournalContract, evaluation
+from ...contracts.journal import RECORDS, JournalContract, evaluation
 
 
 class TestMemoryJournal(JournalContract):

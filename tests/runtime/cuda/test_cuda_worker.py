@@ -14,9 +14,9 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure, Measurement
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
-from ..contracts.device import QUICK
-from . import gpu_sources as gpu
-from .sources import workload
+from ...contracts.device import QUICK
+from .. import gpu_sources as gpu
+from ..sources import workload
 from .test_cuda import NO_COMPILER
 
 COMPILER = shutil.which("gcc") or shutil.which("clang")
@@ -36,8 +36,8 @@ DRIVER = """\
 import time
 from pathlib import Path
 
-from kernelscape.tests.runtime import fake_pycuda
-from kernelscape.tests.runtime.fake_pycuda import *
+from kernelscape.tests.runtime.cuda import fake_pycuda
+from kernelscape.tests.runtime.cuda.fake_pycuda import *
 
 FAULT = Path(__file__).with_name("fault")
 

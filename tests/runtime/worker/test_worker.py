@@ -18,7 +18,7 @@ from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.verify import Expected
 from kernelscape.runtime.worker.worker import InputSet, Worker, WorkerOptions, Workload
 
-from .sources import CORRECT, source, workload
+from ..sources import CORRECT, source, workload
 
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
 

@@ -12,7 +12,7 @@ from kernelscape.runtime.worker import inputs
 from kernelscape.runtime.worker.inputs import Arguments, make_workload
 from kernelscape.runtime.worker.verify import find_mismatch, near
 
-from .recurrences import CASES, nd
+from ..recurrences import CASES, nd
 
 
 def subject_of(name, lost=0):

@@ -12,9 +12,9 @@ from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
-from ..contracts.device import DeviceContract
-from . import gpu_sources as gpu
-from .sources import workload
+from ...contracts.device import DeviceContract
+from .. import gpu_sources as gpu
+from ..sources import workload
 
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
 ORDERS = ("forward", "backward", "random")

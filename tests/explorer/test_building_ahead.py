@@ -18,7 +18,7 @@ from kernelscape.runtime.cpu.builder import CpuBuilder
 from kernelscape.runtime.fake.device import FakeBuilder, FakeDevice, FakeWorker
 from kernelscape.runtime.records.journal import MemoryJournal
 from kernelscape.runtime.worker.worker import Worker
-from kernelscape.tests.test_states import distinct_candidates, evaluator
+from kernelscape.tests.explorer.test_machine_state import distinct_candidates, evaluator
 
 
 class Builder(FakeBuilder):

@@ -15,7 +15,7 @@ from kernelscape.runtime.records.record import (
     write_record,
 )
 
-from .sources import best
+from ..sources import best
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from kernelscape.runtime.records.record import RecordError
 from kernelscape.runtime.records.store import TunedKey, TunedStore
 
-from .sources import best
+from ..sources import best
 
 KEY = TunedKey("axpydot", "f32", (8,), "cpu-x")
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .sources import N
+from ..sources import N
 
 
 class Error(Exception):

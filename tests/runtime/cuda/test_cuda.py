@@ -20,10 +20,10 @@ from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
-from ..contracts.device import QUICK, DeviceContract
+from ...contracts.device import QUICK, DeviceContract
+from .. import gpu_sources as gpu
+from ..sources import N, workload
 from . import fake_pycuda
-from . import gpu_sources as gpu
-from .sources import N, workload
 
 
 def why_no_compiler() -> str:
