@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.engine.candidate import Candidate
-from .gpu.lower import lower_kernels
 from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
+from .lower_kernels import lower_kernels
 from .passes.pipeline import GPU, launches_of
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 

@@ -14,14 +14,14 @@ from ..kernels.ir import kernel as ir
 from ..kernels.ir.text import show_expr
 from ..kernels.ir.walk import Renaming, children, coerced, expressions, nested_statements, walk
 from ..kernels.language.record import Recording
-from .block import CMemory, Value, Writer
 from .c import csyntax as c
+from .c.block import CMemory, Value, Writer
 from .c.cprint import expression
 from .c.names import c_names
+from .c.point import row_strides
 from .c.source import Argument
-from .point import row_strides
+from .c.vectors import CHelpers, Prelude, type_name
 from .program import dtype_named
-from .vectors import CHelpers, Prelude, type_name
 
 CHECK, FIND = "check_indices", "find_index"
 Range = tuple[int, int]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from ..space.engine.candidate import Candidate
-from .block import CMemory, Writer
 from .c import csyntax as c
+from .c.block import CMemory, Writer
 from .c.cprint import Printer, functions_of, in_comment
 from .c.dialect import Dialect
 from .c.names import c_names
+from .c.scene import Scene
 from .c.source import Source
-from .gpu.lower import lower_kernels
+from .c.team import team_writer, written
+from .c.vectors import CHelpers, Prelude, type_name, uses_math
+from .lower_kernels import lower_kernels
 from .passes.nests import nests
 from .passes.pipeline import PASSES, Passes, kind_of, run
+from .passes.storage import APART_BYTES, Workspace
 from .plan import read_plan
 from .program import (
     Program,
@@ -23,10 +27,6 @@ from .program import (
     sentence,
     thread_parameters,
 )
-from .scene import Scene
-from .storage import APART_BYTES, Workspace
-from .team import team_writer, written
-from .vectors import CHelpers, Prelude, type_name, uses_math
 
 ENTRY = "run_sequence"
 

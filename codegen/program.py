@@ -11,9 +11,9 @@ from ..kernels.ir.task_text import show_expr
 from ..space.backbone import Operand, written_arrays
 from .c import csyntax as c
 from .c.source import Argument, KernelLaunch
+from .c.vectors import SCALAR_TYPES
+from .passes.storage import ALIGNMENT_BYTES, Workspace
 from .plan import Plan, TaskPlan, tasks_of
-from .storage import ALIGNMENT_BYTES, Workspace
-from .vectors import SCALAR_TYPES
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.addresses import share_addresses
+from ..codegen.c.addresses import share_addresses
 from ..codegen.c.dialect import Dialect
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
@@ -65,7 +65,7 @@ _LIMIT_S = 900.0  # of one row
 PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
 The first is what a search uses: {fewer}.
-"Addresses apart" builds texts in which neighbouring elements have no pointer in common (codegen/addresses.py);
+"Addresses apart" builds texts in which neighbouring elements have no pointer in common (codegen/c/addresses.py);
 "all linked" is the first with the C library and the start files of programs, "loops anywhere" the first without {aligned}; the
 others have all passes of their level and link all. Rows without "addresses apart" are of earlier versions, whose searches had
 -O2 with some passes spared, which all others are compared with there.

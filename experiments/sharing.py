@@ -17,7 +17,7 @@ import numpy as np
 
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..codegen.storage import APART_BYTES
+from ..codegen.passes.storage import APART_BYTES
 from ..explorer.entry import library_subject
 from ..kernels.library import load
 from ..runtime.building.artifact import Artifact

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.c.header import function_name, header_file, header_text
+from ..codegen.c.launches import launch_header_text, launched_text
 from ..codegen.c.source import Source
-from ..codegen.launches import launch_header_text, launched_text
 from ..runtime.cpu.compiler import FEWER_PASSES, LEVEL, run_compiler
 from ..runtime.records.folder import SOURCE
 from ..runtime.records.replay import StaleError, dialect_of, rebuild

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..codegen.c.header import function_name, header_file
 from ..codegen.c.source import Argument, Source
-from ..codegen.vectors import type_name
+from ..codegen.c.vectors import type_name
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.addresses import share_addresses
+from ..codegen.c.addresses import share_addresses
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU

@@ -216,3 +216,15 @@ def test_experiments_use_no_private_name_of_the_product(path: Path) -> None:
         if isinstance(node, ast.ImportFrom) and node.level:
             private = [a.name for a in node.names if a.name.startswith("_")]
             assert not private or source_of(path, node).is_relative_to(own), ast.unparse(node)
+
+
+def test_what_is_decided_about_loops_knows_no_syntax() -> None:
+    """Only the list of passes does: some are about syntax."""
+    for path in files("codegen/loops", "codegen/passes"):
+        if path.name == "pipeline.py":
+            continue
+        modules = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.ImportFrom)]
+        wrong = [
+            n.module for n in modules if n.level == 2 and (n.module or "").split(".")[0] == "c"
+        ]
+        assert not wrong, path

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.ir.task import Problem
+from ..passes.storage import ALIGNMENT_BYTES
 from ..program import dtype_named
-from ..storage import ALIGNMENT_BYTES
-from ..vectors import type_name
 from .cprint import in_comment
 from .names import RESERVED_CUDA, c_names
 from .source import Argument, Source
+from .vectors import type_name
 
-# What the host side of GPU text uses besides (codegen/launches.py), and the templates of the text.
+# What the host side of GPU text uses besides (codegen/c/launches.py), and the templates of the text.
 _OF_LAUNCHES = frozenset(("stream", "error", "dim3", "lanes_of", "scalar_of", "mask_of"))
 _ROLES = {
     "input": "read",
@@ -59,7 +59,7 @@ def header_text(
 
     `parameters` gives their order (default: that of `source.arguments`; names of neither are passed over). `entry` is what
     `source.entry` is called in the object file, where that was renamed. Raises ValueError for GPU text, which has no entry: see
-    codegen/launches.py.
+    codegen/c/launches.py.
     """
     if source.launches:
         raise ValueError("code for a GPU has no function that C could call")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...space.targets.target import Target
-from ..addresses import share_addresses
 from ..c import csyntax as c
+from ..c.addresses import share_addresses
 from ..loops.ir import Launch
 from ..loops.verify import verify
 from ..plan import Plan, PlannedNode

@@ -18,7 +18,7 @@ from .operations import SureOperations, expression_weight
 from .streams import is_fresh, passes, stream_tables
 from .traffic import read_bytes, written_bytes
 
-# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (codegen/emit.py).
+# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (codegen/c/launch.py).
 MAX_PEELED = 17
 
 

@@ -7,8 +7,8 @@ from itertools import count
 
 import numpy as np
 import pytest
-from kernelscape.codegen.addresses import share_addresses
 from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.addresses import share_addresses
 from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU

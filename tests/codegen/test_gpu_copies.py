@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.csyntax import Id
-from kernelscape.codegen.gpu.scene import BlockLayout
-from kernelscape.codegen.gpu.values import locate
+from kernelscape.codegen.c.kernel_scene import BlockLayout
+from kernelscape.codegen.c.shared_operands import locate
 from kernelscape.codegen.plan import read_plan
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernelscape.codegen.block import CMemory, Value, Writer
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.vectors import CHelpers, Prelude
+from kernelscape.codegen.c.block import CMemory, Value, Writer
+from kernelscape.codegen.c.vectors import CHelpers, Prelude
 from kernelscape.kernels.ir.kernel import DType
 
 

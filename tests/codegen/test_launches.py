@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from kernelscape.codegen.c.header import header_file
+from kernelscape.codegen.c.launches import launch_header_text, launched_text
 from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
-from kernelscape.codegen.launches import launch_header_text, launched_text
 from kernelscape.explorer.entry import library_subject
 from kernelscape.explorer.self_check import check_text
 from kernelscape.explorer.workload import Subject

@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 import pytest
+from kernelscape.codegen.passes.storage import ALIGNMENT_BYTES, APART_BYTES, SharedLayout, Workspace
 from kernelscape.codegen.plan import LoopPlan, TaskPlan
-from kernelscape.codegen.storage import ALIGNMENT_BYTES, APART_BYTES, SharedLayout, Workspace
 from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.domain import Loop

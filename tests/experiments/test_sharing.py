@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kernelscape.codegen.storage import APART_BYTES
+from kernelscape.codegen.passes.storage import APART_BYTES
 from kernelscape.experiments import sharing
 from kernelscape.experiments.writing import read_results
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c.cuda_prelude import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.codegen.c.source import KernelLaunch
-from kernelscape.codegen.gpu.preamble import ATOMIC_EXTREMA, COPY_ASYNC
 from kernelscape.runtime.building.artifact import Artifact, BuildReport
 from kernelscape.runtime.building.queue import report_many
 from kernelscape.runtime.cuda import nvrtc

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ..kernels.ir import kernel as ir
-from ..kernels.ir.access import Access, access_of
-from ..kernels.ir.kernel import DType
-from ..kernels.ir.task import ArrayInfo
-from ..space.backbone import MID, OUTER, Flow
-from ..space.targets.target import LINE_BYTES
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.access import Access, access_of
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.task import ArrayInfo
+from ...space.backbone import MID, OUTER, Flow
+from ...space.targets.target import LINE_BYTES
+from ..loops.ir import CopyPhase, PackPhase, Strips
+from ..passes.storage import SharedLayout
+from ..plan import LoopPlan, TaskPlan
+from . import csyntax as c
 from .block import LineAhead, Value
-from .c import csyntax as c
-from .loops.ir import CopyPhase, PackPhase, Strips
-from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
-from .storage import SharedLayout, Tile
+from .tiles import Tile
 from .vectors import type_name
 
 

@@ -11,14 +11,14 @@ from ...kernels.ir.kernel import DType, Load
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import Operand
 from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
-from ..c import csyntax as c
 from ..loops.ir import Owner
 from ..passes.map_grid import AXES, block_shape, partial_blocks
+from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout
 from ..plan import LoopPlan, TaskPlan
-from ..point import affine_offset, row_strides
-from ..scene import Scene
-from ..storage import AccumulatorLayout, Buffer, SharedLayout
-from ..vectors import type_name
+from . import csyntax as c
+from .point import affine_offset, row_strides
+from .scene import Scene
+from .vectors import type_name
 
 SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
 VECTOR_BYTES = 16  # the widest access of a thread

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
-from ..block import Memory, Value, Writer
-from ..c import csyntax as c
-from ..c.cprint import expression
-from ..c.names import RESERVED_CUDA
-from .vectors import HINTED_LOADS, STREAMING_STORE
+from . import csyntax as c
+from .block import Memory, Value, Writer
+from .cprint import expression
+from .cuda_vectors import HINTED_LOADS, STREAMING_STORE
+from .names import RESERVED_CUDA
 
 
 class CudaMemory(Memory):

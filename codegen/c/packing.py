@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..space.backbone import MID, OUTER, Operand
-from .c import csyntax as c
-from .plan import LoopPlan, TaskPlan
+from ...space.backbone import MID, OUTER, Operand
+from ..passes.storage import CopyLayout
+from ..plan import LoopPlan, TaskPlan
+from . import csyntax as c
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
-from .storage import CopyLayout
 from .strips import length_of, strips
 
 # Loads and stores that are written without a loop: each is then an instruction of its own, whose steps the machine can foresee.

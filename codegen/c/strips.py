@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from .c import csyntax as c
+from . import csyntax as c
 
 Body = Callable[[int], tuple[c.CStmt, ...]]
 """What a loop holds, for vectors of so many lanes; 0: for one element."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..kernels.ir.affine import Affine
-from .c import csyntax as c
+from ...kernels.ir.affine import Affine
+from . import csyntax as c
 
 
 @dataclass(frozen=True)

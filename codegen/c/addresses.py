@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from .c import csyntax as c
-from .c.names import identifier
-from .program import identifiers
+from ..program import identifiers
+from . import csyntax as c
+from .names import identifier
 
 _Terms = tuple[tuple[c.CExpr, int], ...]
 

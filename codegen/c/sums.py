@@ -8,14 +8,12 @@ from functools import reduce
 from itertools import product
 from math import prod
 
-from ..kernels.ir import kernel as ir
-from ..kernels.ir.access import flat_strides
-from ..kernels.ir.walk import walk
-from ..space.backbone import MID, OUTER
-from ..space.targets.target import LINE_BYTES
-from .block import Value
-from .c import csyntax as c
-from .loops.ir import (
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.access import flat_strides
+from ...kernels.ir.walk import walk
+from ...space.backbone import MID, OUTER
+from ...space.targets.target import LINE_BYTES
+from ..loops.ir import (
     CombineSums,
     FillSums,
     FinishSums,
@@ -25,12 +23,15 @@ from .loops.ir import (
     ResetSums,
     SumPhase,
 )
-from .plan import TaskPlan
+from ..passes.storage import Buffer
+from ..plan import TaskPlan
+from . import csyntax as c
+from .block import Value
 from .point import Point, affine_at, row_strides
 from .scene import Scene, neutral
 from .scopes import Context, Flat
-from .storage import Buffer, Tile
 from .strips import strips
+from .tiles import Tile
 from .values import Values
 from .vectors import type_name
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ..space.backbone import OUTER, Operand
-from .block import Value
-from .c import csyntax as c
-from .loops.ir import (
+from ...space.backbone import OUTER, Operand
+from ..loops.ir import (
     CopyPhase,
     DoubleBuffer,
     OpenBlock,
@@ -18,8 +16,10 @@ from .loops.ir import (
     PackRest,
     Strips,
 )
+from ..plan import LoopPlan, TaskPlan
+from . import csyntax as c
+from .block import Value
 from .packing import pack, place_in_block
-from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context

@@ -8,8 +8,6 @@ from math import prod
 
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER, Operand
-from ..block import Value
-from ..c import csyntax as c
 from ..loops.ir import (
     AdvanceCopies,
     AwaitCopies,
@@ -23,12 +21,14 @@ from ..loops.ir import (
     loop_of,
 )
 from ..plan import TaskPlan
-from ..point import LoopIndexAt, Point, affine_at, row_strides
-from ..scopes import Context
-from ..values import Operands
-from .memory import gather
-from .preamble import COPY_ASYNC
-from .scene import BlockLayout, KernelScene
+from . import csyntax as c
+from .block import Value
+from .cuda_memory import gather
+from .cuda_prelude import COPY_ASYNC
+from .kernel_scene import BlockLayout, KernelScene
+from .point import LoopIndexAt, Point, affine_at, row_strides
+from .scopes import Context
+from .values import Operands
 
 
 class SharedOperands(Operands):

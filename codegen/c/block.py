@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import NamedTuple
 
-from ..kernels.ir import kernel as ir
-from ..kernels.ir.kernel import DType
-from .c import csyntax as c
-from .c.cprint import expression
-from .c.names import RESERVED, identifier
-from .loops.ir import PASSING_BY
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.kernel import DType
+from ..loops.ir import PASSING_BY
+from . import csyntax as c
+from .cprint import expression
+from .names import RESERVED, identifier
 from .vectors import Prelude, mask_dtype, math_function, type_name
 
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .c import csyntax as c
-from .loops.ir import Alone, Barrier, Late, Loop, Node, phases_of
-from .program import identifiers, parameters, without_unused
+from ..loops.ir import Alone, Barrier, Late, Loop, Node, phases_of
+from ..program import identifiers, parameters, without_unused
+from . import csyntax as c
 from .scene import Scene
 
 _TEAM = (c.Id("tid"), c.Id("n_threads"))

@@ -7,26 +7,26 @@ from dataclasses import replace
 from itertools import product
 from math import ceil, lcm
 
-from ..kernels.ir.kernel import DType
-from ..kernels.ir.walk import loads
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
-from ..space.targets.target import LINE_BYTES, Target
-from ..space.truths import vector_width
-from .block import Value, Writer, constant
-from .c import csyntax as c
-from .loops.ir import Launch, Runs, loops_in
-from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
-from .point import LoopIndexAt, Point
-from .scopes import Context, Flat, Over, PartialLoop
-from .storage import (
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.walk import loads
+from ...space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
+from ...space.targets.target import LINE_BYTES, Target
+from ...space.truths import vector_width
+from ..loops.ir import Launch, Runs, loops_in
+from ..passes.storage import (
     AccumulatorLayout,
     Buffer,
     CopyLayout,
     SharedLayout,
-    Tile,
     Workspace,
     merged_levels,
 )
+from ..plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
+from . import csyntax as c
+from .block import Value, Writer, constant
+from .point import LoopIndexAt, Point
+from .scopes import Context, Flat, Over, PartialLoop
+from .tiles import Tile
 from .vectors import type_name
 
 # Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.

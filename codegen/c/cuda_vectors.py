@@ -1,13 +1,13 @@
 """Helper functions of CUDA text: vector types of up to 16 bytes a load, mathematics by element, reductions over lanes and threads.
 
-Names are those of codegen/vectors.py, so that lowering is one; the definitions need no extension of any compiler.
+Names are those of codegen/c/vectors.py, so that lowering is one; the definitions need no extension of any compiler.
 """
 
 from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
-from ..vectors import SCALAR_TYPES, Helpers, Prelude, mask_dtype, math_function, scalar_helper
-from .preamble import ATOMIC_EXTREMA
+from .cuda_prelude import ATOMIC_EXTREMA
+from .vectors import SCALAR_TYPES, Helpers, Prelude, mask_dtype, math_function, scalar_helper
 
 _INLINE = "static __device__ __forceinline__"
 # The types of the language that one load or store moves, by dtype and lanes.

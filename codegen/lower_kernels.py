@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from ...space.engine.candidate import Candidate
-from ..block import Writer
-from ..c import csyntax as c
-from ..c.names import RESERVED_CUDA, c_names
-from ..c.source import KernelLaunch
-from ..loops.ir import Launch
-from ..passes.nests import nests
-from ..passes.pipeline import Passes, run
-from ..plan import Plan, read_plan
-from ..program import (
+from ..space.engine.candidate import Candidate
+from .c import csyntax as c
+from .c.block import Writer
+from .c.cuda_memory import CudaMemory
+from .c.cuda_vectors import CudaHelpers
+from .c.kernel import Kernel, KernelWriter
+from .c.kernel_scene import KernelScene
+from .c.names import RESERVED_CUDA, c_names
+from .c.scene import Scene
+from .c.source import KernelLaunch
+from .c.vectors import Prelude, type_name
+from .loops.ir import Launch
+from .passes.nests import nests
+from .passes.pipeline import Passes, run
+from .passes.storage import Workspace
+from .plan import Plan, read_plan
+from .program import (
     Program,
     arguments_of,
     decisions,
@@ -21,13 +28,6 @@ from ..program import (
     sentence,
     without_unused,
 )
-from ..scene import Scene
-from ..storage import Workspace
-from ..vectors import Prelude, type_name
-from .emit import Kernel, KernelWriter
-from .memory import CudaMemory
-from .scene import KernelScene
-from .vectors import CudaHelpers
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 

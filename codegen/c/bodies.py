@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..kernels.ir import kernel as ir
-from ..kernels.ir.effects import arrays_written
-from ..kernels.ir.task import Problem
-from ..kernels.ir.walk import locals_read, nested_statements
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.effects import arrays_written
+from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import locals_read, nested_statements
+from ..plan import TaskPlan
+from . import csyntax as c
 from .block import Block, Value, Writer
-from .c import csyntax as c
-from .c.cprint import expression
-from .plan import TaskPlan
+from .cprint import expression
 from .point import row_strides
 from .vectors import type_name
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...space.backbone import MID
-from ..c import csyntax as c
-from ..emit import LaunchWriter, Threads
 from ..loops.ir import Loop, Node, last_loop_plan
 from ..passes.map_grid import AXES
 from ..plan import TaskPlan
-from ..reductions import Reductions
-from ..scopes import Context
-from ..values import Values
-from .reductions import BlockSums
-from .scene import KernelScene
-from .values import SharedOperands
+from . import csyntax as c
+from .block_sums import BlockSums
+from .kernel_scene import KernelScene
+from .launch import LaunchWriter, Threads
+from .scopes import Context
+from .shared_operands import SharedOperands
+from .sums import Reductions
+from .values import Values
 
 
 @dataclass(frozen=True)

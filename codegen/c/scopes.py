@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ..space.backbone import MID, OUTER
+from ...space.backbone import MID, OUTER
+from ..plan import LoopPlan, TaskPlan
+from . import csyntax as c
 from .block import Block
-from .c import csyntax as c
-from .plan import LoopPlan, TaskPlan
 from .point import LoopIndexAt, Point
 from .strips import length_of, own_part, strips
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 
-from ..kernels.ir.kernel import DType
-from ..kernels.ir.ops import OPS
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.ops import OPS
 
 SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
 _OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}

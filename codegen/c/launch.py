@@ -15,10 +15,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import gcd
 
-from ..space.backbone import OUTER
-from .bodies import BodyWriter
-from .c import csyntax as c
-from .loops.ir import (
+from ...space.backbone import OUTER
+from ..loops.ir import (
     Alone,
     Barrier,
     Body,
@@ -38,13 +36,15 @@ from .loops.ir import (
     last_loop_plan,
     phases_of,
 )
+from ..passes.packing import iterations
+from ..plan import LoopPlan, Member, TaskPlan
+from . import csyntax as c
+from .bodies import BodyWriter
 from .outline import has_loop, is_closed, outlined
-from .passes.packing import iterations
-from .plan import LoopPlan, Member, TaskPlan
-from .reductions import SumWriter
 from .scene import Scene
 from .scopes import Context
 from .strips import length_of
+from .sums import SumWriter
 from .values import Operands, Values
 
 Statements = tuple[c.CStmt, ...]

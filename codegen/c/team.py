@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 
-from ..space.backbone import Flow
-from .ahead import PackedOperands
-from .c import csyntax as c
-from .emit import LaunchWriter, Threads
-from .loops.ir import Loop, Owner
-from .plan import TaskPlan
-from .program import without_unused
-from .reductions import Reductions
+from ...space.backbone import Flow
+from ..loops.ir import Loop, Owner
+from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
+from ..plan import TaskPlan
+from ..program import without_unused
+from . import csyntax as c
+from .launch import LaunchWriter, Threads
+from .packed import PackedOperands
 from .scene import Scene
 from .scopes import Context
-from .storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
+from .sums import Reductions
 from .values import Values
 from .vectors import type_name
 

@@ -7,8 +7,6 @@ from math import prod
 
 from ...space.backbone import OUTER
 from ...space.targets.gpu_facts import start_of
-from ..block import Value
-from ..c import csyntax as c
 from ..loops.ir import (
     CombineSums,
     FillSums,
@@ -21,13 +19,15 @@ from ..loops.ir import (
 )
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan import TaskPlan
-from ..point import LoopIndexAt, Point, affine_at, row_strides
-from ..reductions import Reductions, SumWriter
-from ..scene import neutral
-from ..scopes import Context
-from ..storage import Tile
-from ..vectors import type_name
-from .scene import KernelScene
+from . import csyntax as c
+from .block import Value
+from .kernel_scene import KernelScene
+from .point import LoopIndexAt, Point, affine_at, row_strides
+from .scene import neutral
+from .scopes import Context
+from .sums import Reductions, SumWriter
+from .tiles import Tile
+from .vectors import type_name
 
 FINISHING_THREADS = 256  # of a block that combines partial results
 SHORT_SUM = 32  # so many partial results one thread combines alone

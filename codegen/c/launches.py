@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..kernels.ir.task import Problem
-from .c.header import declared, function_name, header_file, identifiers, parameter_lines, title_of
-from .c.source import KernelLaunch, Source
-from .storage import ALIGNMENT_BYTES
+from ...kernels.ir.task import Problem
+from ..passes.storage import ALIGNMENT_BYTES
+from .header import declared, function_name, header_file, identifiers, parameter_lines, title_of
+from .source import KernelLaunch, Source
 
 _UNASKED_BYTES = (
     48 << 10
