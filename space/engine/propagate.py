@@ -209,14 +209,15 @@ def constraint_blocks(arrays: Arrays, blocks: Ints) -> None:
     for var in range(blocks.size):
         blocks[var] = var
     for var in range(arrays.owner.size):
-        _join(blocks, var, arrays.row[arrays.owner[var]])
-        _join(blocks, var, arrays.mirror[var])
+        _join(blocks, var, np.int64(arrays.row[arrays.owner[var]]))
+        _join(blocks, var, np.int64(arrays.mirror[var]))
     for constraint in range(arrays.kind.size):
-        first = arrays.start[constraint]
-        for k in range(first, arrays.start[constraint + 1]):
-            _join(blocks, arrays.scope[k], arrays.scope[first])
+        start = arrays.start[constraint]
+        first = np.int64(arrays.scope[start])
+        for k in range(start, arrays.start[constraint + 1]):
+            _join(blocks, np.int64(arrays.scope[k]), first)
             if arrays.scope_condition[k] >= 0:
-                _join(blocks, arrays.scope_condition[k], arrays.scope[first])
+                _join(blocks, np.int64(arrays.scope_condition[k]), first)
     for var in range(blocks.size):
         blocks[var] = _leader(blocks, var)
 
@@ -231,7 +232,7 @@ def _leader(blocks: Ints, var: Int) -> Int:
 
 @jit_flat_internal
 def _join(blocks: Ints, a: Int, b: Int) -> None:
-    first, second = _leader(blocks, np.int64(a)), _leader(blocks, np.int64(b))
+    first, second = _leader(blocks, a), _leader(blocks, b)
     blocks[max(first, second)] = min(first, second)
 
 

@@ -25,7 +25,7 @@ from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.space.constraints import build_space, widened
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.gpu_resources import REGISTER_ROOMS
-from kernelscape.tests.search.test_gpu import gpu_target
+from kernelscape.tests.search.bound.test_gpu import gpu_target
 
 SIZES = {"m": 256, "n": 256, "k": 256}
 

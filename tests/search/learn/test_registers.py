@@ -19,7 +19,7 @@ from kernelscape.space.gpu_resources import REGISTER_ROOMS
 from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.machines import library_space, root_of
 from kernelscape.tests.search import searching
-from kernelscape.tests.search.test_gpu import PRODUCT, N, decided, gpu_target, tile_of
+from kernelscape.tests.search.bound.test_gpu import PRODUCT, N, decided, gpu_target, tile_of
 from kernelscape.tests.search.toy import ToyBench, ToySpace, best_ns, first_open, toy_bound
 
 
