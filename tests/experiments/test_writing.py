@@ -80,7 +80,8 @@ def test_a_page_is_what_its_values_give(name, tmp_path):
     machines = RESULTS / "raw" / "machines.json"
     (tmp_path / "raw" / machines.name).write_bytes(machines.read_bytes())
     assert main([name, "--results", str(tmp_path)]) == 0
-    assert (tmp_path / f"{name}.md").read_text() == (RESULTS / f"{name}.md").read_text()
+    made = (tmp_path / f"{name}.md").read_text()
+    assert made == (RESULTS / f"{name}.md").read_text(), "run kernelscape.experiments.pages"
     assert (tmp_path / "machines.md").read_text() == (RESULTS / "machines.md").read_text()
 
 
