@@ -11,7 +11,7 @@ import numpy as np
 
 from ..explorer.saved import Again
 from ..explorer.workload import Subject
-from ..kernels.ir.task_text import show_tasks
+from ..kernels.ir.text import show_tasks
 from ..kernels.library import load, names
 from ..kernels.offload.closed import closed_tasks
 from ..kernels.program.graph import build_graph, show_graph

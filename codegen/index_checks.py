@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..kernels.ir import kernel as ir
 from ..kernels.ir.text import show_expr
-from ..kernels.ir.walk import Renaming, children, coerced, expressions, nested_statements, walk
+from ..kernels.ir.walk import Renaming, children, coerced, nested_statements, walk
 from ..kernels.language.record import Recording
 from .c import csyntax as c
 from .c.block import CMemory, Value, Writer
@@ -158,7 +158,7 @@ class _Checker:
 
     def spread(self, body: tuple[ir.Stmt, ...], is_unsure: bool) -> None:
         for s in body:
-            unsure = is_unsure or any(self.is_unknown(e) for e in expressions(s))
+            unsure = is_unsure or any(self.is_unknown(e) for e in children(s))
             match s:
                 case ir.SetLocal(name) | ir.UpdateLocal(name) if unsure:
                     self.unknown.add(name)
@@ -229,8 +229,8 @@ class _Checker:
                 case ir.UpdateLocal(name, _, value):
                     values.setdefault(name, []).append(value)
                 case ir.For() | ir.If():
-                    needed |= _locals(expressions(s))
-            for e in expressions(s):
+                    needed |= _locals(children(s))
+            for e in children(s):
                 needed |= _locals(i for x in walk(e) if isinstance(x, ir.Load) for i in x.indices)
             if isinstance(s, ir.Store | ir.Update):
                 needed |= _locals(s.indices)
@@ -383,7 +383,7 @@ def _always(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...
     for s in body:
         if isinstance(s, ir.For | ir.If):
             continue
-        for e in expressions(s):
+        for e in children(s):
             yield from ((x.array, x.indices) for x in walk(e) if isinstance(x, ir.Load))
         if isinstance(s, ir.Store | ir.Update):
             yield s.array, s.indices

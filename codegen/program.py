@@ -7,7 +7,7 @@ from typing import Any
 
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import ArrayInfo, Problem
-from ..kernels.ir.task_text import show_expr
+from ..kernels.ir.text import show_value
 from ..space.backbone import Operand, written_arrays
 from .c import csyntax as c
 from .c.source import Argument, KernelLaunch
@@ -196,7 +196,7 @@ def sentence(plan: Plan, t: int) -> str:
     task = plan.tasks[t].task
     if task.value is None:
         return task.name
-    return f"{task.name}: {task.target.array} {'=' if task.op is None else task.op} {show_expr(task.value)}"
+    return f"{task.name}: {task.target.array} {'=' if task.op is None else task.op} {show_value(task.value)}"
 
 
 def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:

@@ -17,8 +17,7 @@ from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan import read_plan
 from kernelscape.explorer.entry import library_subject
-from kernelscape.kernels.ir.task_text import show_tasks
-from kernelscape.kernels.ir.text import show
+from kernelscape.kernels.ir.text import show, show_tasks
 from kernelscape.kernels.library import axpydot as library
 from kernelscape.kernels.library import load
 from kernelscape.kernels.program.graph import build_graph, show_graph

@@ -10,7 +10,7 @@ Updates then happen in another order, which for floating-point sums and products
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir.kernel import (
@@ -28,7 +28,7 @@ from ..ir.kernel import (
     UpdateLocal,
 )
 from ..ir.simplify import linear
-from ..ir.walk import walk
+from ..ir.walk import children, nested_statements, walk
 from .contraction import contraction
 
 
@@ -81,47 +81,23 @@ def _plan_loop(loop: For, declared: frozenset[str], plans: Plans) -> int:
     return max(1, int(extent)) * inner
 
 
-def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
-    """All statements of a block, nested ones too."""
-    for statement in body:
-        yield statement
-        match statement:
-            case For(body=inner):
-                yield from statements(inner)
-            case If(then=then, orelse=orelse):
-                yield from statements((*then, *orelse))
-
-
-def expressions(statement: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement evaluates itself (not those of statements inside it)."""
-    match statement:
-        case For(extent=extent):
-            return (extent,)
-        case If(condition=condition):
-            return (condition,)
-        case SetLocal(value=value) | UpdateLocal(value=value):
-            return (value,)
-        case Store(indices=indices, value=value) | Update(indices=indices, value=value):
-            return (*indices, value)
-
-
 def _locals_allow(loop: For, declared: frozenset[str]) -> bool:
     read: set[str] = set()
     operations: dict[str, set[str]] = {}
-    for s in statements(loop.body):
+    for s in nested_statements(loop.body):
         if isinstance(s, SetLocal) and s.name in declared:
             return False
         if isinstance(s, UpdateLocal) and s.name in declared:
             operations.setdefault(s.name, set()).add(s.op)
-        read.update(x.name for e in expressions(s) for x in walk(e) if isinstance(x, Local))
+        read.update(x.name for e in children(s) for x in walk(e) if isinstance(x, Local))
     return all(name not in read and len(ops) == 1 for name, ops in operations.items())
 
 
 def _arrays_allow(loop: For) -> bool:
     accesses: dict[str, list[tuple[Expr, ...]]] = {}
     updates: dict[str, set[str]] = {}  # operations; "=" for a store, "?" for a load
-    for s in statements(loop.body):
-        for e in expressions(s):
+    for s in nested_statements(loop.body):
+        for e in children(s):
             for x in walk(e):
                 if isinstance(x, Load):
                     accesses.setdefault(x.array, []).append(x.indices)
@@ -129,7 +105,7 @@ def _arrays_allow(loop: For) -> bool:
         if isinstance(s, (Store, Update)):
             accesses.setdefault(s.array, []).append(s.indices)
             updates.setdefault(s.array, set()).add("=" if isinstance(s, Store) else s.op)
-    inside = {s.loop for s in statements(loop.body) if isinstance(s, For)}
+    inside = {s.loop for s in nested_statements(loop.body) if isinstance(s, For)}
     for array, kinds in updates.items():
         only_updated = len(kinds) == 1 and not kinds & {"=", "?"}
         if kinds == {"?"} or only_updated:
@@ -151,7 +127,7 @@ def _is_private(accesses: list[tuple[Expr, ...]], loop: str, inside: set[str]) -
 
 def _extents_allow(loop: For) -> bool:
     """Loops inside run equally long in all lanes."""
-    for s in statements(loop.body):
+    for s in nested_statements(loop.body):
         if isinstance(s, For) and any(
             isinstance(x, (Load, Local)) or (isinstance(x, LoopIndex) and x.loop != s.loop)
             for x in walk(s.extent)

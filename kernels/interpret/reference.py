@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.kernel import KernelIR, Store, Update
-from ..ir.rewrite import widened
+from ..ir.walk import nested_statements, widened
 from ..language.record import Call, Recording
 from .kernel import evaluate_scalar, run_kernel
-from .lanes import statements
 
 Array = np.ndarray[Any, Any]
 RunKernel = Callable[[KernelIR, Mapping[str, Array], Mapping[str, Any]], None]
@@ -81,4 +80,6 @@ def run_calls(
 def _written(call: Call) -> set[str]:
     """Arrays of the sequence that a call writes."""
     names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
-    return {names[s.array] for s in statements(call.ir.body) if isinstance(s, (Store, Update))}
+    return {
+        names[s.array] for s in nested_statements(call.ir.body) if isinstance(s, (Store, Update))
+    }

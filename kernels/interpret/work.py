@@ -19,10 +19,10 @@ from ..ir.kernel import (
     Unary,
     UpdateLocal,
 )
-from ..ir.walk import walk
+from ..ir.walk import children, walk
 from .contraction import contraction, factors
 from .kernel import MAX_LANES
-from .lanes import LanePlan, Plans, expressions, plan_lanes
+from .lanes import LanePlan, Plans, plan_lanes
 
 # Nanoseconds on a core of about 3 GHz, to within a factor of two.
 _STEP_NS = 3e3  # a node of an expression, interpreted
@@ -64,7 +64,7 @@ class _Counter:
         """The work of statements that run `steps` times in `lanes` each; `middles` are typical values of the loops around."""
         interpreted_ns = compiled_ns = 0.0
         for s in body:
-            n_nodes = sum(1 for x in expressions(s) for _ in walk(x)) + 1
+            n_nodes = sum(1 for x in children(s) for _ in walk(x)) + 1
             interpreted_ns += n_nodes * steps * (_STEP_NS + _lane_ns(s, lanes) * lanes)
             compiled_ns += n_nodes * steps * lanes * _COMPILED_NS
             parts: list[Work] = []

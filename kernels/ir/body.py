@@ -33,7 +33,7 @@ from .kernel import (
     UpdateLocal,
 )
 from .meeting import is_injective
-from .walk import Renaming, children, expressions, nested_statements, walk
+from .walk import Renaming, children, nested_statements, walk
 
 FAR = 1 << 60  # no bound on this side
 
@@ -150,7 +150,7 @@ class _Reader:
     def block(self, body: Iterable[Stmt], guard: Guard, around: tuple[Loop, ...]) -> None:
         for s in body:
             first = len(self.sites)
-            for e in expressions(s):
+            for e in children(s):
                 self.read(e, guard, around)
             here = frozenset(range(first, len(self.sites)))
             match s:

@@ -1,9 +1,19 @@
-"""The stable text form of a kernel's IR: Python-like, one statement a line."""
+"""The printer: the stable texts of kernels and of tasks, for people, for golden tests and for the keys of problems.
+
+A kernel is printed as it is spelled in Python. A task is printed with types, affine indices in normal form, and names that the
+caller may replace: that text, without names, is what the key of a problem is a hash of, so it may never change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
+from .access import Access
+from .affine import Affine, to_affine
+from .body import Body
+from .domain import Loop
 from .kernel import (
     Accumulator,
     Binary,
@@ -26,25 +36,27 @@ from .kernel import (
     Update,
     UpdateLocal,
 )
+from .ops import COMPARISONS, OPS
+from .task import Problem, Task
+from .walk import children, loads, nested_statements
 
-_SIGNS = {
-    "or": ("or", 1),
-    "and": ("and", 2),
-    "lt": ("<", 4),
-    "le": ("<=", 4),
-    "gt": (">", 4),
-    "ge": (">=", 4),
-    "eq": ("==", 4),
-    "ne": ("!=", 4),
-    "add": ("+", 5),
-    "sub": ("-", 5),
-    "mul": ("*", 6),
-    "div": ("/", 6),
-    "floordiv": ("//", 6),
-    "mod": ("%", 6),
+_NOT, _NEGATED, _COMPARED, _SUM = 3, 7, 4, 5  # how tightly operators bind
+_BINDS = {
+    "or": 1,
+    "and": 2,
+    **dict.fromkeys(COMPARISONS, _COMPARED),
+    "add": _SUM,
+    "sub": _SUM,
+    "mul": 6,
+    "div": 6,
+    "floordiv": 6,
+    "mod": 6,
 }
-_TIGHTEST = 9
-_UPDATE_SIGNS = {"add": "+=", "mul": "*=", "min": "min=", "max": "max="}
+_REDUCE = {"add": "sum", "mul": "product", "min": "min", "max": "max"}
+
+Names = Mapping[
+    str, str
+]  # array, loop, parameter or local -> what to print; others print as they are
 
 
 def show(ir: KernelIR) -> str:
@@ -56,86 +68,237 @@ def show(ir: KernelIR) -> str:
     head = f"kernel {ir.name}({', '.join(arrays + scalars)})" + (
         "" if ir.fast_math else " fast_math=False"
     )
-    return "\n".join([head, *_lines(ir.body, 1, set())]) + "\n"
+    return "\n".join([head, *_Printer().lines(ir.body, 1)]) + "\n"
 
 
 def show_expr(x: Expr) -> str:
     """An expression as text, with the parentheses it needs."""
-    return _text(x, 0)
+    return _Printer().text(x, 0)
 
 
-def _lines(body: Iterable[Stmt], depth: int, declared: set[str]) -> Iterator[str]:
-    pad = "    " * depth
-    for s in body:
-        match s:
-            case For(loop=loop, extent=extent, body=inner):
-                yield f"{pad}for {loop} in {_text(extent, 0)}:"
-                yield from _nested(inner, depth, declared)
-            case If(condition=condition, then=then, orelse=orelse):
-                yield f"{pad}if {_text(condition, 0)}:"
-                yield from _nested(then, depth, declared)
-                if orelse:
-                    yield f"{pad}else:"
-                    yield from _nested(orelse, depth, declared)
-            case SetLocal(name=name, value=value):
-                kind = "" if name in declared else f": {value.dtype.name.rstrip('_')}"
-                declared.add(name)
-                yield f"{pad}{name}{kind} = {_text(value, 0)}"
-            case UpdateLocal(name=name, op=op, value=value):
-                yield f"{pad}{name} {_UPDATE_SIGNS[op]} {_text(value, 0)}"
-            case Store(array=array, indices=indices, value=value):
-                yield f"{pad}{_element(array, indices)} = {_text(value, 0)}"
-            case Update(array=array, indices=indices, op=op, value=value):
-                yield f"{pad}{_element(array, indices)} {_UPDATE_SIGNS[op]} {_text(value, 0)}"
+def show_value(x: Expr, names: Names | None = None) -> str:
+    """An expression of a task on one line; dtypes show in constants and casts only."""
+    return _Printer(names or {}).text(x, 0)
 
 
-def _nested(body: tuple[Stmt, ...], depth: int, declared: set[str]) -> Iterator[str]:
-    if not body:
-        yield "    " * (depth + 1) + "pass"
-    yield from _lines(body, depth + 1, declared)
+@dataclass(frozen=True)
+class _Printer:
+    """`names` are given for the text of tasks, and None for that of kernels. `declared`: locals that were printed with a type."""
+
+    names: Names | None = None
+    declared: set[str] = field(default_factory=set)
+
+    def name(self, kind: str, name: str) -> str:
+        return name if self.names is None else self.names.get(f"{kind} {name}", name)
+
+    # --- statements
+
+    def lines(self, body: Iterable[Stmt], depth: int) -> Iterator[str]:
+        pad = ("    " if self.names is None else "  ") * depth
+        for s in body:
+            match s:
+                case For(loop=loop, extent=extent, body=inner):
+                    between = " in " if self.names is None else "<"
+                    yield f"{pad}for {self.name('loop', loop)}{between}{self.text(extent, 0)}:"
+                    yield from self.nested(inner, depth)
+                case If(condition=condition, then=then, orelse=orelse):
+                    yield f"{pad}if {self.text(condition, 0)}:"
+                    yield from self.nested(then, depth)
+                    if orelse:
+                        yield f"{pad}else:"
+                        yield from self.nested(orelse, depth)
+                case SetLocal() | UpdateLocal():
+                    place = self.local(s)
+                    yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
+                case Store() | Update():
+                    place = self.element(s.array, s.indices)
+                    yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
+
+    def local(self, s: SetLocal | UpdateLocal) -> str:
+        if self.names is not None:
+            return f"{self.name('local', s.name)}:{s.value.dtype.name}"
+        if isinstance(s, UpdateLocal) or s.name in self.declared:
+            return s.name
+        self.declared.add(s.name)
+        return f"{s.name}: {s.value.dtype.name.rstrip('_')}"
+
+    def nested(self, body: tuple[Stmt, ...], depth: int) -> Iterator[str]:
+        if not body and self.names is None:
+            yield "    " * (depth + 1) + "pass"
+        yield from self.lines(body, depth + 1)
+
+    # --- expressions
+
+    def element(self, array: str, indices: tuple[Expr, ...]) -> str:
+        return f"{self.name('array', array)}[{', '.join(map(self.index, indices))}]"
+
+    def index(self, x: Expr) -> str:
+        affine = None if self.names is None else to_affine(x)
+        return self.text(x, 0) if affine is None else show_affine(affine, self.names)
+
+    def text(self, x: Expr, around: int) -> str:
+        """`around` is how tightly the surrounding operator binds."""
+        typed = self.names is not None
+        match x:
+            case Const():
+                return _constant(x, typed, around)
+            case LoopIndex(loop=name):
+                return self.name("loop", name)
+            case Param(name=name):
+                return self.name("param", name)
+            case Local(name=name):
+                return self.name("local", name)
+            case Load(array=array, indices=indices):
+                return self.element(array, indices)
+            case Accumulator():
+                return "acc"
+            case Cast(x=y, dtype=dtype):
+                return f"{dtype.name if typed else dtype.name.rstrip('_')}({self.text(y, 0)})"
+            case Select(condition=c, a=a, b=b):
+                if typed:
+                    return f"select({self.text(c, 0)}, {self.text(a, 0)}, {self.text(b, 0)})"
+                return f"({self.text(a, 1)} if {self.text(c, 1)} else {self.text(b, 1)})"
+            case Unary(op="neg", x=y):
+                return f"-{self.text(y, _NEGATED)}"
+            case Unary(op="not", x=y) if not typed:
+                return _wrapped(f"not {self.text(y, _NOT)}", around > _NOT)
+            case Unary(op=op, x=y):
+                return f"{op}({self.text(y, 0)})"
+            case Binary(op=("min" | "max") as op, a=a, b=b):
+                return f"{op}({self.text(a, 0)}, {self.text(b, 0)})"
+            case Binary(op="add", a=a, b=Const(value=value)) if (
+                not typed and value < 0 and not isinstance(value, bool)
+            ):
+                return _wrapped(f"{self.text(a, _SUM)} - {-value!r}", around > _SUM)
+            case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
+                binds, compares = _BINDS[op], isinstance(x, Compare)
+                left, right = self.text(a, binds + compares), self.text(b, binds + 1)
+                whole = f"{left} {OPS[op].sign} {right}"
+                return _wrapped(whole, binds < around or (typed and compares))
+        raise TypeError(f"{x!r} is no expression")
 
 
-def _element(array: str, indices: tuple[Expr, ...]) -> str:
-    return f"{array}[{', '.join(_text(i, 0) for i in indices)}]"
+def _constant(x: Const, typed: bool, around: int) -> str:
+    if typed:
+        return f"{x.value!r}:{x.dtype.name}" if not x.dtype.is_float else repr(float(x.value))
+    is_negative = not isinstance(x.value, bool) and x.value < 0
+    return _wrapped(repr(x.value), is_negative and around > _SUM)
 
 
-def _text(x: Expr, around: int) -> str:
-    """`around` is how tightly the surrounding operator binds."""
-    match x:
-        case Const(value=value):
-            return (
-                f"({value!r})"
-                if around > 5 and not isinstance(value, bool) and value < 0
-                else repr(value)
-            )
-        case LoopIndex(loop=name) | Param(name=name) | Local(name=name):
-            return name
-        case Load(array=array, indices=indices):
-            return _element(array, indices)
-        case Accumulator():
-            return "acc"
-        case Cast(x=y, dtype=dtype):
-            return f"{dtype.name.rstrip('_')}({_text(y, 0)})"
-        case Select(condition=c, a=a, b=b):
-            return f"({_text(a, 1)} if {_text(c, 1)} else {_text(b, 1)})"
-        case Unary(op="neg", x=y):
-            return _wrapped(f"-{_text(y, 7)}", 7, around)
-        case Unary(op="not", x=y):
-            return _wrapped(f"not {_text(y, 3)}", 3, around)
-        case Unary(op=op, x=y):
-            return f"{op}({_text(y, 0)})"
-        case Binary(op=("min" | "max") as op, a=a, b=b):
-            return f"{op}({_text(a, 0)}, {_text(b, 0)})"
-        case Binary(op="add", a=a, b=Const(value=value)) if value < 0 and not isinstance(
-            value, bool
-        ):
-            return _wrapped(f"{_text(a, 5)} - {-value!r}", 5, around)
-        case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
-            sign, tightness = _SIGNS[op]
-            left = tightness + 1 if isinstance(x, Compare) else tightness
-            return _wrapped(f"{_text(a, left)} {sign} {_text(b, tightness + 1)}", tightness, around)
-    raise TypeError(f"{x!r} is no expression")
+def _assignment(s: SetLocal | UpdateLocal | Store | Update) -> str:
+    if isinstance(s, SetLocal | Store):
+        return "="
+    return f"{OPS[s.op].sign or s.op}="
 
 
-def _wrapped(text: str, tightness: int, around: int) -> str:
-    return f"({text})" if tightness < around else text
+def _wrapped(text: str, needed: bool) -> str:
+    return f"({text})" if needed else text
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def show_affine(affine: Affine, names: Names | None = None) -> str:
+    """`2*i + j - 1`."""
+    names = names or {}
+    parts: list[str] = []
+    named = [(names.get("loop " + name, name), c) for name, c in affine.terms]
+    for name, c in sorted(named):
+        term = name if abs(c) == 1 else f"{abs(c)}*{name}"
+        parts.append(("-" if c < 0 else "+") + " " + term)
+    if affine.const or not parts:
+        parts.append(("-" if affine.const < 0 else "+") + f" {abs(affine.const)}")
+    text = " ".join(parts)
+    return text[2:] if text.startswith("+ ") else "-" + text[2:]
+
+
+def show_access(access: Access, names: Names | None = None) -> str:
+    """`a[i, j + 1]`; `?` for an index that is not affine."""
+    names = names or {}
+    axes = ("?" if x is None else show_affine(x, names) for x in access.axes)
+    return f"{names.get('array ' + access.array, access.array)}[{', '.join(axes)}]"
+
+
+def show_task(task: Task, names: Names | None = None) -> str:
+    """Loops and assignment of one task, without its name; several lines where it has a body."""
+    names = names or {}
+    loops = " ".join(
+        f"{names.get('loop ' + x.name, x.name)}<{x.extent}{' reduced' if x.is_reduction else ''}"
+        for x in task.loops
+    )
+    head = f"for {loops}: " if loops else ""
+    exact = "" if task.fast_math else " [order fixed]"
+    if task.body is not None:
+        # The word is part of the keys of problems, which name records of earlier versions.
+        reads, writes = (
+            ", ".join(dict.fromkeys(x)) for x in _touched(task.body, task.loops, names)
+        )
+        body = "\n".join("    " + line for line in _Printer(names).lines(task.body.statements, 0))
+        return f"{head}opaque{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
+    assert task.value is not None
+    target, value = show_access(task.target, names), show_value(task.value, names)
+    if task.op is None or task.finish is None:
+        return f"{head}{target}:{task.dtype.name} = {value}{exact}"
+    over = ", ".join(names.get("loop " + x.name, x.name) for x in task.loops if x.is_reduction)
+    reduced = f"{_REDUCE[task.op]}({over}) {value}"
+    if isinstance(task.finish, Accumulator):
+        return f"{head}{target}:{task.dtype.name} = {reduced}{exact}"
+    finish = show_value(task.finish, names)
+    return f"{head}{target}:{task.dtype.name} = {finish} with acc = {reduced}{exact}"
+
+
+def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[str], list[str]]:
+    """What the statements read and write by the task's own loops, as they are spelled: locals are not looked through."""
+    own = {loop.name for loop in loops}
+    reads: list[str] = []
+    writes: list[str] = []
+
+    def element(array: str, indices: tuple[Expr, ...]) -> str:
+        axes = (to_affine(i) for i in indices)
+        known = (a if a is not None and {n for n, _ in a.terms} <= own else None for a in axes)
+        return show_access(Access(array, tuple(known)), names)
+
+    for s in nested_statements(body.statements):
+        reads += [element(x.array, x.indices) for e in children(s) for x in loads(e)]
+        if isinstance(s, Store | Update):
+            writes.append(element(s.array, s.indices))
+        if isinstance(s, Update):
+            reads.append(writes[-1])
+    return reads, writes
+
+
+def show_tasks(problem: Problem) -> str:
+    """The whole problem: arrays with roles, scalars, one line a task."""
+    lines = [f"problem {problem.name}"]
+    width = max((len(a.name) for a in problem.arrays), default=0)
+    for a in problem.arrays:
+        shape = ", ".join(str(n) for n in a.shape)
+        lines.append(f"  array  {a.name:<{width}}  {a.dtype.name}[{shape}]  {a.role}")
+    lines.extend(f"  scalar {p.name}  {p.dtype.name}" for p in problem.scalars)
+    width = max((len(t.name) for t in problem.tasks), default=0)
+    lines.extend(f"  task   {t.name:<{width}}  {show_task(t)}" for t in problem.tasks)
+    return "\n".join(lines) + "\n"
+
+
+def problem_key(problem: Problem) -> str:
+    """A hash over everything that decides the computation: no names of files, tasks, loops, arrays
+    or locals.
+    """
+    names = {"array " + a.name: f"a{k}" for k, a in enumerate(problem.arrays)}
+    names |= {"param " + p.name: f"p{k}" for k, p in enumerate(problem.scalars)}
+    lines = [f"{k} {a.dtype.name} {a.shape} {a.role}" for k, a in enumerate(problem.arrays)]
+    lines += [f"{k} {p.dtype.name}" for k, p in enumerate(problem.scalars)]
+    for task in problem.tasks:
+        lines.append(show_task(task, {**names, **_inner_names(task)}))
+    return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+
+
+def _inner_names(task: Task) -> dict[str, str]:
+    names = {"loop " + x.name: f"l{k}" for k, x in enumerate(task.loops)}
+    if task.body is not None:
+        for s in nested_statements(task.body.statements):
+            if isinstance(s, For):
+                names.setdefault("loop " + s.loop, f"l{len(names)}")
+            if isinstance(s, SetLocal | UpdateLocal):
+                names.setdefault("local " + s.name, f"l{len(names)}")
+    return names

@@ -4,64 +4,85 @@ into tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .kernel import (
     Binary,
     Cast,
-    Compare,
     Const,
     DType,
     Expr,
     For,
-    If,
+    KernelIR,
     Load,
     Local,
+    Location,
     LoopIndex,
     Param,
     ReduceOp,
-    Select,
-    SetLocal,
     Stmt,
     Store,
     Unary,
     Update,
-    UpdateLocal,
 )
 from .ops import OPS
 
+T = TypeVar("T")
+N = TypeVar("N", bound=Expr | Stmt)
 REDUCE_OPS: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
 
 
-def children(e: Expr) -> tuple[Expr, ...]:
-    """The operands of `e`, in the order of its fields."""
-    match e:
-        case Load():
-            return e.indices
-        case Unary() | Cast():
-            return (e.x,)
-        case Binary() | Compare():
-            return (e.a, e.b)
-        case Select():
-            return (e.condition, e.a, e.b)
-        case _:
-            return ()
+_PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
+
+
+def _parts(node: Expr | Stmt) -> tuple[tuple[str, bool, bool], ...]:
+    """The fields of a node that hold nodes: (name, whether it holds statements, whether it is a tuple)."""
+    kind: type[Any] = type(node)
+    if kind not in _PARTS:
+        hints = get_type_hints(kind)
+        many = {f.name: get_origin(hints[f.name]) is tuple for f in fields(kind)}
+        held = {name: get_args(hints[name])[0] if many[name] else hints[name] for name in many}
+        _PARTS[kind] = tuple(
+            (name, of == Stmt, many[name]) for name, of in held.items() if of in (Expr, Stmt)
+        )
+    return _PARTS[kind]
+
+
+def children(node: Expr | Stmt) -> tuple[Expr, ...]:
+    """The expressions that a node has as operands, in the order of its fields; of a statement not those nested in it."""
+    found: list[Expr] = []
+    for name, is_block, many in _parts(node):
+        if not is_block:
+            x = getattr(node, name)
+            found.extend(x) if many else found.append(x)
+    return tuple(found)
+
+
+def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The statements nested in one, block by block."""
+    return tuple(getattr(s, name) for name, is_block, _ in _parts(s) if is_block)
+
+
+def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], Stmt]) -> N:
+    """The node with its operands and nested statements replaced."""
+    new: dict[str, Any] = {}
+    for name, is_block, many in _parts(node):
+        old = getattr(node, name)
+        on = on_stmt if is_block else on_expr
+        new[name] = tuple(map(on, old)) if many else on(old)
+    return replace(node, **new) if new else node
 
 
 def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
     """`e` with its operands replaced by `parts` (same order and number as `children(e)`)."""
-    match e:
-        case Load():
-            return replace(e, indices=parts)
-        case Unary() | Cast():
-            return replace(e, x=parts[0])
-        case Binary() | Compare():
-            return replace(e, a=parts[0], b=parts[1])
-        case Select():
-            return replace(e, condition=parts[0], a=parts[1], b=parts[2])
-        case _:
-            return e
+    left = iter(parts)
+    return mapped(e, lambda _: next(left), _same)
+
+
+def _same(s: Stmt) -> Stmt:
+    return s
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -108,10 +129,8 @@ class Renaming:
             case LoopIndex():
                 return self.loops.get(e.loop, e)
             case Load():
-                indices = tuple(self.apply(i) for i in e.indices)
-                return Load(self.arrays.get(e.array, e.array), indices, e.dtype)
-            case _:
-                return rebuild(e, tuple(self.apply(part) for part in children(e)))
+                e = replace(e, array=self.arrays.get(e.array, e.array))
+        return mapped(e, self.apply, self.apply_stmt)
 
     def apply_stmt(self, s: Stmt) -> Stmt:
         """`s` and the statements in it with the names replaced; a loop is renamed where its index
@@ -119,26 +138,11 @@ class Renaming:
         """
         match s:
             case For():
-                body = tuple(self.apply_stmt(x) for x in s.body)
                 index = self.loops.get(s.loop)
-                name = index.loop if isinstance(index, LoopIndex) else s.loop
-                return replace(s, loop=name, extent=self.apply(s.extent), body=body)
-            case If():
-                return replace(
-                    s,
-                    condition=self.apply(s.condition),
-                    then=tuple(self.apply_stmt(x) for x in s.then),
-                    orelse=tuple(self.apply_stmt(x) for x in s.orelse),
-                )
+                s = replace(s, loop=index.loop if isinstance(index, LoopIndex) else s.loop)
             case Store() | Update():
-                return replace(
-                    s,
-                    array=self.arrays.get(s.array, s.array),
-                    indices=tuple(self.apply(i) for i in s.indices),
-                    value=self.apply(s.value),
-                )
-            case SetLocal() | UpdateLocal():
-                return replace(s, value=self.apply(s.value))
+                s = replace(s, array=self.arrays.get(s.array, s.array))
+        return mapped(s, self.apply, self.apply_stmt)
 
 
 def coerced(e: Expr, dtype: DType) -> Expr:
@@ -172,24 +176,34 @@ def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """All statements of `body`, parents first, in program order."""
     for s in body:
         yield s
-        match s:
-            case For():
-                yield from nested_statements(s.body)
-            case If():
-                yield from nested_statements(s.then)
-                yield from nested_statements(s.orelse)
-            case _:
-                pass
+        for block in blocks(s):
+            yield from nested_statements(block)
 
 
-def expressions(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of one statement itself, not of those nested in it."""
-    match s:
-        case For():
-            return (s.extent,)
-        case If():
-            return (s.condition,)
-        case Store() | Update():
-            return (*s.indices, s.value)
-        case SetLocal() | UpdateLocal():
-            return (s.value,)
+def rewrite(node: T, change: Callable[[Any], Any]) -> T:
+    """`node` with `change` applied to every part, operands first; parts are dataclasses, tuples and
+    leaves.
+    """
+    if isinstance(node, tuple):
+        return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
+    if not is_dataclass(node) or isinstance(node, (type, Location)):
+        return change(node)  # type: ignore[no-any-return]
+    parts = {f.name: rewrite(getattr(node, f.name), change) for f in fields(node)}
+    return change(replace(node, **parts))  # type: ignore[no-any-return]
+
+
+def merge_arrays(ir: KernelIR, names: Mapping[str, str]) -> KernelIR:
+    """The kernel with every array parameter replaced by the one `names` gives for it."""
+    if all(old == new for old, new in names.items()):
+        return ir
+
+    def rename(x: Any) -> Any:
+        return replace(x, array=names[x.array]) if isinstance(x, (Load, Store, Update)) else x
+
+    kept = tuple(p for p in ir.arrays if names[p.name] == p.name)
+    return replace(ir, arrays=kept, body=rewrite(ir.body, rename))
+
+
+def widened(ir: T) -> T:
+    """The same computation with every f32 made f64."""
+    return rewrite(ir, lambda x: DType.f64 if x is DType.f32 else x)

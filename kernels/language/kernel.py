@@ -18,7 +18,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..ir.kernel import DType, KernelIR, Location
-from ..ir.rewrite import merge_arrays
+from ..ir.walk import merge_arrays
 from .calling import holder, run_at_once
 from .errors import LanguageError
 from .inlining import Func

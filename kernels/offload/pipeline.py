@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from ..ir.effects import arrays_read, arrays_written, overwrites
 from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
 from ..ir.task import ArrayInfo, Problem, Task
-from ..ir.task_text import problem_key
-from ..ir.walk import Renaming, coerced, expressions, loads, locals_read, nested_statements
+from ..ir.text import problem_key
+from ..ir.walk import Renaming, children, coerced, loads, locals_read, nested_statements
 from .distribute import NotStructuredError, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .reductions import Split, split
@@ -167,7 +167,7 @@ def _mentioned(s: Stmt) -> set[str]:
     for x in nested_statements((s,)):
         if isinstance(x, SetLocal | UpdateLocal):
             names.add(x.name)
-        for e in expressions(x):
+        for e in children(x):
             names.update(locals_read(e))
     return names
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from ..ir import kernel as ir
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
 from ..ir.verify import IRError, check
-from ..ir.walk import expressions, nested_statements, walk
+from ..ir.walk import children, nested_statements, walk
 from ..language.record import Call, Recording
 from .inside import first_outside
 
@@ -120,9 +120,7 @@ def _check_call(call: Call, whole: KernelIR) -> None:
     for s in nested_statements(call.ir.body):
         if isinstance(s, ir.For) and isinstance(s.extent, Const) and s.extent.value > _FARTHEST:
             raise ArchiveError(f"the loop {s.loop} of {name} has {s.extent.value} iterations")
-    constants = [
-        y for s in nested_statements(call.ir.body) for e in expressions(s) for y in walk(e)
-    ]
+    constants = [y for s in nested_statements(call.ir.body) for e in children(s) for y in walk(e)]
     constants += [y for e in call.scalars for y in walk(e)]
     for y in constants:
         if isinstance(y, Const) and y.dtype.is_integer and not _fits(int(y.value), y.dtype):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ..ir.affine import Affine, Bounds, combine, constant, feasible, index_range, to_affine
 from ..ir.kernel import Binary, Compare, Const, Expr, For, If, KernelIR, Load, Stmt, Store, Update
 from ..ir.simplify import limits
-from ..ir.walk import expressions, loads
+from ..ir.walk import children, loads
 from ..offload.distribute import constant_extent
 
 _FAR = 1 << 62  # beyond every index
@@ -71,7 +71,7 @@ def _accesses(
     body: tuple[Stmt, ...], around: _Around
 ) -> Iterator[tuple[Stmt, str, tuple[Expr, ...], _Around]]:
     for s in body:
-        for e in expressions(s):
+        for e in children(s):
             yield from ((s, x.array, x.indices, around) for x in loads(e) if isinstance(x, Load))
         match s:
             case Store() | Update():

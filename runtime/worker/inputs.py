@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.ir.kernel import Binary, Const, DType, Unary
-from ...kernels.ir.rewrite import rewrite
 from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import rewrite
 from ...kernels.language.record import Recording
 from ...kernels.program.flow import Flow, flow_of
 from .verify import (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.interpret import kernel as interpret
 from kernelscape.kernels.interpret.kernel import evaluate_scalar, run_kernel
-from kernelscape.kernels.interpret.lanes import plan_lanes, statements
+from kernelscape.kernels.interpret.lanes import plan_lanes
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Binary,
@@ -37,6 +37,7 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.simplify import binary, compare, limits, linear, reach, unary
 from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.ir.walk import nested_statements
 
 WHERE = Location("test", 1)
 SIDE = 24  # of every array: more than any index of the kernels below
@@ -309,7 +310,7 @@ SQUARE = np.zeros((8, 8))
 def test_which_loops_run_as_lanes(kernel, args, vector):
     ir = kernel.instantiate(*args)
     plans = plan_lanes(ir.body)
-    loops = [s for s in statements(ir.body) if isinstance(s, For)]
+    loops = [s for s in nested_statements(ir.body) if isinstance(s, For)]
     assert {s.loop: plans[id(s)].is_vector for s in loops} == vector
 
 

@@ -6,7 +6,6 @@ from inspect import Parameter
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.lanes import statements
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import (
     DType,
@@ -18,6 +17,7 @@ from kernelscape.kernels.ir.kernel import (
     UpdateLocal,
 )
 from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.kernel import scalar_dtype, template
 from kernelscape.kernels.language.record import record_sequence
@@ -221,7 +221,9 @@ def test_kernel_does_what_its_python_body_does(kernel, dtype):
 def test_all_constructs_stay_in_f32_and_are_well_formed(kernel):
     ir = kernel.instantiate(*arguments(np.float32))
     check(ir)
-    kinds = {s.value.dtype for s in statements(ir.body) if isinstance(s, (SetLocal, UpdateLocal))}
+    kinds = {
+        s.value.dtype for s in nested_statements(ir.body) if isinstance(s, (SetLocal, UpdateLocal))
+    }
     assert DType.f64 not in kinds
 
 
@@ -237,7 +239,9 @@ def test_updates_of_elements():
     expected = [x.sum(), max(1, x.max()), min(0.3, x.min()), 3 - x.sum(), 4 / 2**N, 5 + x.sum()]
     np.testing.assert_allclose(y, expected, rtol=1e-13)
     ops = [
-        s.op for s in statements(element_updates.instantiate(x, y).body) if isinstance(s, Update)
+        s.op
+        for s in nested_statements(element_updates.instantiate(x, y).body)
+        if isinstance(s, Update)
     ]
     assert ops == ["add", "max", "min", "add", "add"]
 
@@ -245,7 +249,7 @@ def test_updates_of_elements():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_literal_takes_the_type_of_what_updates_it(dtype):
     ir = reductions.instantiate(*arguments(dtype))
-    assert {s.value.dtype.numpy for s in statements(ir.body) if isinstance(s, SetLocal)} == {
+    assert {s.value.dtype.numpy for s in nested_statements(ir.body) if isinstance(s, SetLocal)} == {
         np.dtype(dtype)
     }
 
@@ -265,7 +269,7 @@ def test_locals_typed_through_each_other():
 
     x, y = arguments(np.float32)
     ir = chain.instantiate(x, y, y.astype(np.float64))
-    dtypes = [s.value.dtype for s in statements(ir.body) if isinstance(s, SetLocal)]
+    dtypes = [s.value.dtype for s in nested_statements(ir.body) if isinstance(s, SetLocal)]
     assert dtypes == [DType.f32, DType.f32, DType.i64]
 
 
@@ -381,7 +385,7 @@ def test_fast_math_is_kept():
 
 def test_loops_start_at_zero_and_have_names_of_their_own():
     ir = ranges.instantiate(*arguments(np.float64))
-    loops = [s for s in statements(ir.body) if isinstance(s, For)]
+    loops = [s for s in nested_statements(ir.body) if isinstance(s, For)]
     assert [(s.loop, s.extent.value) for s in loops] == [("i", 4), ("i_1", 3), ("i_2", 2)]
 
 

@@ -13,7 +13,7 @@ from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.effects import arrays_read, task_writes
 from kernelscape.kernels.ir.kernel import Accumulator
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.ir.task_text import show_task, show_tasks
+from kernelscape.kernels.ir.text import show_task, show_tasks
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names

@@ -10,7 +10,7 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.python_text import NAME, print_python
 from kernelscape.kernels.interpret.reference import initial_arrays, run_calls, run_reference
 from kernelscape.kernels.interpret.work import work_of
-from kernelscape.kernels.ir.rewrite import widened
+from kernelscape.kernels.ir.walk import widened
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.testing.strategies import Example, sequences
 

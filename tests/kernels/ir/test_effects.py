@@ -33,7 +33,7 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.meeting import apart
 from kernelscape.kernels.ir.task import Access, Task
-from kernelscape.kernels.ir.walk import expressions, loads, nested_statements
+from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.dependence import dependences
 from kernelscape.kernels.program.graph import build_graph
@@ -142,7 +142,7 @@ class _Trace:
     def count(self, s: Stmt) -> int:
         """Sites of a statement and those nested in it."""
         return sum(
-            sum(len(loads(e)) for e in expressions(x)) + isinstance(x, Store | Update)
+            sum(len(loads(e)) for e in children(x)) + isinstance(x, Store | Update)
             for x in nested_statements((s,))
         )
 
