@@ -10,7 +10,7 @@ import click
 
 from .options import Talk, options_of, put_json, settings_of, sizes_of, talks
 from .speaking import say
-from .user_file import find_subject
+from .user_file import find_workload
 
 if TYPE_CHECKING:
     from ..explorer.foreign import Launch
@@ -52,10 +52,12 @@ def check(
     from .check_view import check_fields, check_lines, exit_of_check
 
     settings = settings_of(talk, **given)
-    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
+    workload = find_workload(
+        sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
+    )
     launch = _launch(grid, block, shared)
     foreign = Foreign(file=source, name=name, flags=flags, launch=launch)
-    found = check_source(foreign, subject, options_of(settings), against)
+    found = check_source(foreign, workload, options_of(settings), against)
     code = exit_of_check(found)
     if talk.is_json:
         put_json(check_fields(found) | {"exit": int(code)})

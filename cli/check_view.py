@@ -22,7 +22,7 @@ def exit_of_check(found: Checked) -> Exit:
 
 def check_lines(found: Checked) -> Iterator[str]:
     """The verdict for people."""
-    s = found.subject
+    s = found.workload
     sizes = ", ".join(f"{name}={extent}" for name, extent in s.sizes.items())
     head = f"{found.function.name} of {found.file} as {s.sequence} ({sizes}, {s.dtype})"
     if isinstance(found.theirs, Failure):
@@ -57,9 +57,9 @@ def check_fields(found: Checked) -> dict[str, Any]:
     is_failure = isinstance(theirs, Failure)
     return {
         "event": "check",
-        "sequence": found.subject.sequence,
-        "sizes": dict(found.subject.sizes),
-        "dtype": found.subject.dtype,
+        "sequence": found.workload.sequence,
+        "sizes": dict(found.workload.sizes),
+        "dtype": found.workload.dtype,
         "file": str(found.file),
         "function": found.function.name,
         "status": theirs.kind if isinstance(theirs, Failure) else "ok",

@@ -33,7 +33,7 @@ from .settings import Settings
 from .speaking import say
 from .tune_command import tune
 from .upkeep_commands import cache, schema
-from .user_file import find_subject
+from .user_file import find_workload
 
 _COMMANDS = (
     "list",
@@ -142,8 +142,10 @@ def show(
     from .views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)
-    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
-    space = space_of(subject, settings.target, profile)
+    workload = find_workload(
+        sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
+    )
+    space = space_of(workload, settings.target, profile)
     if talk.is_json:
         put_json(show_fields(space, settings.seed, descents))
         return
@@ -171,10 +173,10 @@ def run(
     **flags: Any,
 ) -> None:
     """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
-    from ..explorer.entry import explore_subject
+    from ..explorer.entry import explore_workload
 
     settings = settings_of(talk, **flags)
-    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed)
+    workload = find_workload(sequence, sizes_of(sizes), settings.dtype, settings.seed)
     if profile is not None and not build_only:
         raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
     if build_only and output is not None:
@@ -184,10 +186,10 @@ def run(
         from ..explorer.building import build_only as build
         from .build_view import show_builds
 
-        n_ok = show_builds(build(subject, options_of(settings), profile or PROFILE), talk.is_json)
+        n_ok = show_builds(build(workload, options_of(settings), profile or PROFILE), talk.is_json)
         sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
-    found = explore_subject(
-        subject,
+    found = explore_workload(
+        workload,
         options_of(settings),
         directory=output,
         runs=settings.runs,

@@ -16,7 +16,7 @@ from ..runtime.worker.inputs import ArgumentsError
 from ..runtime.worker.outcome import Failure
 from ..runtime.worker.worker import WorkerError
 from .settings import SettingsError
-from .user_file import SubjectError
+from .user_file import WorkloadError
 
 
 class Exit(IntEnum):
@@ -37,7 +37,7 @@ class Exit(IntEnum):
 
 ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
     (SettingsError, Exit.USAGE),
-    (SubjectError, Exit.USAGE),
+    (WorkloadError, Exit.USAGE),
     (LanguageError, Exit.USAGE),
     (ArgumentsError, Exit.USAGE),
     (RecordError, Exit.USAGE),

@@ -9,7 +9,7 @@ import click
 
 from .options import Talk, put_json, sequence_argument, settings_of, sizes_of, talks
 from .speaking import say
-from .user_file import find_subject
+from .user_file import find_workload
 
 
 @click.command()
@@ -51,8 +51,10 @@ def graph(
     from ..kernels.program.graph_text import dot_text, mermaid_text
 
     settings = settings_of(talk, dtype=dtype)
-    subject = find_subject(sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False)
-    problem = subject.problem
+    workload = find_workload(
+        sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
+    )
+    problem = workload.problem
     found = build_graph(problem)
     temporaries = frozenset(a.name for a in problem.arrays if a.role == "temp")
     if form == "dot":

@@ -22,7 +22,7 @@ from .options import (
 )
 from .settings import parse_sizes
 from .speaking import say
-from .user_file import find_subject
+from .user_file import find_workload
 
 if TYPE_CHECKING:
     from ..explorer.tuning import TunedShape
@@ -65,7 +65,7 @@ def tune(
     file = output or Path(f"tuned-{Path(sequence.replace(':', '-')).name}.json")
     tuning = Tuning(
         shapes=shapes,
-        subject_of=lambda sizes: find_subject(sequence, sizes, settings.dtype, settings.seed),
+        workload_of=lambda sizes: find_workload(sequence, sizes, settings.dtype, settings.seed),
         options=options_of(settings),
         file=file,
         runs=settings.runs,

@@ -13,42 +13,42 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import library_subject
-from ..explorer.workload import Subject, make_subject
+from ..explorer.entry import library_workload
+from ..explorer.workload import Workload, make_workload
 from ..kernels.language.errors import LanguageError
 from ..kernels.library import load, names
 
 _DTYPES = {"f32": np.float32, "f64": np.float64}
 
 
-class SubjectError(Exception):
+class WorkloadError(Exception):
     """There is no such sequence, or it cannot be called; one sentence."""
 
 
-def find_subject(
+def find_workload(
     text: str, sizes: Mapping[str, int], dtype: str, seed: int, *, compare: bool = True
-) -> Subject:
+) -> Workload:
     """The library sequence of that name, or the function of a file: FILE.py:function.
 
-    Raises SubjectError and LanguageError. `compare` says whether a NumPy reference is of interest.
+    Raises WorkloadError and LanguageError. `compare` says whether a NumPy reference is of interest.
     """
     if ":" in text or text.endswith(".py"):
-        return _file_subject(text, sizes, dtype, seed, compare)
+        return _file_workload(text, sizes, dtype, seed, compare)
     try:
         entry = load(text)
     except KeyError:
-        raise SubjectError(
+        raise WorkloadError(
             f"there is no library sequence {text!r}{_nearest(text, names())}"
         ) from None
     try:
-        return library_subject(entry, sizes, dtype, seed)
+        return library_workload(entry, sizes, dtype, seed)
     except ValueError as e:
-        raise SubjectError(f"{e}{_nearest_size(sizes, entry.sizes)}") from e
+        raise WorkloadError(f"{e}{_nearest_size(sizes, entry.sizes)}") from e
 
 
-def _file_subject(
+def _file_workload(
     text: str, sizes: Mapping[str, int], dtype: str, seed: int, compare: bool
-) -> Subject:
+) -> Workload:
     path, _, name = text.partition(":")
     module = _load_module(Path(path))
     function = _function(module, name, path)
@@ -56,12 +56,14 @@ def _file_subject(
     try:
         args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
     except KeyError as e:
-        raise SubjectError(f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=...") from e
+        raise WorkloadError(
+            f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=..."
+        ) from e
     except (Exception, SystemExit) as e:
-        raise SubjectError(f"make_arguments of {path} failed: {_where(e, path)}") from e
+        raise WorkloadError(f"make_arguments of {path} failed: {_where(e, path)}") from e
     sets = _sets(args, name, path)
     try:
-        return make_subject(
+        return make_workload(
             function,
             sets[0],
             sequence=f"{Path(path).stem}:{name}",
@@ -73,7 +75,7 @@ def _file_subject(
     except LanguageError:
         raise
     except (Exception, SystemExit) as e:
-        raise SubjectError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
+        raise WorkloadError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
 
 
 def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
@@ -81,7 +83,7 @@ def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
     if isinstance(made, list) and made and all(isinstance(x, tuple) for x in made):
         return made
     if not isinstance(made, (tuple, list)):
-        raise SubjectError(
+        raise WorkloadError(
             f"make_arguments of {path} gives {type(made).__name__}: it must give a tuple of the"
             f" arguments of {name}, or a list of such tuples"
         )
@@ -101,10 +103,10 @@ def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] |
 
 def _load_module(path: Path) -> ModuleType:
     if not path.is_file():
-        raise SubjectError(f"there is no file {path}")
+        raise WorkloadError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise SubjectError(f"{path} is no Python file")
+        raise WorkloadError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     # As with `python FILE.py`: what lies beside the file can be imported by it.
     sys.path.insert(0, str(path.resolve().parent))
@@ -113,7 +115,7 @@ def _load_module(path: Path) -> ModuleType:
     except LanguageError:
         raise
     except (Exception, SystemExit) as e:
-        raise SubjectError(f"{path} cannot be loaded: {_where(e, str(path))}") from e
+        raise WorkloadError(f"{path} cannot be loaded: {_where(e, str(path))}") from e
     finally:
         del sys.path[0]
     return module
@@ -124,10 +126,10 @@ def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
     if not callable(found):
         public = [n for n, x in vars(module).items() if callable(x) and not n.startswith("_")]
         if not name:
-            raise SubjectError(
+            raise WorkloadError(
                 f"name the function: {path}:NAME; there are {', '.join(sorted(public))}"
             )
-        raise SubjectError(f"{path} has no function {name!r}{_nearest(name, public)}")
+        raise WorkloadError(f"{path} has no function {name!r}{_nearest(name, public)}")
     function: Callable[..., Any] = found
     return function
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..explorer.saved import Again
-from ..explorer.workload import Subject
+from ..explorer.workload import Workload
 from ..kernels.ir.text import show_tasks
 from ..kernels.library import load, names
 from ..kernels.offload.closed import closed_tasks
@@ -58,8 +58,8 @@ def list_lines() -> Iterator[str]:
 # --- explore show --------------------------------------------------------------------------------
 
 
-def space_of(subject: Subject, target: str, profile: str | None) -> Space:
-    """The space of a subject on a target; `profile` names the data sheet of a GPU that is not here. Raises DeviceError."""
+def space_of(workload: Workload, target: str, profile: str | None) -> Space:
+    """The space of a workload on a target; `profile` names the data sheet of a GPU that is not here. Raises DeviceError."""
     device = open_device(
         target, DeviceOptions() if profile is None else DeviceOptions(profile=profile)
     )
@@ -71,7 +71,7 @@ def space_of(subject: Subject, target: str, profile: str | None) -> Space:
     if not facts.is_gpu:
         is_seen = sys.stderr.isatty()
         precompile(lambda text: print(f"explore: {text}", file=sys.stderr) if is_seen else None)
-    return build_space(subject.problem, facts)
+    return build_space(workload.problem, facts)
 
 
 def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iterator[str]:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import explore_subject, library_subject
-from ..explorer.workload import Options, Subject
+from ..explorer.entry import explore_workload, library_workload
+from ..explorer.workload import Options, Workload
 from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
@@ -96,21 +96,21 @@ def chains(target: Target) -> dict[str, float]:
     return {str(n): root_ns(chain_space(n, target), target) for n in CHAINS}
 
 
-def search(subject: Subject, target: Target, options: Options) -> Row:
+def search(workload: Workload, target: Target, options: Options) -> Row:
     """One row."""
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-bound-"))
     try:
-        run = explore_subject(subject, options, directory=folder)
+        run = explore_workload(workload, options, directory=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     credited = replace(target, streams=())
     ended = run.ended
     return Row(
-        name=subject.sequence,
-        sizes=subject.sizes,
+        name=workload.sequence,
+        sizes=workload.sizes,
         best_ns=ended.best_ns,
         spread=ended.best_spread,
-        credited_ns=root_ns(build_space(subject.problem, target), credited),
+        credited_ns=root_ns(build_space(workload.problem, target), credited),
         proved_ns=ended.bound_ns,
         now_ns=ended.bound_now_ns,
         evaluations=ended.evaluations,
@@ -189,8 +189,8 @@ def run(
         works = BEYOND if evaluations is None else {name: {} for name in names()}
     for name in [n for n in works if not only or n in only]:
         entry = load(name)
-        subject = library_subject(entry, entry.complete(works[name]), "f32", seed)
-        row = search(subject, device.machine.facts(), options)
+        workload = library_workload(entry, entry.complete(works[name]), "f32", seed)
+        row = search(workload, device.machine.facts(), options)
         print(row, flush=True)
         part, key = ("beyond", name) if evaluations is None else ("alarms", f"{name} {seed}")
         results.setdefault(part, {})[key] = asdict(row)

@@ -25,7 +25,7 @@ from ..codegen.c.dialect import Dialect
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
-from ..explorer.entry import explore_subject, library_subject
+from ..explorer.entry import explore_workload, library_workload
 from ..kernels.library import load, names
 from ..runtime.building.artifact import Artifact
 from ..runtime.building.queue import build_many
@@ -36,7 +36,7 @@ from ..runtime.records.folder import JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import dialect_of, restore_complete
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
 from ..space.constraints import build_space
@@ -86,18 +86,18 @@ def make_row(job: Job, options: FlagOptions) -> Row:
     """What is found for a row. Raises RuntimeError where nothing was found or a level does not compile."""
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
-    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
+    workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-flags-"))
     try:
         explored = with_one_compiler(device, options.seconds, options.seed)
-        explore_subject(subject, explored, directory=folder)
+        explore_workload(workload, explored, directory=folder)
         records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
         timed = sorted((r for r in records if r.time_ns is not None), key=lambda r: r.time_ns or 0)
         if not timed:
             raise RuntimeError("no implementation was found")
         n_taken = min(options.candidates, len(timed))
         taken = [timed[int(k)] for k in np.linspace(0, len(timed) - 1, n_taken)]
-        space = build_space(subject.problem, device.machine.facts())
+        space = build_space(workload.problem, device.machine.facts())
         candidates = [restore_complete(space, r.decisions) for r in taken]
         texts = {
             level: [text_of(c, level, dialect_of(device)) for c in candidates] for level in LEVELS
@@ -107,10 +107,12 @@ def make_row(job: Job, options: FlagOptions) -> Row:
         }
 
         rng = np.random.default_rng(options.seed)
-        workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+        input_sets = make_input_sets(
+            workload.recording, workload.problem, workload.arguments, rng, 2
+        )
         protocol = replace(FINAL, budget_ns=3e7)
         with Worker(device) as worker:
-            worker.prepare(workload)
+            worker.prepare(input_sets)
             memory = worker.probe()
             times = [
                 [time_ns(x) for x in worker.interleave(list(same), protocol)]

@@ -31,18 +31,18 @@ _LIMIT_S = 240.0  # of one process
 # It uses only what older versions have as well.
 _CHILD = """
 import json, sys, tempfile, time
-from kernelscape.explorer.entry import explore_subject, library_subject
+from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 name, sizes, seconds = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
-subject = library_subject(load(name), sizes, "f32", 1)
+workload = library_workload(load(name), sizes, "f32", 1)
 started_s, found = time.monotonic(), []
 def hear(event):
     if type(event).__name__ == "NewIncumbent":
         found.append((time.monotonic() - started_s, event.best.time_ns))
 with tempfile.TemporaryDirectory() as folder:
     options = Options(time_limit_s=seconds, store=False)
-    run = explore_subject(subject, options, directory=folder + "/run", on_event=hear)
+    run = explore_workload(workload, options, directory=folder + "/run", on_event=hear)
 ended = run.ended
 print(json.dumps({"found": found, "best_ns": ended.best_ns, "numpy_ns": ended.numpy_ns}))
 """

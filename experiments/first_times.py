@@ -18,8 +18,8 @@ import numpy as np
 
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..explorer.entry import library_subject
-from ..explorer.workload import Subject
+from ..explorer.entry import library_workload
+from ..explorer.workload import Workload
 from ..kernels.library import load
 from ..runtime.building.artifact import Artifact
 from ..runtime.building.queue import build_many
@@ -28,7 +28,7 @@ from ..runtime.cpu.probe import calibrate
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.bound.bounder import Bounder, Roofline
@@ -102,8 +102,8 @@ def make_part(job: Job, options: FirstOptions) -> Row:
     if options.calibrate:
         calibrate(device)
     target = device.machine.facts()
-    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
-    space = build_space(subject.problem, target)
+    workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
+    space = build_space(workload.problem, target)
     chosen = {
         tag: candidate
         for tag, candidate in first_candidates(space, limit=options.limit)
@@ -112,16 +112,16 @@ def make_part(job: Job, options: FirstOptions) -> Row:
     if not chosen:
         raise RuntimeError(f"no first candidate is called {' or '.join(options.tags)}")
     sources = {tag: print_source(lower(c), dialect_of(device)) for tag, c in chosen.items()}
-    made = _built(device, sources) | _built(expert_device(device), _expert_sources(subject))
+    made = _built(device, sources) | _built(expert_device(device), _expert_sources(workload))
     artifacts = {tag: a for tag, a in made.items() if isinstance(a, Artifact)}
     failed = {tag: failure_text(f) for tag, f in made.items() if isinstance(f, Failure)}
     rng = np.random.default_rng(options.seed)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         times, copies = _rounds(worker, artifacts, failed, options)
     roof = Bounder(space).roofline()
-    level = level_of(subject.problem, target)
+    level = level_of(workload.problem, target)
     return {
         "times_ns": times,
         "failed": failed,
@@ -139,14 +139,14 @@ def _built(device: CpuDevice, sources: dict[str, Source]) -> dict[str, Artifact 
     return dict(zip(sources, made, strict=True))
 
 
-def _expert_sources(subject: Subject) -> dict[str, Source]:
+def _expert_sources(workload: Workload) -> dict[str, Source]:
     """All variants of the expert's C by tag; none where there is no such program."""
-    name = subject.sequence
+    name = workload.sequence
     if name not in names():
         return {}
     return {
         " ".join([_EXPERT, *variant.replace("-D", "").split()]): expert_source(
-            subject.recording, subject.sizes, variant, available_cores()
+            workload.recording, workload.sizes, variant, available_cores()
         )
         for variant in ("", *VARIANTS[name])
     }

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import library_subject
-from ..explorer.workload import Options, Subject
+from ..explorer.entry import library_workload
+from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.device import open_device, requirements
 from ..runtime.worker.outcome import FINAL, Failure, Protocol
-from ..runtime.worker.worker import InputSet, Worker, Workload
+from ..runtime.worker.worker import InputSet, InputSets, Worker
 from ..search.bound.bounder import Bounder, Roofline
 from ..space.constraints import build_space
 from ..space.targets.target import Target
@@ -74,17 +74,17 @@ def make_row(job: Job, options: GpuRowOptions) -> Row:
         peers = {k: stack.enter_context(Peer(k)) for k in (copy_kind, *PEERS[options.target])}
         folder = Path(tempfile.mkdtemp(prefix="kernelscape-gpu-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
+        workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
         explored = Options(
             target=options.target, time_limit_s=options.seconds, seed=options.seed, store=False
         )
-        found = search(subject, explored, folder)
+        found = search(workload, explored, folder)
         for peer in peers.values():
             peer.begin(Asked(job.name, job.sizes, options.seed))
-        artifacts = best_and_default(subject, device, folder)
-        times, absent = _compare(subject, device, artifacts, peers, options)
+        artifacts = best_and_default(workload, device, folder)
+        times, absent = _compare(workload, device, artifacts, peers, options)
     target = device.machine.facts()
-    roof = Bounder(build_space(subject.problem, target)).roofline()
+    roof = Bounder(build_space(workload.problem, target)).roofline()
     copies = [2 * copy_bytes / ns for ns in times.pop(f"{copy_kind} copy", [])]
     values = found | summary(times) | share(times["best"], copies, roof, target)
     bound_ns = found["bound_ns"]
@@ -100,7 +100,7 @@ def make_row(job: Job, options: GpuRowOptions) -> Row:
 
 
 def _compare(
-    subject: Subject,
+    workload: Workload,
     device: AbstractDevice,
     artifacts: Sequence[Artifact],
     peers: Mapping[str, Peer],
@@ -114,7 +114,7 @@ def _compare(
     times: Times = {}
     absent: dict[str, str] = {}
     with Worker(device) as ours:
-        ours.prepare(_unverified(subject))
+        ours.prepare(_unverified(workload))
         runners: dict[str, Callable[[], dict[str, float]]] = {
             "ours": lambda: _ours(ours.interleave(artifacts, options.protocol), absent)
         }
@@ -172,12 +172,12 @@ def _ours(outcomes: list[Any], absent: dict[str, str]) -> dict[str, float]:
     return times
 
 
-def _unverified(subject: Subject) -> Workload:
+def _unverified(workload: Workload) -> InputSets:
     """The arguments that the search timed on. Both texts were verified there: the float64 reference is not made again."""
-    given = subject.arguments
-    roles = {p.name: subject.problem.array(p.name).role for p in subject.recording.arrays}
+    given = workload.arguments
+    roles = {p.name: workload.problem.array(p.name).role for p in workload.recording.arrays}
     arrays = {name: given.arrays[name] for name in roles}
-    return Workload(roles, (InputSet(arrays, dict(given.scalars), {}),))
+    return InputSets(roles, (InputSet(arrays, dict(given.scalars), {}),))
 
 
 def summary(times: Times) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..explorer.entry import explore_subject, library_subject
+from ..explorer.entry import explore_workload, library_workload
 from ..explorer.evaluation import Evaluator
-from ..explorer.workload import Options, Subject
+from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
@@ -25,7 +25,7 @@ from ..runtime.records.folder import JOURNAL
 from ..runtime.records.journal import MemoryJournal, read_journal
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import dialect_of, restore_complete
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Measurement
 from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder
@@ -66,12 +66,12 @@ class Effort:
     seed: int = 1
 
 
-def whole_space(name: str, sizes: dict[str, int], seed: int) -> tuple[Subject, CpuDevice, Space]:
+def whole_space(name: str, sizes: dict[str, int], seed: int) -> tuple[Workload, CpuDevice, Space]:
     """A library sequence with its space on this machine."""
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
-    subject = library_subject(load(name), sizes, "f32", seed)
-    return subject, device, build_space(subject.problem, device.machine.facts())
+    workload = library_workload(load(name), sizes, "f32", seed)
+    return workload, device, build_space(workload.problem, device.machine.facts())
 
 
 def warm_up() -> None:
@@ -130,9 +130,9 @@ class Measured:
 
 def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, Any]:
     """How good the prediction of the bound is, and how long everything takes."""
-    subject, device, _ = whole_space(name, sizes, effort.seed)
+    workload, device, _ = whole_space(name, sizes, effort.seed)
     started_s = time.perf_counter()
-    space = build_space(subject.problem, device.machine.facts())
+    space = build_space(workload.problem, device.machine.facts())
     bounder = Bounder(space)
     firsts = [candidate for _, candidate in first_candidates(space)]
     predicted = min(firsts, key=bounder.ns)
@@ -140,13 +140,13 @@ def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, An
     text_s = time.perf_counter() - started_s
     device.builder.build(source)
     built_s = time.perf_counter() - started_s
-    searched_s, explored = _explored(subject, space, bounder, effort)
-    sampled = _sampled(subject, device, space, bounder, explored, effort)
+    searched_s, explored = _explored(workload, space, bounder, effort)
+    sampled = _sampled(workload, device, space, bounder, explored, effort)
     size = size_of(space, effort)
     return (
         {"name": name, "sizes": sizes, "size": size}
         | _ranks([*explored, *sampled])
-        | _shares(subject, device, explored, sampled, effort)
+        | _shares(workload, device, explored, sampled, effort)
         | {
             "first_text_s": text_s,
             "first_built_s": built_s,
@@ -157,14 +157,14 @@ def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, An
 
 
 def _explored(
-    subject: Subject, space: Space, bounder: Bounder, effort: Effort
+    workload: Workload, space: Space, bounder: Bounder, effort: Effort
 ) -> tuple[float, list[Measured]]:
     """Seconds of an exploration, and what it measured, in order."""
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-papers-"))
     options = Options(time_limit_s=effort.seconds, seed=effort.seed, store=False)
     try:
         started_s = time.perf_counter()
-        explore_subject(subject, options, directory=folder)
+        explore_workload(workload, options, directory=folder)
         elapsed_s = time.perf_counter() - started_s
         records = read_journal(folder / JOURNAL)
     finally:
@@ -185,7 +185,7 @@ def _measured(
 
 
 def _sampled(
-    subject: Subject,
+    workload: Workload,
     device: CpuDevice,
     space: Space,
     bounder: Bounder,
@@ -200,8 +200,10 @@ def _sampled(
     journal = MemoryJournal()
     started_s = time.monotonic()
     with Worker(device) as worker:
-        workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
-        worker.prepare(workload)
+        input_sets = make_input_sets(
+            workload.recording, workload.problem, workload.arguments, rng, 1
+        )
+        worker.prepare(input_sets)
         evaluate = Evaluator(
             device.builder,
             worker,
@@ -228,7 +230,7 @@ def _ranks(measured: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _shares(
-    subject: Subject,
+    workload: Workload,
     device: CpuDevice,
     explored: Sequence[Measured],
     sampled: Sequence[Measured],
@@ -241,7 +243,7 @@ def _shares(
     best = min(measured, key=lambda m: m.time_ns)
     least_ns = min(m.bound_ns for m in measured)
     first = next(m for m in measured if m.bound_ns <= least_ns * (1 + _TIE))
-    again = _timed_again(subject, device, [best.candidate, first.candidate], effort)
+    again = _timed_again(workload, device, [best.candidate, first.candidate], effort)
     best_ns = min(again) if again else best.time_ns
     first_ns = again[1] if again else first.time_ns
     return {
@@ -253,14 +255,16 @@ def _shares(
 
 
 def _timed_again(
-    subject: Subject, device: CpuDevice, candidates: Sequence[Candidate], effort: Effort
+    workload: Workload, device: CpuDevice, candidates: Sequence[Candidate], effort: Effort
 ) -> list[float]:
     """ns of each, sample by sample in turn; [] where one no longer runs."""
     built = [device.builder.build(print_source(lower(c), dialect_of(device))) for c in candidates]
     artifacts = [a for a in built if isinstance(a, Artifact)]
     rng = np.random.default_rng(effort.seed)
     with Worker(device) as worker:
-        worker.prepare(make_workload(subject.recording, subject.problem, subject.arguments, rng, 1))
+        worker.prepare(
+            make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 1)
+        )
         found = worker.interleave(artifacts, FINAL)
     times = [m.time_ns for m in found if isinstance(m, Measurement)]
     return times if len(times) == len(candidates) else []

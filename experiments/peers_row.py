@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..codegen.c.source import Source
-from ..explorer.entry import explore_subject, library_subject
-from ..explorer.workload import Options, Subject
+from ..explorer.entry import explore_workload, library_workload
+from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
@@ -29,9 +29,9 @@ from ..runtime.cpu.probe import calibrate
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.records.replay import dialect_of, rebuild
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Protocol
-from ..runtime.worker.worker import Worker, WorkerOptions, Workload
+from ..runtime.worker.worker import InputSets, Worker, WorkerOptions
 from .conditions import stamp
 from .expert import VARIANTS, expert_device, expert_source
 from .measuring import built, level_of, median, spread, time_ns
@@ -94,24 +94,24 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     first = next(iter(devices.values()))
     if options.calibrate:
         calibrate(first)
-    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
-    found, ours = _search(subject, devices, options)
-    workload = _workload(subject, options)
+    workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
+    found, ours = _search(workload, devices, options)
+    input_sets = _input_sets(workload, options)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     chosen = {
-        key: choose(device, subject, workload, ours, replace(protocol, budget_ns=3e7))
+        key: choose(device, workload, input_sets, ours, replace(protocol, budget_ns=3e7))
         for key, device in devices.items()
     }
     beside = {}
     if job.name in _UNSTRIDED_OF:
-        plain = library_subject(load(_UNSTRIDED_OF[job.name]), job.sizes, job.dtype, options.seed)
+        plain = library_workload(load(_UNSTRIDED_OF[job.name]), job.sizes, job.dtype, options.seed)
         what, source = _search(plain, devices, options)
         device = devices[what["compiler"]]
-        beside[UNSTRIDED] = Beside(device, _workload(plain, options), built(device, source))
+        beside[UNSTRIDED] = Beside(device, _input_sets(plain, options), built(device, source))
     times, absent, memory = _compare(
-        subject, devices, workload, chosen, beside, protocol, options.rounds
+        workload, devices, input_sets, chosen, beside, protocol, options.rounds
     )
-    level = level_of(subject.problem, first.machine.facts())
+    level = level_of(workload.problem, first.machine.facts())
     return {
         "search": found,
         "variants": {key: c.variant for key, c in chosen.items()},
@@ -143,19 +143,19 @@ def usable_devices() -> dict[str, CpuDevice]:
     return devices
 
 
-def _workload(subject: Subject, options: PeerOptions) -> Workload:
+def _input_sets(workload: Workload, options: PeerOptions) -> InputSets:
     rng = np.random.default_rng(options.seed)
-    return make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    return make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
 
 
 def _search(
-    subject: Subject, devices: dict[str, CpuDevice], options: PeerOptions
+    workload: Workload, devices: dict[str, CpuDevice], options: PeerOptions
 ) -> tuple[dict[str, Any], Source]:
     """Explore; what came out of it, with the compiler that was found to be the best for it, and the source of the best."""
     explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
     try:
-        run = explore_subject(subject, explored, directory=folder)
+        run = explore_workload(workload, explored, directory=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if run.best is None:
@@ -183,7 +183,7 @@ class Beside:
     """What was found for another problem."""
 
     device: CpuDevice
-    workload: Workload
+    input_sets: InputSets
     artifact: Artifact
 
 
@@ -198,19 +198,19 @@ class Chosen:
 
 
 def choose(
-    device: CpuDevice, subject: Subject, workload: Workload, ours: Source, protocol: Protocol
+    device: CpuDevice, workload: Workload, input_sets: InputSets, ours: Source, protocol: Protocol
 ) -> Chosen:
     """Build and verify both; of the expert's variants the one that is fastest here, timed in turn."""
-    name, sizes = subject.sequence, subject.sizes
+    name, sizes = workload.sequence, workload.sizes
     sources = {
-        v: expert_source(subject.recording, sizes, v, available_cores())
+        v: expert_source(workload.recording, sizes, v, available_cores())
         for v in ("", *VARIANTS[name])
     }
     variants = list(sources)
     theirs = expert_device(device)
     artifacts = [built(device, ours), *(built(theirs, s) for s in sources.values())]
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         for artifact in artifacts:
             time_ns(worker.evaluate(artifact, replace(protocol, max_samples=3)))
         timed = [time_ns(x) for x in worker.interleave(artifacts[1:], protocol)]
@@ -220,9 +220,9 @@ def choose(
 
 
 def _compare(
-    subject: Subject,
-    devices: dict[str, CpuDevice],
     workload: Workload,
+    devices: dict[str, CpuDevice],
+    input_sets: InputSets,
     chosen: dict[str, Chosen],
     beside: dict[str, Beside],
     protocol: Protocol,
@@ -232,7 +232,7 @@ def _compare(
 
     Rounds begin with another competitor each time, so that a change of the machine favours none.
     """
-    unverified = replace(workload, sets=(replace(workload.sets[0], expected={}),))
+    unverified = replace(input_sets, sets=(replace(input_sets.sets[0], expected={}),))
     device = next(iter(devices.values()))
     absent: dict[str, str] = {}
     with ExitStack() as stack:
@@ -247,7 +247,7 @@ def _compare(
         for key, other in beside.items():
             worker = stack.enter_context(Worker(other.device))
             assert isinstance(worker, Worker)
-            worker.prepare(other.workload)
+            worker.prepare(other.input_sets)
             time_ns(worker.evaluate(other.artifact, replace(protocol, max_samples=3)))  # verified
             runners[key] = _Alone(worker, key, other.artifact, protocol)
         for library in LIBRARIES:
@@ -264,7 +264,7 @@ def _compare(
             worker = stack.enter_context(Worker(device, settings))
             assert isinstance(worker, Worker)
             worker.prepare(unverified)
-            runners[library.key] = _Foreign(worker, library, subject, protocol)
+            runners[library.key] = _Foreign(worker, library, workload, protocol)
         assert probe is not None
         for runner in [r for r in runners.values() if isinstance(r, _Foreign)]:
             try:
@@ -319,16 +319,16 @@ class _Foreign:
 
     worker: Worker
     library: Library
-    subject: Subject
+    workload: Workload
     protocol: Protocol
 
     def __call__(self) -> dict[str, float]:
-        reference = self.subject.reference
+        reference = self.workload.reference
         assert reference is not None
         module, attribute = reference
         if self.library.module is not None:
             module = f"{__package__}.libraries.{self.library.module}"
-            attribute = f"peers.{self.subject.sequence}"
+            attribute = f"peers.{self.workload.sequence}"
         outcome = self.worker.time_function(module, attribute, self.protocol)
         return {self.library.key: time_ns(outcome)}
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import explore_subject, library_subject
+from ..explorer.entry import explore_workload, library_workload
 from ..explorer.workload import Options
 from ..kernels.library import load
 from ..report.live import pages
@@ -98,9 +98,9 @@ def run(sizes: Sequence[int], results: Path | None) -> int:
     rows = []
     with tempfile.TemporaryDirectory(prefix="kernelscape-report-") as scratch:
         folder = Path(scratch) / "run"
-        subject = library_subject(load("bicgk"), {"m": 64, "n": 64}, "f32", 1)
+        workload = library_workload(load("bicgk"), {"m": 64, "n": 64}, "f32", 1)
         options = Options(target="fake", max_evals=60, store=False)
-        explore_subject(subject, options, directory=folder)
+        explore_workload(workload, options, directory=folder)
         for n_nodes in sizes:
             rows.append(measured(folder, n_nodes, browser))
             print(rows[-1], flush=True)

@@ -19,8 +19,8 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer import stages as st
-from ..explorer.entry import explore_subject, library_subject
-from ..explorer.workload import Options, Subject
+from ..explorer.entry import explore_workload, library_workload
+from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
@@ -31,7 +31,7 @@ from ..runtime.records.folder import BEST, JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord, load_best
 from ..runtime.records.replay import dialect_of, rebuild
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker, WorkerOptions
 from ..search import events as ev
@@ -104,16 +104,16 @@ def make_row(job: Job, options: RowOptions) -> Row:
     assert isinstance(device, CpuDevice)
     if options.calibrate:
         calibrate(device)
-    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
+    workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
         explored = with_one_compiler(device, options.seconds, options.seed)
-        found = search(subject, explored, folder)
-        compared = _compare(subject, device, folder, options)
+        found = search(workload, explored, folder)
+        compared = _compare(workload, device, folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    roof = Bounder(build_space(subject.problem, device.machine.facts())).roofline()
-    values = found | compared | _shares(subject, roof, device.machine.facts(), compared)
+    roof = Bounder(build_space(workload.problem, device.machine.facts())).roofline()
+    values = found | compared | _shares(workload, roof, device.machine.facts(), compared)
     bound_ns = values["bound_ns"]
     # A closed gap has the incumbent's own time for a bound, and another measurement may undercut that.
     is_open = bound_ns is not None and bound_ns < values["search_best_ns"] * (1 - SLACK)
@@ -130,10 +130,10 @@ def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
     return Options(time_limit_s=seconds, seed=seed, store=False, compiler=compiler)
 
 
-def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
+def search(workload: Workload, explored: Options, folder: Path) -> dict[str, Any]:
     """Explore into `folder`; what the search did, as JSON values. Raises RuntimeError where it found nothing."""
     watch = Watch()
-    explore_subject(subject, explored, directory=folder, on_event=watch.hear)
+    explore_workload(workload, explored, directory=folder, on_event=watch.hear)
     ended = watch.ended
     if ended is None or ended.best_ns is None:
         raise RuntimeError("no implementation was found" if ended is None else ended.status)
@@ -163,12 +163,12 @@ def search(subject: Subject, explored: Options, folder: Path) -> dict[str, Any]:
 
 
 def _compare(
-    subject: Subject, device: CpuDevice, folder: Path, options: RowOptions
+    workload: Workload, device: CpuDevice, folder: Path, options: RowOptions
 ) -> dict[str, Any]:
     """Best, default and NumPy in turn, round by round, each round beside a probe of memory."""
-    best, default = best_and_default(subject, device, folder)
+    best, default = best_and_default(workload, device, folder)
     rng = np.random.default_rng(options.seed)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
     protocol = replace(FINAL, budget_ns=1.5e8)
     rounds: list[tuple[float, float, float]] = []
     memory: dict[str, list[float]] = {}
@@ -176,10 +176,10 @@ def _compare(
     with Worker(device) as ours, Worker(device, WorkerOptions(runs_candidates=False)) as theirs:
         assert isinstance(ours, Worker)
         assert isinstance(theirs, Worker)
-        ours.prepare(workload)
-        theirs.prepare(replace(workload, sets=workload.sets[:1]))
-        del workload
-        assert subject.reference is not None
+        ours.prepare(input_sets)
+        theirs.prepare(replace(input_sets, sets=input_sets.sets[:1]))
+        del input_sets
+        assert workload.reference is not None
         for _ in range(options.rounds):
             for key, samples in ours.probe_state().items():
                 memory.setdefault(key, []).append(median(samples))
@@ -187,7 +187,7 @@ def _compare(
             if not default_fails and isinstance(outcomes[1], Failure):
                 # Beyond 2^24 terms a sum in order is no longer exact enough to be verified.
                 default_fails = f"{outcomes[1].kind}: {outcomes[1].advice}"
-            numpy_ns = time_ns(theirs.time_function(*subject.reference, protocol))
+            numpy_ns = time_ns(theirs.time_function(*workload.reference, protocol))
             default_ns = float("nan") if default_fails else time_ns(outcomes[1])
             rounds.append((time_ns(outcomes[0]), default_ns, numpy_ns))
     best_ns, theirs_ns = np.array(rounds).T[[0, 2]]
@@ -204,12 +204,12 @@ def _compare(
 
 
 def best_and_default(
-    subject: Subject, device: AbstractDevice, folder: Path
+    workload: Workload, device: AbstractDevice, folder: Path
 ) -> tuple[Artifact, Artifact]:
     """The best, as the file of a run says, and the default. Raises RuntimeError where they no longer compile."""
     dialect = dialect_of(device)
     best = rebuild(load_best(folder / BEST), device.machine.facts(), dialect)
-    default = first_candidates(build_space(subject.problem, device.machine.facts()))[0][1]
+    default = first_candidates(build_space(workload.problem, device.machine.facts()))[0][1]
     return built(device, best.source), built(device, print_source(lower(default), dialect))
 
 
@@ -226,15 +226,15 @@ def _over_default(rounds: list[tuple[float, float, float]], default_fails: str) 
 
 
 def _shares(
-    subject: Subject, roof: Roofline, target: Target, compared: Mapping[str, Any]
+    workload: Workload, roof: Roofline, target: Target, compared: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is moved and computed, and the share of the roofline, formed inside each round.
 
     In memory the rate is that of the probe of the same round with the nearest mix of reads and
     writes; in a cache it is the calibrated one.
     """
-    level = level_of(subject.problem, target)
-    in_place = sum(a.size_bytes for a in subject.problem.arrays if a.role == "inout")
+    level = level_of(workload.problem, target)
+    in_place = sum(a.size_bytes for a in workload.problem.arrays if a.role == "inout")
     mix = nearest_mix(roof.read_bytes, roof.written_bytes, in_place)
     shares = []
     for k, times_ns in enumerate(compared["rounds_ns"]):

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..explorer.entry import library_subject
-from ..explorer.workload import Options, Subject
+from ..explorer.entry import library_workload
+from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.records.folder import BEST
 from ..runtime.records.record import Decisions, load_best
 from ..runtime.records.replay import dialect_of, restore_complete
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import Worker
 from ..space.constraints import build_space
@@ -90,41 +90,41 @@ def answer(asked: str) -> int:
     """The other end of `make_row`: one search, or the comparison of what all have found."""
     wanted = json.loads(asked)
     job, options = Job.of(wanted), SeedOptions(**wanted["options"])
-    subject = library_subject(load(job.name), job.sizes, job.dtype, wanted.get("seed", 1))
+    workload = library_workload(load(job.name), job.sizes, job.dtype, wanted.get("seed", 1))
     if "seed" in wanted:
         device = next(iter(usable_devices().values()))
-        made = _searched(subject, with_one_compiler(device, options.seconds, wanted["seed"]))
+        made = _searched(workload, with_one_compiler(device, options.seconds, wanted["seed"]))
     else:
-        made = _compared(subject, wanted["bests"])
+        made = _compared(workload, wanted["bests"])
     print(json.dumps(made))
     return 0
 
 
-def _searched(subject: Subject, options: Options) -> dict[str, Any]:
+def _searched(workload: Workload, options: Options) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-seeds-"))
     try:
-        found = search(subject, options, folder)
+        found = search(workload, options, folder)
         best = load_best(folder / BEST)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {**found, "seed": options.seed, "decisions": best.decisions}
 
 
-def _compared(subject: Subject, bests: Sequence[Decisions]) -> dict[str, Any]:
+def _compared(workload: Workload, bests: Sequence[Decisions]) -> dict[str, Any]:
     device = next(iter(usable_devices().values()))
-    space = build_space(subject.problem, device.machine.facts())
+    space = build_space(workload.problem, device.machine.facts())
     candidates = [restore_complete(space, d) for d in bests]
     sources = [print_source(lower(c), dialect_of(device)) for c in candidates]
-    workload = make_workload(
-        subject.recording, subject.problem, subject.arguments, np.random.default_rng(1), 2
+    input_sets = make_input_sets(
+        workload.recording, workload.problem, workload.arguments, np.random.default_rng(1), 2
     )
     protocol = replace(FINAL, budget_ns=_BUDGET_NS)
-    chosen = choose(device, subject, workload, sources[0], replace(protocol, budget_ns=3e7))
+    chosen = choose(device, workload, input_sets, sources[0], replace(protocol, budget_ns=3e7))
     artifacts = [built(device, s) for s in sources]
     memory = []
     rounds = []
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         for _ in range(_ROUNDS):
             memory.append(worker.probe())
             rounds.append(
@@ -132,7 +132,7 @@ def _compared(subject: Subject, bests: Sequence[Decisions]) -> dict[str, Any]:
             )
     times = np.array(rounds)
     shares = times[:, :1] / times[:, 1:]
-    level = level_of(subject.problem, device.machine.facts())
+    level = level_of(workload.problem, device.machine.facts())
     return {
         "level": "memory" if level is None else level.name,
         "variant": chosen.variant,

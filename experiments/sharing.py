@@ -18,13 +18,13 @@ import numpy as np
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.storage import APART_BYTES
-from ..explorer.entry import library_subject
+from ..explorer.entry import library_workload
 from ..kernels.library import load
 from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates, sketched_candidates
@@ -69,13 +69,13 @@ def make_row(job: Job, options: SharingOptions) -> Row:
     """ns of each round by way."""
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
-    subject = library_subject(load(job.name), job.sizes, job.dtype, options.seed)
-    space = build_space(subject.problem, device.machine.facts())
+    workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
+    space = build_space(workload.problem, device.machine.facts())
     rng = np.random.default_rng(options.seed)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         tag, ways = _by_team(space, device) or _apart(space, device, worker)
         artifacts = {way: built(device, source) for way, source in ways.items()}
         memory, rounds = [], []
@@ -83,7 +83,7 @@ def make_row(job: Job, options: SharingOptions) -> Row:
             memory.append(worker.probe())
             found = worker.interleave(list(artifacts.values()), protocol)
             rounds.append([time_ns(x) for x in found])
-    level = level_of(subject.problem, device.machine.facts())
+    level = level_of(workload.problem, device.machine.facts())
     times = np.array(rounds).T.tolist()
     return {
         "candidate": tag,

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..explorer.entry import library_subject
+from ..explorer.entry import library_workload
 from ..explorer.evaluation import BATCH, Evaluator, largest_batch
-from ..explorer.workload import Subject
+from ..explorer.workload import Workload
 from ..kernels.library import load, names
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
 from ..runtime.records.journal import MemoryJournal
 from ..runtime.records.replay import dialect_of
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Measurement
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search import events as ev
@@ -105,19 +105,19 @@ def answer(asked: str) -> int:
     """The other end of `make_row`: both searches of one seed."""
     wanted = json.loads(asked)
     job, options = Job.of(wanted), PairOptions(**wanted["options"])
-    subject = library_subject(load(job.name), job.sizes, job.dtype, wanted["seed"])
-    print(json.dumps(_pair(subject, options.seconds, wanted["seed"])))
+    workload = library_workload(load(job.name), job.sizes, job.dtype, wanted["seed"])
+    print(json.dumps(_pair(workload, options.seconds, wanted["seed"])))
     return 0
 
 
-def _pair(subject: Subject, seconds: float, seed: int) -> dict[str, Any]:
+def _pair(workload: Workload, seconds: float, seed: int) -> dict[str, Any]:
     device = CpuDevice(DeviceOptions())
-    space = build_space(subject.problem, device.machine.facts())
+    space = build_space(workload.problem, device.machine.facts())
     rng = np.random.default_rng(seed)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
     found: dict[bool, Searched] = {}
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         for with_it in (bool(seed % 2), not seed % 2):
             surrogate = Surrogate(space) if with_it else None
             found[with_it] = _searched(space, worker, seconds, seed, surrogate)
@@ -126,7 +126,7 @@ def _pair(subject: Subject, seconds: float, seed: int) -> dict[str, Any]:
     without, guided = found[False], found[True]
     aim_ns = min(without.times)
     reached = (s for s, ns in zip(guided.at_s, guided.times, strict=True) if ns <= aim_ns)
-    level = level_of(subject.problem, device.machine.facts())
+    level = level_of(workload.problem, device.machine.facts())
     return {
         "seed": seed,
         "level": "memory" if level is None else level.name,

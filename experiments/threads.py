@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..explorer.entry import library_subject
+from ..explorer.entry import library_workload
 from ..kernels.library import LibrarySequence, load, names
 from ..runtime.building.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
@@ -29,9 +29,9 @@ from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL
-from ..runtime.worker.worker import AbstractWorker, Worker, Workload
+from ..runtime.worker.worker import AbstractWorker, InputSets, Worker
 from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
 from .calls import A_ROW, sparse_arguments, sparse_product
@@ -104,18 +104,18 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     entry = sequence_called(job.name)
-    subject = library_subject(entry, job.sizes, job.dtype, options.seed)
+    workload = library_workload(entry, job.sizes, job.dtype, options.seed)
     rng = np.random.default_rng(options.seed)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 1)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 1)
     facts = device.machine.facts()
     chosen = {}
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         memory = worker.probe()
         for way, target in ((TEAM, facts), (ALONE, replace(facts, cores=1))):
-            space = build_space(subject.problem, target)
+            space = build_space(workload.problem, target)
             chosen[way] = _fastest(device, worker, [c for _, c in first_candidates(space)])
-    calls = {way: _own(device, artifact, workload) for way, artifact in chosen.items()}
+    calls = {way: _own(device, artifact, input_sets) for way, artifact in chosen.items()}
     numpy_type = {"f32": np.float32, "f64": np.float64}[job.dtype]
     theirs = entry.make_arguments(job.sizes, numpy_type, rng)
     calls[NUMBA] = _numba(job.name, theirs)
@@ -142,10 +142,10 @@ def _fastest(device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any
     return min(made, key=lambda artifact: time_ns(worker.interleave([artifact], quick)[0]))
 
 
-def _own(device: CpuDevice, artifact: Artifact, workload: Workload) -> Call:
+def _own(device: CpuDevice, artifact: Artifact, input_sets: InputSets) -> Call:
     module = device.runner.load(artifact)
     assert isinstance(module, CpuModule)
-    given = workload.sets[0]
+    given = input_sets.sets[0]
     values: list[Any] = [
         np.array(given.arrays[a.name]) if a.kind == "array" else given.scalars[a.name]
         for a in artifact.arguments

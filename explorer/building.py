@@ -22,7 +22,7 @@ from ..search.starts.complete import first_candidates
 from ..space.constraints import build_space
 from ..space.engine.candidate import Candidate, Space
 from .registers import Launches, Registers
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class BuiltOnly:
 PROFILE = "h200"  # where none is named
 
 
-def build_only(subject: Subject, options: Options, profile: str) -> Iterator[BuiltOnly]:
+def build_only(workload: Workload, options: Options, profile: str) -> Iterator[BuiltOnly]:
     """Compile first candidates, then random ones, until the time or the number of the options is spent.
 
     `profile` names the data sheet that stands for a GPU where there is none. Raises DeviceError.
@@ -57,7 +57,7 @@ def build_only(subject: Subject, options: Options, profile: str) -> Iterator[Bui
     )
     if not device.reporter.reports:
         raise DeviceError(f"the backend {device.name!r} does not report what code takes")
-    space = build_space(subject.problem, device.machine.facts())
+    space = build_space(workload.problem, device.machine.facts())
     bounder, dialect = Bounder(space), dialect_of(device)
     registers = Registers(device.reporter, space, bounder)
     end = time.monotonic() + (60.0 if options.time_limit_s is None else options.time_limit_s)

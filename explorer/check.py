@@ -18,7 +18,7 @@ from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
 from ..runtime.records.store import TunedKey, TunedStore
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
 from ..runtime.worker.worker import AbstractWorker
 from ..search.bound.bounder import Bounder
@@ -29,7 +29,7 @@ from ..space.engine.candidate import Candidate, Space
 from .foreign import Function, Launch, foreign_source
 from .machine import look_at, lower_to, open_worker
 from .saved import stored_best
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 _FEW = Protocol(min_samples=5, max_samples=5)
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
@@ -53,7 +53,7 @@ class Checked:
     `has_times` says whether times mean anything on this device.
     """
 
-    subject: Subject
+    workload: Workload
     function: Function
     file: Path
     n_input_sets: int
@@ -80,7 +80,7 @@ class Checked:
 
 
 def check_source(
-    foreign: Foreign, subject: Subject, options: Options, against: Path | None = None
+    foreign: Foreign, workload: Workload, options: Options, against: Path | None = None
 ) -> Checked:
     """Build the function and find out. Ours is that of `against` (a run or best.json), else the tuned store's, else the best of the
     first candidates of a search.
@@ -100,27 +100,27 @@ def check_source(
         raise RecordError(f"for the target {options.target} the source is {needed}")
     function, source = foreign_source(
         foreign.file,
-        subject,
+        workload,
         name=foreign.name,
         flags=foreign.flags,
         launch=foreign.launch,
         n_threads=target.cores if foreign.launch is None else 1,
     )
-    space = build_space(subject.problem, target)
+    space = build_space(workload.problem, target)
     root = space.root()
     rng = np.random.default_rng(options.seed)
-    workload = make_workload(
-        subject.recording, subject.problem, subject.arguments, rng, options.input_sets
+    input_sets = make_input_sets(
+        workload.recording, workload.problem, workload.arguments, rng, options.input_sets
     )
     built = _their_device(device).builder.build(source)
     with open_worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         theirs = built if isinstance(built, Failure) else worker.evaluate(built, FINAL)
         found = Checked(
-            subject,
+            workload,
             function,
             foreign.file,
-            sum(bool(s.expected) for s in workload.sets),
+            sum(bool(s.expected) for s in input_sets.sets),
             theirs,
             None,
             "",
@@ -134,7 +134,9 @@ def check_source(
         lower_to(scale, target, look_at(device, worker))
         if isinstance(root, Candidate):
             found = replace(found, bound_ns=Bounder(space).bound(root).ns * scale.factor)
-        found = _beside_ours(found, built, space, device, worker, _chosen(subject, device, against))
+        found = _beside_ours(
+            found, built, space, device, worker, _chosen(workload, device, against)
+        )
         if found.is_below_bound and isinstance(
             root, Candidate
         ):  # the machine may have become faster
@@ -154,22 +156,22 @@ def _their_device(device: AbstractDevice) -> AbstractDevice:
 
 
 def _chosen(
-    subject: Subject, device: AbstractDevice, against: Path | None
+    workload: Workload, device: AbstractDevice, against: Path | None
 ) -> tuple[BestFile | None, str]:
     """What to compare with, and where it is from. Raises RecordError where `against` is of another problem."""
     if against is not None:
         best = stored_best(against)
-        if best.problem_key != subject.problem.key:
+        if best.problem_key != workload.problem.key:
             sizes = ", ".join(f"{n}={x}" for n, x in best.sizes.items())
             raise RecordError(
                 f"{against} is of {best.sequence} ({sizes}, {best.dtype}): not the same"
             )
         return best, str(against)
     machine = take_conditions(accelerator=device.machine.accelerator()).machine
-    key = TunedKey(subject.sequence, subject.dtype, tuple(subject.sizes.values()), machine)
+    key = TunedKey(workload.sequence, workload.dtype, tuple(workload.sizes.values()), machine)
     with TunedStore() as store:
         match = store.lookup(key)
-    is_same = match is not None and match.best.problem_key == subject.problem.key
+    is_same = match is not None and match.best.problem_key == workload.problem.key
     return (match.best, "the tuned store") if match is not None and is_same else (None, "")
 
 

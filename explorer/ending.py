@@ -21,16 +21,16 @@ from .listening import Tell
 from .numpy_timing import take_numpy
 from .remeasure import NEAR, comparison, time_again, with_default
 from .standing import Standing
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 
 class Ending:
     """Tells how a session has ended, whatever it has come to."""
 
     def __init__(
-        self, subject: Subject, folder: Path, standing: Standing, deadlines: Deadlines, tell: Tell
+        self, workload: Workload, folder: Path, standing: Standing, deadlines: Deadlines, tell: Tell
     ) -> None:
-        self._subject = subject
+        self._workload = workload
         self._folder = folder
         self._standing = standing
         self._deadlines = deadlines
@@ -55,7 +55,7 @@ class Ending:
         s.writer.end(status)
         n_evaluations = len(s.writer.evaluations)
         ended = st.Ended(
-            problem=self._subject.problem.name,
+            problem=self._workload.problem.name,
             status=status,
             best_ns=best_ns,
             best_spread=0.0 if best is None else best.spread,

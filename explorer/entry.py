@@ -33,9 +33,9 @@ from ..search.budget import Interrupt
 from . import stages as st
 from .saved import Best, load
 from .session import Session, Tell
-from .workload import Options, Subject, make_subject
+from .workload import Options, Workload, make_workload
 
-__all__ = ["Run", "explore", "explore_subject", "library_subject", "resume"]
+__all__ = ["Run", "explore", "explore_workload", "library_workload", "resume"]
 
 
 @dataclass(frozen=True)
@@ -129,15 +129,15 @@ def explore(
         target=target,
     )
     if isinstance(sequence, LibrarySequence) and not args:
-        subject = library_subject(sequence, sequence.sizes, "f32", seed)
+        workload = library_workload(sequence, sequence.sizes, "f32", seed)
     else:
-        subject = _user_subject(sequence, args, reference)
-    return explore_subject(subject, options, directory=directory, on_event=on_event)
+        workload = _user_workload(sequence, args, reference)
+    return explore_workload(workload, options, directory=directory, on_event=on_event)
 
 
-def library_subject(
+def library_workload(
     entry: LibrarySequence, sizes: Mapping[str, int], dtype: str, seed: int
-) -> Subject:
+) -> Workload:
     """A library sequence with arguments of its own making. Raises ValueError for unknown sizes, MemoryError for too large ones."""
     complete = entry.complete(sizes)
     numpy_type = {"f32": np.float32, "f64": np.float64}[dtype]
@@ -145,7 +145,7 @@ def library_subject(
         arguments = entry.make_arguments(complete, numpy_type, np.random.default_rng(seed))
     is_ours = entry.name in names() and load_sequence(entry.name) is entry
     module = str(getattr(entry.sequence, "__module__", ""))
-    return make_subject(
+    return make_workload(
         entry.sequence,
         arguments,
         sequence=entry.name if is_ours else f"{module}:{entry.name}",
@@ -157,17 +157,17 @@ def library_subject(
     )
 
 
-def _user_subject(
+def _user_workload(
     sequence: Callable[..., Any] | LibrarySequence,
     args: tuple[Any, ...],
     reference: Callable[..., Any] | None,
-) -> Subject:
+) -> Workload:
     fn = sequence.sequence if isinstance(sequence, LibrarySequence) else sequence
     if reference is None and isinstance(sequence, LibrarySequence):
         reference = sequence.reference
     name = str(getattr(fn, "__name__", "sequence"))
     module = str(getattr(fn, "__module__", "") or "")
-    return make_subject(
+    return make_workload(
         fn,
         args,
         sequence=f"{module}:{name}",
@@ -176,8 +176,8 @@ def _user_subject(
     )
 
 
-def explore_subject(
-    subject: Subject,
+def explore_workload(
+    workload: Workload,
     options: Options,
     *,
     directory: str | Path | None = None,
@@ -185,16 +185,16 @@ def explore_subject(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """A new run of a subject, in `directory` or in a new folder under `runs`, which goes again where the run does not begin."""
+    """A new run of a workload, in `directory` or in a new folder under `runs`, which goes again where the run does not begin."""
     if directory is not None:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / HEADER).exists():
             raise RecordError(f"{folder} holds a run already: resume it, or name another folder")
-        return _run_session(subject, options, folder, on_event, on_interrupt)
-    folder = make_run_folder(runs, run_name(subject.problem.name, options.target, subject.sizes))
+        return _run_session(workload, options, folder, on_event, on_interrupt)
+    folder = make_run_folder(runs, run_name(workload.problem.name, options.target, workload.sizes))
     try:
-        return _run_session(subject, options, folder, on_event, on_interrupt)
+        return _run_session(workload, options, folder, on_event, on_interrupt)
     except BaseException:
         forget_run_folder(folder)
         raise
@@ -223,7 +223,7 @@ def resume(
     options = _options_of(header, folder, compiler)
     is_library = header.sequence in names()
     recording, problem = rebuild_problem(header.stored, header.problem_key)
-    subject = Subject(
+    workload = Workload(
         sequence=header.sequence,
         sizes=header.sizes,
         dtype=header.dtype,
@@ -236,7 +236,7 @@ def resume(
     changed: dict[str, Any] = {}
     if time_limit is not None or max_evals is not None or gap is not None:
         changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
-    return _run_session(subject, replace(options, **changed), folder, on_event, on_interrupt)
+    return _run_session(workload, replace(options, **changed), folder, on_event, on_interrupt)
 
 
 def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Options:
@@ -258,7 +258,7 @@ def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Option
 
 
 def _run_session(
-    subject: Subject,
+    workload: Workload,
     options: Options,
     folder: Path,
     on_event: Tell | None,
@@ -266,7 +266,7 @@ def _run_session(
 ) -> Run:
     interrupt = Interrupt()
     with _interruptible(interrupt, on_interrupt) as seen:
-        ended = Session(subject, options, folder, on_event or _silent, interrupt).run()
+        ended = Session(workload, options, folder, on_event or _silent, interrupt).run()
     best = load(folder) if ended.best_ns is not None else None
     return Run(ended, best, seen[0] if seen else 0)
 

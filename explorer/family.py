@@ -21,7 +21,7 @@ from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
 from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
-from ..runtime.worker.inputs import make_workload
+from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import Failure, Protocol
 from ..search.starts.complete import first_candidates
 from ..search.starts.near import complete_near, n_alike
@@ -29,7 +29,7 @@ from ..space.constraints import build_space
 from ..space.engine.candidate import Candidate, Space
 from .evaluation import open_decisions
 from .machine import open_worker
-from .workload import Subject, make_subject
+from .workload import Workload, make_workload
 
 Level = Literal["exact", "nearest", "default"]
 Shapes = tuple[tuple[int, ...], ...]
@@ -108,29 +108,31 @@ class TunedFamily:
                 return open_tuned(entry, rebuilt, device), Choice("exact", entry.sizes, 0.0, words)
             except StaleError as e:  # of another machine, or another version
                 why = str(e)
-        subject = self._subject(args, why)
+        workload = self._workload(args, why)
         near = [(self._entries[k][0], far) for far, k in ranked if far < math.inf]
-        return self._restored(subject, near[:_NEAREST])
+        return self._restored(workload, near[:_NEAREST])
 
-    def _subject(self, args: Sequence[Any], why: str) -> Subject:
+    def _workload(self, args: Sequence[Any], why: str) -> Workload:
         if self._sequence is None:
             raise StaleError(
                 f"{self._place} has nothing for these shapes ({why}), and the nearest entry can only be"
                 " adapted with the sequence itself: load_tuned(path, sequence)"
             )
         name = str(getattr(self._sequence, "__name__", "sequence"))
-        return make_subject(self._sequence, args, sequence=self._file.sequence, name=name)
+        return make_workload(self._sequence, args, sequence=self._file.sequence, name=name)
 
     def _restored(
-        self, subject: Subject, near: Sequence[tuple[BestFile, float]]
+        self, workload: Workload, near: Sequence[tuple[BestFile, float]]
     ) -> tuple[Tuned, Choice]:
         """The nearest entry whose decisions give right code here, else the default."""
         device = self._device("" if not near else near[0][0].conditions.compiler)
-        space = build_space(subject.problem, device.machine.facts())
+        space = build_space(workload.problem, device.machine.facts())
         rng = np.random.default_rng(1)
         with open_worker(device) as worker:
             worker.prepare(
-                make_workload(subject.recording, subject.problem, subject.arguments, rng, _SETS)
+                make_input_sets(
+                    workload.recording, workload.problem, workload.arguments, rng, _SETS
+                )
             )
             last: Failure | None = None
             for candidate, choice in _proposals(space, near):
@@ -140,22 +142,24 @@ class TunedFamily:
                 if isinstance(found, Failure):
                     last = found
                     continue
-                rebuilt = Rebuilt(subject.recording, subject.problem, space, candidate, source, ())
-                record = self._record(subject, rebuilt, found.time_ns)
+                rebuilt = Rebuilt(
+                    workload.recording, workload.problem, space, candidate, source, ()
+                )
+                record = self._record(workload, rebuilt, found.time_ns)
                 return open_tuned(record, rebuilt, device), choice
         why = "there is none" if last is None else last.advice
         raise StaleError(
-            f"no implementation of {subject.sequence} for these shapes is right: {why}"
+            f"no implementation of {workload.sequence} for these shapes is right: {why}"
         )
 
-    def _record(self, subject: Subject, rebuilt: Rebuilt, ns: float) -> BestFile:
+    def _record(self, workload: Workload, rebuilt: Rebuilt, ns: float) -> BestFile:
         """What is used, as a record of its own."""
         return BestFile(
             schema=SCHEMA,
-            sequence=subject.sequence,
-            sizes=subject.sizes,
-            dtype=subject.dtype,
-            problem_key=subject.problem.key,
+            sequence=workload.sequence,
+            sizes=workload.sizes,
+            dtype=workload.dtype,
+            problem_key=workload.problem.key,
             space_key=rebuilt.space.key,
             target=self._file.target,
             decisions=open_decisions(rebuilt.candidate),
@@ -171,7 +175,7 @@ class TunedFamily:
             seed=1,
             verified=f"{_SETS} input sets against a float64 reference",
             conditions=take_conditions(),
-            stored=subject.stored,
+            stored=workload.stored,
         )
 
     def _device(self, compiler: str) -> AbstractDevice:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..codegen.c.source import Argument, KernelLaunch, Source
 from ..runtime.records.record import RecordError
 from ..runtime.records.stored import StoredSequence
-from .workload import Subject
+from .workload import Workload
 
 _ENTRY = "ks_checked"
 _C_TYPES = {
@@ -75,7 +75,7 @@ def functions_in(text: str, *, kernels: bool) -> tuple[Function, ...]:
 
 def foreign_source(
     file: Path,
-    subject: Subject,
+    workload: Workload,
     *,
     name: str | None = None,
     flags: Sequence[str] = (),
@@ -91,9 +91,9 @@ def foreign_source(
         text = file.read_text()
     except UnicodeDecodeError as e:
         raise RecordError(f"{file} cannot be read: {e}") from e
-    function = _chosen(file, functions_in(text, kernels=launch is not None), name, subject)
-    arguments = _arguments(subject)
-    order = _order(subject.stored, arguments)
+    function = _chosen(file, functions_in(text, kernels=launch is not None), name, workload)
+    arguments = _arguments(workload)
+    order = _order(workload.stored, arguments)
     if launch is not None:
         _compare(file, function, order, arguments)
         started = KernelLaunch(
@@ -102,7 +102,7 @@ def foreign_source(
         source = Source(text, _ENTRY, arguments, 1, launches=(started,), suffix=".cu")
         return function, source
     text = f"#line 1 {json.dumps(file.name)}\n{text}"  # for messages of the compiler
-    own = (*FLAGS, f"-I{file.resolve().parent}", *_macros(text, subject, n_threads), *flags)
+    own = (*FLAGS, f"-I{file.resolve().parent}", *_macros(text, workload, n_threads), *flags)
     if function.takes_vector:
         return function, Source(text, function.name, arguments, n_threads, own)
     _compare(file, function, order, arguments)
@@ -116,14 +116,14 @@ def foreign_source(
 
 
 def _chosen(
-    file: Path, functions: Sequence[Function], name: str | None, subject: Subject
+    file: Path, functions: Sequence[Function], name: str | None, workload: Workload
 ) -> Function:
     kind = "kernel" if file.suffix == ".cu" else "function"
     by_name = {f.name: f for f in functions}
     if not functions:
         raise RecordError(f"{file} defines no {kind} `void NAME(...)` that others can call")
     if name is None and len(functions) > 1:
-        name = subject.recording.name
+        name = workload.recording.name
         if name not in by_name:
             raise RecordError(
                 f"{file} has several {kind}s: name one with --name; there are {', '.join(by_name)}"
@@ -133,8 +133,8 @@ def _chosen(
     return functions[0] if name is None else by_name[name]
 
 
-def _arguments(subject: Subject) -> tuple[Argument, ...]:
-    r = subject.recording
+def _arguments(workload: Workload) -> tuple[Argument, ...]:
+    r = workload.recording
     arrays = [Argument(a.name, "array", a.dtype.value, tuple(a.shape)) for a in r.arrays]
     return (*arrays, *(Argument(s.name, "scalar", s.dtype.value, ()) for s in r.scalars))
 
@@ -161,11 +161,11 @@ def _compare(
         )
 
 
-def _macros(text: str, subject: Subject, n_threads: int) -> list[str]:
+def _macros(text: str, workload: Workload, n_threads: int) -> list[str]:
     """Sizes in capitals, REAL and THREADS as macros, but for names that the text defines itself."""
     facts: Mapping[str, object] = {
-        **{name.upper(): extent for name, extent in subject.sizes.items()},
-        "REAL": {"f32": "float", "f64": "double"}.get(subject.dtype, "double"),
+        **{name.upper(): extent for name, extent in workload.sizes.items()},
+        "REAL": {"f32": "float", "f64": "double"}.get(workload.dtype, "double"),
         "THREADS": n_threads,
     }
     return [f"-D{name}={value}" for name, value in facts.items() if not _defines(text, name)]

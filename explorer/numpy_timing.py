@@ -12,7 +12,7 @@ from ..search.budget import Interrupt
 from . import stages as st
 from .machine import time_reference
 from .run_writer import RunWriter
-from .workload import Subject
+from .workload import Workload
 
 _SHARE = 0.3  # of the time limit, that it may take
 _NOTE = "numpy_ns"
@@ -21,11 +21,11 @@ _NOTE = "numpy_ns"
 class NumpyTiming:
     """The time of the function that a result is compared with; `ns` is None where there is none, or none yet."""
 
-    def __init__(self, subject: Subject, writer: RunWriter, time_limit_s: float | None) -> None:
+    def __init__(self, workload: Workload, writer: RunWriter, time_limit_s: float | None) -> None:
         noted = writer.notes(_NOTE)
         self.ns = float(noted[-1]) if noted else None
         self.is_disturbed = False
-        self._reference = None if noted else subject.reference
+        self._reference = None if noted else workload.reference
         self._writer = writer
         self._limit_s = time_limit_s
 

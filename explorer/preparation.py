@@ -8,15 +8,15 @@ import numpy as np
 
 from ..runtime.apart import Stopped, over_after
 from ..runtime.reference import Reference
-from ..runtime.worker.inputs import make_workload
-from ..runtime.worker.worker import AbstractWorker, Workload
+from ..runtime.worker.inputs import make_input_sets
+from ..runtime.worker.worker import AbstractWorker, InputSets
 from ..search.budget import Interrupt
 from . import stages as st
 from .deadlines import Deadlines
 from .listening import Tell
 from .standing import Standing
 from .user_reference import UserReference, WrongReferenceError, stopped_when
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 
 class Preparation:
@@ -24,14 +24,14 @@ class Preparation:
 
     def __init__(
         self,
-        subject: Subject,
+        workload: Workload,
         options: Options,
         standing: Standing,
         deadlines: Deadlines,
         interrupt: Interrupt,
         tell: Tell,
     ) -> None:
-        self._subject = subject
+        self._workload = workload
         self._options = options
         self._standing = standing
         self._deadlines = deadlines
@@ -40,11 +40,11 @@ class Preparation:
 
     def run(self, worker: AbstractWorker) -> None:
         """Hand the inputs to the worker. Raises WrongReferenceError, FailedReferenceError, and Stopped."""
-        s, o, standing = self._subject, self._options, self._standing
+        s, o, standing = self._workload, self._options, self._standing
         rng = np.random.default_rng(o.seed)
         is_over, is_enough = self._deadlines.of_reference()
         with self._interrupt.immediate():
-            workload = make_workload(
+            input_sets = make_input_sets(
                 s.recording,
                 s.problem,
                 s.arguments,
@@ -54,15 +54,15 @@ class Preparation:
                 is_enough,
                 s.more,
             )
-        standing.n_sets = sum(bool(inputs.expected) for inputs in workload.sets)
+        standing.n_sets = sum(bool(inputs.expected) for inputs in input_sets.sets)
         if s.user_reference is not None and standing.numpy.ns is None:
-            standing.numpy.know(self._check_reference(s.user_reference, workload))
+            standing.numpy.know(self._check_reference(s.user_reference, input_sets))
         started_s = time.monotonic()
         with self._interrupt.immediate():
-            worker.prepare(workload)
+            worker.prepare(input_sets)
         standing.preparing_s = time.monotonic() - started_s
 
-    def _check_reference(self, reference: UserReference, workload: Workload) -> float | None:
+    def _check_reference(self, reference: UserReference, input_sets: InputSets) -> float | None:
         """Compare the user's NumPy function with the kernels and time it; None where that takes too long.
 
         Raises WrongReferenceError and FailedReferenceError.
@@ -71,7 +71,7 @@ class Preparation:
         took_s: float | None = None
         try:
             with self._interrupt.immediate(), stopped_when(over_after(limit_s)):
-                took_s = reference.compare(self._subject.stored.parameters, workload)
+                took_s = reference.compare(self._workload.stored.parameters, input_sets)
                 return reference.time_ns(took_s)
         except Stopped:
             if self._interrupt.is_set:

@@ -43,7 +43,7 @@ from ..search.events import Outcome, Tally
 from ..space.engine.candidate import Candidate, Space
 from . import stages as st
 from .evaluation import open_decisions
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 _BOUND_EVERY_S = 1.0  # between two records of the bound
 _TALLY_EVERY_S = 5.0  # between two records of the tally: what a killed session may lose of it
@@ -75,14 +75,14 @@ class RunWriter:
         self,
         folder: Path,
         journal: AbstractJournal,
-        subject: Subject,
+        workload: Workload,
         options: Options,
         space: Space,
         conditions: Conditions,
     ) -> None:
         self._folder = folder
         self._journal = journal
-        self._subject = subject
+        self._workload = workload
         self._options = options
         self._space = space
         self._conditions = conditions
@@ -254,7 +254,7 @@ class RunWriter:
                 self.note("store", str(e))
 
     def _header(self) -> RunHeader:
-        s = self._subject
+        s = self._workload
         options = asdict(self._options)
         del options["given"]
         return RunHeader(
@@ -284,7 +284,7 @@ class RunWriter:
             )
 
     def _best_file(self, result: Result) -> BestFile:
-        s = self._subject
+        s = self._workload
         bound_ns = min(result.bound_ns or 0.0, result.time_ns)
         return BestFile(
             schema=SCHEMA,

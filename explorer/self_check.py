@@ -26,7 +26,7 @@ from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..runtime.records.stored import StoredSequence
-from ..runtime.worker.inputs import Arguments, make_workload
+from ..runtime.worker.inputs import Arguments, make_input_sets
 from ..runtime.worker.verify import poison_value
 
 Array = NDArray[Any]
@@ -188,8 +188,8 @@ def _outputs(
     source: Source, problem: Problem, recording: Recording, stored: StoredSequence
 ) -> list[_Output]:
     given = drawn(stored, recording)
-    workload = make_workload(recording, problem, given, np.random.default_rng(1), 1)
-    expected = workload.sets[0].expected
+    input_sets = make_input_sets(recording, problem, given, np.random.default_rng(1), 1)
+    expected = input_sets.sets[0].expected
     found = []
     for a in source.arguments:
         if a.kind == "array" and a.name in expected:

@@ -41,7 +41,7 @@ from .preparation import Preparation
 from .registers import Registers
 from .run_writer import RunWriter
 from .standing import Standing
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 __all__ = ["Session", "Tell"]
 
@@ -53,9 +53,9 @@ class Session:
     """
 
     def __init__(
-        self, subject: Subject, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
+        self, workload: Workload, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
     ) -> None:
-        self._subject = subject
+        self._workload = workload
         self._options = options
         self._folder = folder
         self._tell = tell
@@ -76,16 +76,16 @@ class Session:
             with self._interrupt.immediate():
                 worker.start()  # meanwhile this process has a core of its own
                 target = device.machine.facts()
-                space = build_space(self._subject.problem, target)
+                space = build_space(self._workload.problem, target)
                 root = space.root()
                 conditions = conditions_of(device, worker)
-            writer = RunWriter(self._folder, journal, self._subject, o, space, conditions)
-            numpy = NumpyTiming(self._subject, writer, o.time_limit_s)
+            writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)
+            numpy = NumpyTiming(self._workload, writer, o.time_limit_s)
             writer.begin()
             self._tell_opened(writer, space, target, device.machine.calibrated_by)
-            claims = Claims(device, worker, target, closed_tasks(self._subject.problem))
+            claims = Claims(device, worker, target, closed_tasks(self._workload.problem))
             standing = Standing(writer, device, claims, numpy)
-            ending = Ending(self._subject, self._folder, standing, self._deadlines, self._tell)
+            ending = Ending(self._workload, self._folder, standing, self._deadlines, self._tell)
             if isinstance(root, DeadEnd):
                 return ending.tell("infeasible", None, 0)
             try:
@@ -100,7 +100,7 @@ class Session:
         self._tell(
             st.Opened(
                 self._folder,
-                self._subject.problem,
+                self._workload.problem,
                 space,
                 target,
                 self._options.seed,
@@ -108,7 +108,7 @@ class Session:
                 n_resumed,
                 self._deadlines.elapsed_s,
                 calibrated_by,
-                self._subject.stored.changes() if n_resumed else (),
+                self._workload.stored.changes() if n_resumed else (),
             )
         )
 
@@ -127,7 +127,7 @@ class Session:
         self._tell(st.Rooted(claims.whole_ns, whole.terms, whole.limiting))
         writer.bound(claims.whole_ns, lambda: whole.limiting)
         writer.plant(claims.whole_ns)
-        Preparation(self._subject, o, standing, deadlines, self._interrupt, self._tell).run(worker)
+        Preparation(self._workload, o, standing, deadlines, self._interrupt, self._tell).run(worker)
         registers = Registers(device.reporter, root.space, bounder)
         registers.recall(writer.evaluations)
         evaluator = Evaluator(

@@ -12,19 +12,19 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import SCHEMA, FamilyFile, load_family, save_family
 from ..runtime.records.record import BestFile, RecordError
-from .entry import Run, explore_subject
+from .entry import Run, explore_workload
 from .session import Tell
-from .workload import Options, Subject
+from .workload import Options, Workload
 
 Sizes = dict[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What is asked for. `subject_of` draws the arguments of a shape when its turn comes."""
+    """What is asked for. `workload_of` draws the arguments of a shape when its turn comes."""
 
     shapes: Sequence[Sizes]
-    subject_of: Callable[[Sizes], Subject]
+    workload_of: Callable[[Sizes], Workload]
     options: Options
     file: Path
     runs: Path = Path("runs")
@@ -54,31 +54,31 @@ def tune(
     device = open_device(o.target, DeviceOptions(compiler=o.compiler))
     machine = take_conditions(accelerator=device.machine.accelerator()).machine
     for sizes in tuning.shapes:
-        subject = tuning.subject_of(sizes)
-        found = _found(tuning, subject)
-        entry = next((e for e in found.entries if e.sizes == subject.sizes), None)
-        if entry is not None and not tuning.again and _is_done(entry, subject, machine):
-            yield TunedShape(subject.sizes, entry, None)
+        workload = tuning.workload_of(sizes)
+        found = _found(tuning, workload)
+        entry = next((e for e in found.entries if e.sizes == workload.sizes), None)
+        if entry is not None and not tuning.again and _is_done(entry, workload, machine):
+            yield TunedShape(workload.sizes, entry, None)
             continue
-        run = explore_subject(
-            subject, o, runs=tuning.runs, on_event=on_event, on_interrupt=on_interrupt
+        run = explore_workload(
+            workload, o, runs=tuning.runs, on_event=on_event, on_interrupt=on_interrupt
         )
         if run.best is not None:
             # Read again: another process may have tuned another shape meanwhile.
             entry = structs.replace(run.best.file, library=UNSET)  # none lies beside this file
-            save_family(tuning.file, _found(tuning, subject).with_entry(entry))
-        yield TunedShape(subject.sizes, None if run.best is None else run.best.file, run)
+            save_family(tuning.file, _found(tuning, workload).with_entry(entry))
+        yield TunedShape(workload.sizes, None if run.best is None else run.best.file, run)
         if run.status == "interrupted":
             return
 
 
-def _found(tuning: Tuning, subject: Subject) -> FamilyFile:
+def _found(tuning: Tuning, workload: Workload) -> FamilyFile:
     """What the file holds. Raises RecordError where that is something else."""
     o = tuning.options
     new = FamilyFile(
         tuned_schema=SCHEMA,
-        sequence=subject.sequence,
-        dtype=subject.dtype,
+        sequence=workload.sequence,
+        dtype=workload.dtype,
         target=o.target,
         entries=(),
     )
@@ -93,7 +93,7 @@ def _found(tuning: Tuning, subject: Subject) -> FamilyFile:
     return found
 
 
-def _is_done(entry: BestFile, subject: Subject, machine: str) -> bool:
+def _is_done(entry: BestFile, workload: Workload, machine: str) -> bool:
     """Whether a search of the same tasks on this machine came to its end."""
-    is_same = entry.problem_key == subject.problem.key and entry.conditions.machine == machine
+    is_same = entry.problem_key == workload.problem.key and entry.conditions.machine == machine
     return is_same and entry.status not in ("interrupted", "running")

@@ -17,7 +17,7 @@ from ..runtime.measure.timing import Sampler, measure
 from ..runtime.records.stored import Parameter
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.verify import Expected, find_mismatch, poison_value
-from ..runtime.worker.worker import InputSet, Workload
+from ..runtime.worker.worker import InputSet, InputSets
 
 _LOOK_S = 0.05
 _SLOW_S = 0.1  # a run that is timed fewer times
@@ -40,14 +40,14 @@ class UserReference:
     function: Callable[..., Any]
     args: tuple[Any, ...]
 
-    def compare(self, parameters: Sequence[Parameter], workload: Workload) -> float:
+    def compare(self, parameters: Sequence[Parameter], input_sets: InputSets) -> float:
         """Run it on the first input set of which it is known what must come out; seconds that it took.
 
         Raises WrongReferenceError and FailedReferenceError.
         """
-        made = next(s for s in workload.sets if s.expected)
+        made = next(s for s in input_sets.sets if s.expected)
         values = {
-            p.name: self._value(p, given, made, workload)
+            p.name: self._value(p, given, made, input_sets)
             for p, given in zip(parameters, self.args, strict=False)
         }
         before = {name: values[name].copy() for name in made.expected}
@@ -85,9 +85,9 @@ class UserReference:
         protocol = FINAL if run_s < _SLOW_S else replace(FINAL, min_samples=3, max_samples=3)
         return measure(Sampler(run, restore), protocol).time_ns
 
-    def _value(self, p: Parameter, given: Any, made: InputSet, workload: Workload) -> Any:
+    def _value(self, p: Parameter, given: Any, made: InputSet, input_sets: InputSets) -> Any:
         if p.kind == "array":
-            is_output = workload.roles[p.name] == "output"
+            is_output = input_sets.roles[p.name] == "output"
             return np.array(given if is_output else made.arrays[p.name])
         return made.scalars[p.name] if p.kind == "scalar" else given
 

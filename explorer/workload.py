@@ -76,7 +76,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class Workload:
     """A problem with the arguments to measure it on; `more` are further ones to verify on.
 
     `reference` names a NumPy function to time for comparison, by module and attribute; `user_reference` is the user's own, which is
@@ -95,7 +95,7 @@ class Subject:
     user_reference: UserReference | None = None
 
 
-def make_subject(
+def make_workload(
     fn: Callable[..., Any],
     args: Sequence[Any],
     *,
@@ -105,7 +105,7 @@ def make_subject(
     formula: str = "",
     reference: tuple[str, str] | Callable[..., Any] | None = None,
     more: Sequence[Sequence[Any]] = (),
-) -> Subject:
+) -> Workload:
     """Record a function's calls on these arguments; `more` are others of the same shapes and types, to verify on.
 
     Raises LanguageError.
@@ -119,7 +119,7 @@ def make_subject(
             recording.calls[0].where,
         )
     floats = sorted({p.dtype.name for p in recording.arrays if p.dtype.is_float})
-    return Subject(
+    return Workload(
         sequence=sequence,
         sizes=_sizes(recording) if sizes is None else sizes,
         dtype="+".join(floats) or "i64",

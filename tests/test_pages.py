@@ -16,7 +16,7 @@ from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan import read_plan
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.ir.text import show, show_tasks
 from kernelscape.kernels.library import axpydot as library
 from kernelscape.kernels.library import load
@@ -52,8 +52,8 @@ _MOST_CHARACTERS = 200  # of a line that is not a table
 def stages() -> dict[str, str]:
     """The text of each stage by its name."""
     entry = load("axpydot")
-    subject = library_subject(entry, entry.complete({"n": 100_000}), "f32", 1)
-    space = build_space(subject.problem, target(2, 32))
+    workload = library_workload(entry, entry.complete({"n": 100_000}), "f32", 1)
+    space = build_space(workload.problem, target(2, 32))
     root, best = space.root(), restore(space, DECISIONS)
     assert isinstance(root, Candidate) and isinstance(best, Candidate) and best.is_complete
     bounder = Bounder(space)
@@ -66,9 +66,9 @@ def stages() -> dict[str, str]:
             for f in (library.subtract_scaled.fn, library.dot.fn, library.axpydot)
         ).rstrip()
         + "\n",
-        "ir": "\n".join(show(call.ir) for call in subject.recording.calls),
-        "tasks": show_tasks(subject.problem),
-        "graph": show_graph(build_graph(subject.problem)),
+        "ir": "\n".join(show(call.ir) for call in workload.recording.calls),
+        "tasks": show_tasks(workload.problem),
+        "graph": show_graph(build_graph(workload.problem)),
         "space": f"{len(space.searchable)} choices, {n_open} of them open\n",
         "decided": "".join(f"{name} = {value}\n" for name, value in DECISIONS),
         "propagated": "".join(

@@ -24,7 +24,7 @@ from ..building.artifact import Artifact
 from ..cpu.dialect import C_TEAM
 from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
 from ..worker.verify import poison_value
-from ..worker.worker import AbstractWorker, Outcome, Workload
+from ..worker.worker import AbstractWorker, InputSets, Outcome
 
 if TYPE_CHECKING:
     from ...codegen.c.dialect import Dialect
@@ -206,7 +206,7 @@ class FakeWorker(AbstractWorker):
         self._device = device
         self.n_evaluations = 0
 
-    def prepare(self, workload: Workload) -> None:
+    def prepare(self, input_sets: InputSets) -> None:
         return
 
     def end_when(self, is_over: Callable[[], bool]) -> None:

@@ -26,7 +26,7 @@ from ...space.gpu_resources import REGISTER_ROOMS
 from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..signature import Result, Signature
-from ..worker.inputs import ArgumentsError, make_workload
+from ..worker.inputs import ArgumentsError, make_input_sets
 from ..worker.outcome import FINAL, Failure, Measurement
 from ..worker.worker import AbstractWorker
 from .record import BestFile
@@ -156,11 +156,11 @@ def check_again(
     rng = np.random.default_rng(best.seed)
     first = best.stored.draw(rebuilt.recording, rng)
     try:
-        workload = make_workload(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+        input_sets = make_input_sets(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
     except ArgumentsError as e:
         raise StaleError(f"the stored sequence cannot be verified: {e}") from e
-    worker.prepare(workload)
-    return worker.evaluate(artifact, FINAL), sum(bool(s.expected) for s in workload.sets)
+    worker.prepare(input_sets)
+    return worker.evaluate(artifact, FINAL), sum(bool(s.expected) for s in input_sets.sets)
 
 
 class Tuned:

@@ -34,7 +34,7 @@ from .verify import (
     spread,
     tolerance_factor,
 )
-from .worker import InputSet, Workload
+from .worker import InputSet, InputSets
 
 if TYPE_CHECKING:
     from ..reference import Reference
@@ -100,7 +100,7 @@ def draw(
     return Arguments(arrays, dict(scalars))
 
 
-def make_workload(
+def make_input_sets(
     recording: Recording,
     problem: Problem,
     first: Arguments,
@@ -109,7 +109,7 @@ def make_workload(
     reference: Reference | None = None,
     is_enough: Callable[[], bool] = lambda: False,
     more: Sequence[Arguments] = (),
-) -> Workload:
+) -> InputSets:
     """Everything that candidates of the problem are verified and timed on; `first` is not
     changed.
 
@@ -147,7 +147,7 @@ def make_workload(
             if is_huge or _n_lost(made) <= _n_lost(sets[0]):
                 sets.append(made)
                 break
-    return Workload(roles, tuple(sets))
+    return InputSets(roles, tuple(sets))
 
 
 def _n_lost(made: InputSet) -> int:

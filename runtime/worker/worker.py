@@ -65,7 +65,7 @@ class InputSet:
 
 
 @dataclass(frozen=True)
-class Workload:
+class InputSets:
     """What candidates of one problem are run on. Set 0 is the one that is timed; all that expect
     something are verified.
 
@@ -105,7 +105,7 @@ class WorkerError(Exception):
 
 
 class AbstractWorker(ABC):
-    """Evaluates artifacts on a prepared workload. `n_restarts` counts the children that took the place of one that died."""
+    """Evaluates artifacts on prepared inputs. `n_restarts` counts the children that took the place of one that died."""
 
     n_restarts: int = 0
 
@@ -113,7 +113,7 @@ class AbstractWorker(ABC):
         """Begin to start what evaluates, without waiting: the caller has other work meanwhile."""
 
     @abstractmethod
-    def prepare(self, workload: Workload) -> None:
+    def prepare(self, input_sets: InputSets) -> None:
         """Take over the arrays. Raises WorkerError when they do not fit."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class Worker(AbstractWorker):
     def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
         self._device = device
         self._options = options or WorkerOptions()
-        self._workload: Workload | None = None
+        self._input_sets: InputSets | None = None
         self._prepare: Prepare | None = None
         self._ready = Ready([], 0)
         self._files = MemoryFiles()
@@ -193,17 +193,17 @@ class Worker(AbstractWorker):
     def start(self) -> None:
         self._channel.start()
 
-    def prepare(self, workload: Workload) -> None:
+    def prepare(self, input_sets: InputSets) -> None:
         if self._prepare is not None:
-            self._channel.kill()  # it maps the files of the workload before
+            self._channel.kill()  # it maps the files of the inputs before
         self._files.close()
         self._files = MemoryFiles()
-        sets = [_write_set(self._files, s, workload.roles) for s in workload.sets]
+        sets = [_write_set(self._files, s, input_sets.roles) for s in input_sets.sets]
         allowance_bytes = self._options.memory_bytes
         if allowance_bytes is None:
-            allowance_bytes = (512 << 20) + 2 * workload.size_bytes
-        self._workload = workload
-        self._prepare = Prepare(dict(workload.roles), sets, allowance_bytes)
+            allowance_bytes = (512 << 20) + 2 * input_sets.size_bytes
+        self._input_sets = input_sets
+        self._prepare = Prepare(dict(input_sets.roles), sets, allowance_bytes)
         self._send_prepare()
 
     def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
@@ -212,9 +212,9 @@ class Worker(AbstractWorker):
         assert other._prepare is not None, "the other is prepared first"
         if self._prepare is not None:
             self._channel.kill()
-        assert other._workload is not None
+        assert other._input_sets is not None
         prepared = other._prepare
-        self._workload = replace(other._workload, sets=other._workload.sets[:n_sets])
+        self._input_sets = replace(other._input_sets, sets=other._input_sets.sets[:n_sets])
         self._prepare = Prepare(prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes)
         self._send_prepare()
 
@@ -315,14 +315,14 @@ class Worker(AbstractWorker):
         return 2.0 + run_s + arrays_s + 4 * protocol.budget_ns * 1e-9
 
     @property
-    def _prepared(self) -> Workload:
-        assert self._workload is not None, "prepare() comes first"
-        return self._workload
+    def _prepared(self) -> InputSets:
+        assert self._input_sets is not None, "prepare() comes first"
+        return self._input_sets
 
     def _send_prepare(self) -> None:
         assert self._prepare is not None
-        assert self._workload is not None
-        deadline_s = 30.0 + 2e-8 * self._workload.size_bytes * len(self._workload.sets)
+        assert self._input_sets is not None
+        deadline_s = 30.0 + 2e-8 * self._input_sets.size_bytes * len(self._input_sets.sets)
         answer = self._channel.ask(self._prepare, deadline_s)
         if isinstance(answer, Death):
             raise WorkerError(f"the worker's child could not take the arrays: {answer.what}")

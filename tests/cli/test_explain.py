@@ -12,7 +12,7 @@ import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.codegen.describe import count_starts, describe
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.explorer.entry import library_subject, resume
+from kernelscape.explorer.entry import library_workload, resume
 from kernelscape.explorer.explanation import Explanation, explain_run
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
@@ -268,8 +268,8 @@ def test_nowhere_is_one_sentence(explore, tmp_path: Path) -> None:
 
 
 def space(name: str, **sizes: int) -> Space:
-    subject = library_subject(load(name), sizes, "f32", 1)
-    return build_space(subject.problem, open_device("fake").machine.facts())
+    workload = library_workload(load(name), sizes, "f32", 1)
+    return build_space(workload.problem, open_device("fake").machine.facts())
 
 
 def root_of(s: Space) -> Candidate:

@@ -16,11 +16,11 @@ import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.codegen.c.header import header_file, header_text
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.export import cmake_text
 from kernelscape.explorer.saved import load as load_best
 from kernelscape.explorer.self_check import check_text
-from kernelscape.explorer.workload import Subject, make_subject
+from kernelscape.explorer.workload import Workload, make_workload
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
@@ -103,7 +103,7 @@ def count_and_scale(
         y[i] = f * ks.sqrt(x[i])
 
 
-def _of_integers() -> Subject:
+def _of_integers() -> Workload:
     """Integers, a root that wants positive numbers, an array that is updated, a scalar."""
 
     def mixed(x, k, f, y):
@@ -111,7 +111,7 @@ def _of_integers() -> Subject:
 
     n = 300
     k = np.arange(-150, 150, dtype=np.int32)
-    return make_subject(
+    return make_workload(
         mixed, (np.linspace(0.5, 9, n), k, 0.3, np.zeros(n)), sequence="here:mixed", name="mixed"
     )
 
@@ -121,25 +121,25 @@ def _of_integers() -> Subject:
 @pytest.mark.parametrize("name", ["gemver", "heat", "mixed"])
 def test_the_check_finds_what_is_wrong(name: str, tmp_path: Path) -> None:
     """It passes for right code and, made wrong in one place, fails."""
-    subject = _of_integers() if name == "mixed" else None
-    if subject is None:
+    workload = _of_integers() if name == "mixed" else None
+    if workload is None:
         entry = load(name)
-        subject = library_subject(entry, entry.complete({"n": 40, "m": 40}), "f64", 1)
-    space = build_space(subject.problem, guess_target())
+        workload = library_workload(entry, entry.complete({"n": 40, "m": 40}), "f64", 1)
+    space = build_space(workload.problem, guess_target())
     ((_, candidate),) = first_candidates(space, limit=1)
     source = print_source(lower(candidate), C_TEAM)
-    parameters = [p.name for p in subject.stored.parameters]
+    parameters = [p.name for p in workload.stored.parameters]
     texts = {
         "kernel.c": source.file_text,
-        header_file(subject.problem): header_text(source, subject.problem, parameters),
-        "main.c": check_text(source, subject.problem, subject.recording, subject.stored),
+        header_file(workload.problem): header_text(source, workload.problem, parameters),
+        "main.c": check_text(source, workload.problem, workload.recording, workload.stored),
         # The last element of the last array that is written, after the call.
-        "wrong.c": check_text(source, subject.problem, subject.recording, subject.stored),
+        "wrong.c": check_text(source, workload.problem, workload.recording, workload.stored),
     }
     last = max(
         k
-        for k, a in enumerate(subject.recording.arrays)
-        if subject.problem.array(a.name).role != "input"
+        for k, a in enumerate(workload.recording.arrays)
+        if workload.problem.array(a.name).role != "input"
     )
     texts["wrong.c"] = texts["wrong.c"].replace(
         "  for (const ks_sample", f"  a{last}[0] += 1;\n  for (const ks_sample", 1

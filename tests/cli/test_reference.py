@@ -8,20 +8,20 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.schema import read_line
-from kernelscape.cli.user_file import find_subject
-from kernelscape.explorer.entry import library_subject
+from kernelscape.cli.user_file import find_workload
+from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.user_reference import (
     FailedReferenceError,
     UserReference,
     WrongReferenceError,
     stopped_when,
 )
-from kernelscape.explorer.workload import make_subject
+from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.library import LibrarySequence, load
 from kernelscape.runtime.apart import Stopped
 from kernelscape.runtime.fake.device import FakeRunner
-from kernelscape.runtime.worker.inputs import make_workload
+from kernelscape.runtime.worker.inputs import make_input_sets
 from kernelscape.runtime.worker.outcome import Failure
 
 from .command import USER_FILE, objects
@@ -43,14 +43,14 @@ def without_reference(text):
     return text[: text.index("def reference")]
 
 
-def subject_of(path, name="both"):
-    return find_subject(f"{path}:{name}", {"n": 50}, "f32", 1)
+def workload_of(path, name="both"):
+    return find_workload(f"{path}:{name}", {"n": 50}, "f32", 1)
 
 
-def compare(subject):
+def compare(workload):
     rng = np.random.default_rng(1)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
-    return subject.user_reference.compare(subject.stored.parameters, workload)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
+    return workload.user_reference.compare(workload.stored.parameters, input_sets)
 
 
 @pytest.mark.compiler
@@ -76,14 +76,14 @@ def test_a_reference_that_disagrees_ends_the_run(explore, file, tmp_path):
 )
 def test_it_is_compared_in_place(file, body, error, sentence):
     text = f"{without_reference(USER_FILE)}def reference(x, y, z, f):\n{body}\n"
-    subject = subject_of(file(text))
-    before = {name: a.copy() for name, a in subject.arguments.arrays.items()}
+    workload = workload_of(file(text))
+    before = {name: a.copy() for name, a in workload.arguments.arrays.items()}
     if error is None:
-        assert compare(subject) >= 0
+        assert compare(workload) >= 0
     else:
         with pytest.raises(error, match=sentence):
-            compare(subject)
-    for name, a in subject.arguments.arrays.items():
+            compare(workload)
+    for name, a in workload.arguments.arrays.items():
         np.testing.assert_array_equal(a, before[name])
 
 
@@ -101,12 +101,12 @@ def test_what_the_sequence_does_not_write_is_not_compared():
 
     args = (np.arange(6.0), np.zeros(6))
     for function, error in ((reference, None), (wrong, WrongReferenceError)):
-        subject = make_subject(half, args, sequence="t:half", name="half", reference=function)
+        workload = make_workload(half, args, sequence="t:half", name="half", reference=function)
         if error is None:
-            compare(subject)
+            compare(workload)
         else:
             with pytest.raises(error, match=r"y\[2\]"):
-                compare(subject)
+                compare(workload)
 
 
 def test_the_function_that_runs_is_the_one_whose_reference_is_taken(file):
@@ -118,23 +118,23 @@ def once(x, y, z, f):
 def reference_once(x, y, z, f):
     y[:] = f * x
 """
-    assert subject_of(file(two), "once").user_reference.function.__name__ == "reference_once"
+    assert workload_of(file(two), "once").user_reference.function.__name__ == "reference_once"
     assert (
-        subject_of(file(two), "both").user_reference is None
+        workload_of(file(two), "both").user_reference is None
     )  # whose `reference` is, nobody knows
-    only = subject_of(file(USER_FILE)).user_reference
+    only = workload_of(file(USER_FILE)).user_reference
     assert only.function.__name__ == "reference"
 
 
 def test_a_sequence_named_as_one_of_the_library_brings_its_own_reference():
     ours = load("axpydot")
-    assert library_subject(ours, {"n": 100}, "f32", 1).reference is not None
+    assert library_workload(ours, {"n": 100}, "f32", 1).reference is not None
     fields = {name: getattr(ours, name) for name in LibrarySequence.__dataclass_fields__}
     theirs = LibrarySequence(**fields | {"reference": lambda *a: None})
-    subject = library_subject(theirs, {"n": 100}, "f32", 1)
-    assert subject.reference is None
-    assert subject.user_reference.function is theirs.reference
-    assert subject.sequence != "axpydot"
+    workload = library_workload(theirs, {"n": 100}, "f32", 1)
+    assert workload.reference is None
+    assert workload.user_reference.function is theirs.reference
+    assert workload.sequence != "axpydot"
 
 
 def test_several_sets_of_arguments(file):
@@ -142,11 +142,11 @@ def test_several_sets_of_arguments(file):
         "return rng.random(n).astype(dtype), np.zeros(n, dtype), np.zeros(n, dtype), 0.5",
         "return [(x * np.ones(n, dtype), np.zeros(n, dtype), np.zeros(n, dtype), x) for x in (1.0, 2.0, 3.0)]",
     )
-    subject = subject_of(file(text))
-    assert [a.scalars["f"] for a in (subject.arguments, *subject.more)] == [1.0, 2.0, 3.0]
+    workload = workload_of(file(text))
+    assert [a.scalars["f"] for a in (workload.arguments, *workload.more)] == [1.0, 2.0, 3.0]
     other = text.replace("np.ones(n, dtype)", "np.ones(n, dtype if x == 1 else np.float64)")
     with pytest.raises(LanguageError, match="all sets need the same shapes, types and constants"):
-        subject_of(file(other))
+        workload_of(file(other))
 
 
 @pytest.mark.compiler

@@ -54,20 +54,20 @@ def test_a_shape_is_searched_once(explore) -> None:
 
 def test_an_interrupted_shape_is_searched_again(explore, monkeypatch) -> None:
     """What was finished before it stays; what comes after it waits for the next call."""
-    whole = tuning.explore_subject
+    whole = tuning.explore_workload
 
-    def interrupted(subject, options, **more):
-        found = whole(subject, options, **more)
+    def interrupted(workload, options, **more):
+        found = whole(workload, options, **more)
         ended = replace(found.ended, status="interrupted")
         file = structs.replace(found.best.file, status="interrupted")
         return replace(found, ended=ended, best=replace(found.best, file=file))
 
     assert tuned(explore, "vadd", "--sizes", "n=64", *FEW)[0] == 0
-    monkeypatch.setattr(tuning, "explore_subject", interrupted)
+    monkeypatch.setattr(tuning, "explore_workload", interrupted)
     code, lines = tuned(explore, "vadd", "--sizes", "n=64,n=32,n=16", *FEW)
     assert code == 130
     assert [x["sizes"]["n"] for x in lines[:-1]] == [64, 32]
-    monkeypatch.setattr(tuning, "explore_subject", whole)
+    monkeypatch.setattr(tuning, "explore_workload", whole)
     code, lines = tuned(explore, "vadd", "--sizes", "n=64,n=32,n=16", *FEW)
     assert code == 0
     assert [x["is_new"] for x in lines[:-1]] == [False, True, True]

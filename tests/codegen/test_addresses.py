@@ -12,7 +12,7 @@ from kernelscape.codegen.c.addresses import share_addresses
 from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.space.constraints import build_space
@@ -210,7 +210,7 @@ class Flat:
 def test_all_that_is_reached_is_reached_as_before(name):
     sequence = load(name)
     sizes = {key: 48 + 5 * k for k, key in enumerate(sequence.sizes)}
-    problem = library_subject(sequence, sizes, "f32", 1).problem
+    problem = library_workload(sequence, sizes, "f32", 1).problem
     root = build_space(problem, checking.target(2, 32)).root()
     assert isinstance(root, Candidate)
     rng = np.random.default_rng(1)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 import pytest
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.worker.inputs import Arguments, make_workload
+from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 from kernelscape.space.engine.candidate import Candidate
@@ -83,7 +83,7 @@ def evaluate(tmp_path_factory):
             worker = workers[case.name] = Worker(device, WorkerOptions(run_timeout_s=60.0))
             first = Arguments(case.arrays, case.scalars)
             rng = np.random.default_rng(0)
-            worker.prepare(make_workload(case.recording, case.problem, first, rng, 3))
+            worker.prepare(make_input_sets(case.recording, case.problem, first, rng, 3))
         built = device.builder.build(source)
         assert not isinstance(built, Failure), built
         return workers[case.name].evaluate(built, QUICK)

@@ -11,9 +11,9 @@ import pytest
 from kernelscape.codegen.c.header import header_file
 from kernelscape.codegen.c.launches import launch_header_text, launched_text
 from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.self_check import check_text
-from kernelscape.explorer.workload import Subject
+from kernelscape.explorer.workload import Workload
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.library import load
@@ -45,18 +45,18 @@ LARGE = {
 }
 
 
-def _subject(name: str, dtype: str) -> Subject:
+def _workload(name: str, dtype: str) -> Workload:
     entry = load(name)
-    return library_subject(entry, entry.complete(dict.fromkeys(entry.sizes, 70)), dtype, 1)
+    return library_workload(entry, entry.complete(dict.fromkeys(entry.sizes, 70)), dtype, 1)
 
 
-def _texts(source: Source, subject: Subject) -> dict[str, str]:
-    parameters = [p.name for p in subject.stored.parameters]
-    problem = subject.problem
+def _texts(source: Source, workload: Workload) -> dict[str, str]:
+    parameters = [p.name for p in workload.stored.parameters]
+    problem = workload.problem
     return {
         "kernel.cu": launched_text(source, problem, parameters),
         header_file(problem): launch_header_text(source, problem, parameters),
-        "main.c": check_text(source, problem, subject.recording, subject.stored),
+        "main.c": check_text(source, problem, workload.recording, workload.stored),
     }
 
 
@@ -86,15 +86,15 @@ def _ran(texts: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str
 def test_exported_launches_are_right_and_the_check_finds_what_is_wrong(
     name: str, dtype: str, decisions: dict[str, str], tmp_path: Path
 ) -> None:
-    subject = _subject(name, dtype)
-    source = gpu.source_of(decided(subject.problem, decisions))
-    texts = _texts(source, subject)
+    workload = _workload(name, dtype)
+    source = gpu.source_of(decided(workload.problem, decisions))
+    texts = _texts(source, workload)
     done = _ran(texts, tmp_path / "right")
     assert (done.returncode, done.stderr) == (0, "")
     assert "values agree" in done.stdout
     if name == "bicgk":
         assert len(source.launches) == 2
-        wrong = _texts(replace(source, launches=source.launches[:1]), subject)
+        wrong = _texts(replace(source, launches=source.launches[:1]), workload)
         done = _ran(wrong, tmp_path / "wrong")
         assert (done.returncode, "should be" in done.stdout) == (1, True)
     else:

@@ -8,7 +8,7 @@ import pytest
 from kernelscape.codegen.describe import count_starts
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.lower import print_source as printed
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import sketched_candidates
@@ -21,7 +21,7 @@ BARRIER = "ks_team_meet(team);"
 
 def texts_of(name, cores=2, **sizes):
     """Texts and starts of the first candidates by their sketches."""
-    problem = library_subject(load(name), sizes, "f32", 1).problem
+    problem = library_workload(load(name), sizes, "f32", 1).problem
     space = build_space(problem, replace(checking.target(2, 64), cores=cores))
     return {
         sketch: (printed(lower(c), C_TEAM).text, count_starts(c))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.experiments import compile_flags
 from kernelscape.experiments.writing import read_results
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
 from kernelscape.runtime.cpu.dialect import C_TEAM
@@ -40,7 +40,7 @@ def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
 
 
 def test_one_level_alone_has_texts_without_shared_addresses():
-    problem = library_subject(load("matmul"), {"m": 64, "n": 64, "k": 64}, "f32", 1).problem
+    problem = library_workload(load("matmul"), {"m": 64, "n": 64, "k": 64}, "f32", 1).problem
     space = build_space(problem, checking.target(2, 32))
     [(_, candidate), *_] = first_candidates(space)
     rng = np.random.default_rng(1)

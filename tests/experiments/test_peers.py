@@ -21,12 +21,12 @@ from kernelscape.experiments.peers_bars import (
 )
 from kernelscape.experiments.peers_row import PeerOptions, summary
 from kernelscape.experiments.rows import Job, parse_jobs
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import dialect_of
-from kernelscape.runtime.worker.inputs import make_workload
+from kernelscape.runtime.worker.inputs import make_input_sets
 from kernelscape.runtime.worker.outcome import FINAL
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.constraints import build_space
@@ -158,11 +158,11 @@ def test_a_row_that_cannot_be_compared_is_a_usage_error(row, said, capfd):
 @pytest.mark.compiler
 def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
     device = open_device("cpu", DeviceOptions(compiler="gcc"))
-    subject = library_subject(load("axpy"), {"n": 1009}, "f64", 1)
-    default = first_candidates(build_space(subject.problem, device.machine.facts()))[0][1]
+    workload = library_workload(load("axpy"), {"n": 1009}, "f64", 1)
+    default = first_candidates(build_space(workload.problem, device.machine.facts()))[0][1]
     ours = print_source(lower(default), dialect_of(device))
-    workload = make_workload(
-        subject.recording, subject.problem, subject.arguments, np.random.default_rng(1), 2
+    input_sets = make_input_sets(
+        workload.recording, workload.problem, workload.arguments, np.random.default_rng(1), 2
     )
     spared = {}
 
@@ -171,7 +171,7 @@ def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
         return built(by, source)
 
     monkeypatch.setattr(peers_row, "built", noted)
-    peers_row.choose(device, subject, workload, ours, replace(FINAL, budget_ns=1e6))
+    peers_row.choose(device, workload, input_sets, ours, replace(FINAL, budget_ns=1e6))
     assert spared == {ours.entry: set(FEWER_PASSES), "axpy": set()}
 
 

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import pytest
 from kernelscape.explorer import evaluation
-from kernelscape.explorer.entry import explore_subject, library_subject
+from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.evaluation import Evaluator
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
@@ -136,10 +136,10 @@ def test_a_session_times_nothing_beside_compilers_and_leaves_none(
             raise ZeroDivisionError
 
     monkeypatch.setattr(Evaluator, "ahead", watched)
-    subject = library_subject(load("atax"), {"m": 64, "n": 48}, "f32", 1)
+    workload = library_workload(load("atax"), {"m": 64, "n": 48}, "f32", 1)
     options = Options(time_limit_s=4.0, store=False, compiler="gcc")
     with pytest.raises(ZeroDivisionError) if ends_by == "bug" else nullcontext():
-        run = explore_subject(subject, options, directory=tmp_path / "run")
+        run = explore_workload(workload, options, directory=tmp_path / "run")
         assert run.status == {"time": "time_limit", "signal": "interrupted"}[ends_by]
         assert ends_by == "signal" or queues[-1].ahead_s > 0
     assert not running

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from kernelscape.explorer import compiler_comparison, deadlines
 from kernelscape.explorer import stages as st
-from kernelscape.explorer.entry import explore_subject, library_subject
+from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.saved import replay_again
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
@@ -39,9 +39,9 @@ def fake(time_ns, script=None) -> FakeDevice:
 def explored(folder: Path, monkeypatch, *others: FakeDevice):
     monkeypatch.setattr(FakeDevice, "others", lambda self: list(others))
     told = []
-    subject = library_subject(load("axpydot"), {"n": 64}, "f32", 1)
+    workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
     options = Options(target="fake", max_evals=20, store=False)
-    run = explore_subject(subject, options, directory=folder, on_event=told.append)
+    run = explore_workload(workload, options, directory=folder, on_event=told.append)
     times = [
         r.time_ns for r in read_journal(folder / "journal.jsonl") if isinstance(r, EvaluationRecord)
     ]
@@ -89,9 +89,9 @@ def test_where_taking_over_the_arguments_takes_too_long_none_is_tried(
     monkeypatch.setattr(deadlines.time, "monotonic", lambda: clock.now)
     prepare = FakeWorker.prepare
 
-    def slow(self, workload):
+    def slow(self, input_sets):
         clock.now += preparing_s
-        prepare(self, workload)
+        prepare(self, input_sets)
 
     monkeypatch.setattr(FakeWorker, "prepare", slow)
     _, _, told = explored(tmp_path, monkeypatch, fake(lambda key: 0.5 * _hashed_ns(key)))
@@ -113,10 +113,10 @@ def test_other_compilers_are_tried_where_none_is_named():
 @pytest.mark.compiler
 def test_what_another_compiler_built_is_replayed_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(compiler_comparison, "_FASTER", float("inf"))
-    subject = library_subject(load("sgemv"), {"m": 64, "n": 64}, "f32", 1)
+    workload = library_workload(load("sgemv"), {"m": 64, "n": 64}, "f32", 1)
     told = []
-    run = explore_subject(
-        subject,
+    run = explore_workload(
+        workload,
         Options(max_evals=3, store=False),
         directory=tmp_path / "run",
         on_event=told.append,

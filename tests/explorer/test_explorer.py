@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.remeasure import comparison, time_again
 from kernelscape.explorer.saved import replay_again, write_source
 from kernelscape.explorer.workload import Options
@@ -157,9 +157,9 @@ def subtract(x: ks.types.ndarray(), y: ks.types.ndarray()):
 
 def fake_run(folder: Path, name: str = "axpydot", n: int = 64, **changes):
     told = []
-    subject = library_subject(load_library(name), {"n": n}, "f32", 1)
+    workload = library_workload(load_library(name), {"n": n}, "f32", 1)
     options = Options(**({"target": "fake", "max_evals": 30, "store": False} | changes))
-    run = explore_subject(subject, options, directory=folder, on_event=told.append)
+    run = explore_workload(workload, options, directory=folder, on_event=told.append)
     return run, told
 
 
@@ -345,9 +345,9 @@ def test_torn_best_files_get_a_sentence(tmp_path: Path, share: float) -> None:
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
 def test_what_clang_built_is_replayed_with_clang(tmp_path):
-    subject = library_subject(load_library("axpydot"), {"n": 1000}, "f32", 1)
+    workload = library_workload(load_library("axpydot"), {"n": 1000}, "f32", 1)
     options = Options(max_evals=3, compiler="clang", store=False)
-    run = explore_subject(subject, options, directory=tmp_path / "run")
+    run = explore_workload(workload, options, directory=tmp_path / "run")
     assert run.best is not None
     assert "clang" in run.best.file.conditions.compiler
     assert run.best.device.builder.compiler.version == run.best.file.conditions.compiler

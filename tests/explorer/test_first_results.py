@@ -11,7 +11,7 @@ import pytest
 from kernelscape.explorer import claims, numpy_timing
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.doubts import doubts_of
-from kernelscape.explorer.entry import explore_subject, library_subject
+from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.remeasure import TimedAgain, comparison, n_parallel, threads_first
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
@@ -35,7 +35,7 @@ MACHINE = precompile._MACHINE
 def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = library_subject(load("axpydot"), {"n": 2048}, "f32", 1)
+    workload = library_workload(load("axpydot"), {"n": 2048}, "f32", 1)
     told: list[object] = []
     look = claims.look_at
 
@@ -45,7 +45,7 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
 
     monkeypatch.setattr(claims, "look_at", watched)
     options = Options(max_evals=10, store=False, compiler="gcc")
-    run = explore_subject(subject, options, directory=tmp_path / "run", on_event=told.append)
+    run = explore_workload(workload, options, directory=tmp_path / "run", on_event=told.append)
     at = next(k for k, e in enumerate(told) if isinstance(e, st.NumpyTimed))
     measured = [e for e in told[:at] if isinstance(e, ev.Evaluated)]
     assert len(measured) == 4
@@ -103,19 +103,21 @@ def test_numpy_is_timed_again_where_other_work_disturbed_it(
 ) -> None:
     taken = iter([first, second])
     monkeypatch.setattr(numpy_timing, "time_reference", lambda *_: next(taken))
-    writer, subject = Notes(), SimpleNamespace(numpy_ns=None, reference=("m", "f"))
-    timing = numpy_timing.NumpyTiming(subject, writer, None)
+    writer, workload = Notes(), SimpleNamespace(numpy_ns=None, reference=("m", "f"))
+    timing = numpy_timing.NumpyTiming(workload, writer, None)
     timing.take(None, None, lambda: False)
     if timing.is_due:
         timing.take(None, None, lambda: False)
     assert (timing.ns, timing.is_disturbed) == (ns, is_disturbed)
-    again = numpy_timing.NumpyTiming(subject, writer, None)
+    again = numpy_timing.NumpyTiming(workload, writer, None)
     assert (again.ns, again.is_due) == (ns, False)
 
 
 def test_of_what_cannot_be_told_apart_the_parallel_one_is_kept() -> None:
     """A machine with other work on it favours the serial one, which needs one core."""
-    space = build_space(library_subject(load("axpydot"), {"n": 1 << 20}, "f32", 1).problem, MACHINE)
+    space = build_space(
+        library_workload(load("axpydot"), {"n": 1 << 20}, "f32", 1).problem, MACHINE
+    )
     made, greedy = dict(sketched_candidates(space)), greedy_sketch(space)
     serial, parallel = made[replace(greedy, threads=Along(team=False))], made[greedy]
     assert (n_parallel(serial), n_parallel(parallel) > 0) == (0, True)
@@ -146,7 +148,7 @@ def test_what_is_compiled_ahead_is_what_the_search_calls() -> None:
     if not is_compiling():
         pytest.skip("NUMBA_DISABLE_JIT is set")
     space = build_space(
-        library_subject(load("bicgk"), {"m": 64, "n": 64}, "f32", 1).problem, MACHINE
+        library_workload(load("bicgk"), {"m": 64, "n": 64}, "f32", 1).problem, MACHINE
     )
     root = space.root()
     assert isinstance(root, Candidate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.records.journal import read_journal
@@ -24,9 +24,9 @@ from kernelscape.search import events as ev
 def run(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("kept") / "run"
     told: list[object] = []
-    subject = library_subject(load_library("axpydot"), {"n": 64}, "f32", 1)
+    workload = library_workload(load_library("axpydot"), {"n": 64}, "f32", 1)
     options = Options(target="fake", max_evals=60, store=False)
-    explore_subject(subject, options, directory=folder, on_event=told.append)
+    explore_workload(workload, options, directory=folder, on_event=told.append)
     return folder, told
 
 
@@ -108,8 +108,8 @@ def test_a_resumed_run_counts_its_sessions_and_begins_another_tree(run, tmp_path
 
 
 def test_without_the_file_of_the_tree_a_run_goes_on(tmp_path: Path) -> None:
-    subject = library_subject(load_library("axpydot"), {"n": 64}, "f32", 1)
+    workload = library_workload(load_library("axpydot"), {"n": 64}, "f32", 1)
     options = Options(target="fake", max_evals=5, store=False)
-    explore_subject(subject, options, directory=tmp_path / "run")
+    explore_workload(workload, options, directory=tmp_path / "run")
     (tmp_path / "run" / "tree.jsonl").unlink()
     assert resume(tmp_path / "run", max_evals=5).ended.evaluations == 10

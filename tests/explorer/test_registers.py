@@ -10,7 +10,7 @@ import pytest
 from kernelscape.cli.explain_view import explain_fields, explain_lines
 from kernelscape.explorer import explanation as explanation_module
 from kernelscape.explorer import session as session_module
-from kernelscape.explorer.entry import explore_subject, library_subject, resume
+from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.registers import Registers, registers_of_tasks, reported_launches
 from kernelscape.explorer.workload import Options
@@ -80,7 +80,7 @@ def runs(tmp_path, monkeypatch):
     """A function that begins or resumes a run on a device whose kernels take so many registers; its Registers."""
     monkeypatch.setattr(session_module, "Registers", Watched)
     Watched.made = []
-    subject = library_subject(load("matmul"), SIZES, "f32", 1)
+    workload = library_workload(load("matmul"), SIZES, "f32", 1)
 
     def run(registers, n, *, again=False):
         device = ReportingDevice(registers)
@@ -89,7 +89,7 @@ def runs(tmp_path, monkeypatch):
             resume(tmp_path, max_evals=n)
         else:
             options = Options(target="fake", time_limit_s=None, max_evals=n, store=False)
-            explore_subject(subject, options, directory=tmp_path)
+            explore_workload(workload, options, directory=tmp_path)
         return Watched.made[-1]
 
     run.folder = tmp_path
@@ -105,7 +105,7 @@ def test_reports_are_kept_beside_what_the_space_counts(runs):
     runs(40, 6)
     found = evaluations(runs.folder)
     assert len(found) == 6
-    space = build_space(library_subject(load("matmul"), SIZES, "f32", 1).problem, gpu_target())
+    space = build_space(library_workload(load("matmul"), SIZES, "f32", 1).problem, gpu_target())
     bounder = Bounder(space)
     for r in found:
         candidate = restore_complete(space, r.decisions)
@@ -175,8 +175,8 @@ WIDE_TILE = {
 
 def outside():
     """A space, and a candidate with 64 sums in each of 1024 threads: one register too many for its blocks."""
-    subject = library_subject(load("matmul"), {"m": 1024, "n": 1024, "k": 64}, "f32", 1)
-    space = build_space(subject.problem, gpu_target())
+    workload = library_workload(load("matmul"), {"m": 1024, "n": 1024, "k": 64}, "f32", 1)
+    space = build_space(workload.problem, gpu_target())
     made = widened(space, 2).root()
     for name, value in WIDE_TILE.items():
         var = space.model.positions[name]

@@ -9,15 +9,15 @@ import zlib
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.entry import Run, explore_subject, library_subject
+from kernelscape.explorer.entry import Run, explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
 
 
 def fake_run(folder: Path, **changes: object) -> Run:
-    subject = library_subject(load_library("bicgk"), {"m": 64, "n": 64}, "f32", 1)
+    workload = library_workload(load_library("bicgk"), {"m": 64, "n": 64}, "f32", 1)
     options = Options(**({"target": "fake", "max_evals": 40, "store": False} | changes))
-    return explore_subject(subject, options, directory=folder)
+    return explore_workload(workload, options, directory=folder)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
-from .sources import workload
+from .sources import input_sets
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +23,5 @@ def cpu(tmp_path_factory):
 @pytest.fixture(scope="module")
 def worker(cpu):
     with Worker(cpu, WorkerOptions(run_timeout_s=1.0, memory_bytes=192 << 20)) as w:
-        w.prepare(workload())
+        w.prepare(input_sets())
         yield w

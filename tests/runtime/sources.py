@@ -1,4 +1,4 @@
-"""Small hand-written sources and the workload they run on."""
+"""Small hand-written sources and the inputs they run on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernelscape.runtime.measure.conditions import Conditions
 from kernelscape.runtime.records.record import BestFile
 from kernelscape.runtime.records.stored import StoredSequence
 from kernelscape.runtime.worker.verify import Expected
-from kernelscape.runtime.worker.worker import InputSet, Workload
+from kernelscape.runtime.worker.worker import InputSet, InputSets
 
 N = 1000
 
@@ -52,7 +52,7 @@ def source(body: str = CORRECT, *, entry: str = "entry", workspace_bytes: int = 
     return Source(PRELUDE + body + "}\n", entry, arguments, n_threads=2)
 
 
-def workload(n_sets: int = 2) -> Workload:
+def input_sets(n_sets: int = 2) -> InputSets:
     rng = np.random.default_rng(7)
     sets = []
     for _ in range(n_sets):
@@ -62,7 +62,7 @@ def workload(n_sets: int = 2) -> Workload:
         want = np.float64(np.float32(0.5)) * x.astype(np.float64) + y
         expected = {"y": Expected(want), "z": Expected(want)}
         sets.append(InputSet({"x": x, "y": y, "z": z}, {"alpha": 0.5}, expected))
-    return Workload({"x": "input", "y": "inout", "z": "output"}, tuple(sets))
+    return InputSets({"x": "input", "y": "inout", "z": "output"}, tuple(sets))
 
 
 CONDITIONS = Conditions(

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.explorer.entry import library_subject
+from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.building.artifact import Artifact
 from kernelscape.runtime.building.queue import build_many
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import dialect_of
-from kernelscape.runtime.worker.inputs import make_workload
+from kernelscape.runtime.worker.inputs import make_input_sets
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.search.starts.complete import first_candidates
@@ -34,15 +34,15 @@ def device(request, tmp_path):
     return open_device("cpu", DeviceOptions(compiler=request.param, build_folder=tmp_path))
 
 
-def subject_of(name):
+def workload_of(name):
     rng = np.random.default_rng(names().index(name))
     entry = load(name)
-    return library_subject(entry, {k: int(rng.choice(EXTENTS)) for k in entry.sizes}, "f32", 1)
+    return library_workload(entry, {k: int(rng.choice(EXTENTS)) for k in entry.sizes}, "f32", 1)
 
 
-def sources_of(subject, device, n):
+def sources_of(workload, device, n):
     """Texts of first and of random candidates."""
-    space = build_space(subject.problem, device.machine.facts())
+    space = build_space(workload.problem, device.machine.facts())
     rng = np.random.default_rng(n)
     firsts = [c for _, c in first_candidates(space)]
     drawn = (random_candidate(space.root(), rng) for _ in range(4 * n))
@@ -53,22 +53,22 @@ def sources_of(subject, device, n):
 
 @pytest.mark.parametrize("name", names())
 def test_what_is_built_together_computes_what_it_computes_alone(name, device):
-    subject = subject_of(name)
-    sources = sources_of(subject, device, 3)
+    workload = workload_of(name)
+    sources = sources_of(workload, device, 3)
     built = device.builder.build_together(sources)
     assert len({a.path for a in built}) == 1  # none was built alone
     assert len({a.entry for a in built}) == len({a.key for a in built}) == len(sources)
     assert [a.source_key for a in built] == [s.key for s in sources]
     rng = np.random.default_rng(1)
-    workload = make_workload(subject.recording, subject.problem, subject.arguments, rng, 2)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
     with Worker(device) as worker:
-        worker.prepare(workload)
+        worker.prepare(input_sets)
         assert all(isinstance(worker.evaluate(a, QUICK), Measurement) for a in built)
 
 
 @pytest.fixture
 def sources(device):
-    return sources_of(subject_of("axpydot"), device, 3)
+    return sources_of(workload_of("axpydot"), device, 3)
 
 
 def test_one_that_is_refused_leaves_the_others_what_they_are(device, sources):

@@ -22,7 +22,7 @@ from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
 from ...contracts.device import QUICK, DeviceContract
 from .. import gpu_sources as gpu
-from ..sources import N, workload
+from ..sources import N, input_sets
 from . import fake_pycuda
 
 
@@ -93,7 +93,7 @@ def test_fault_has_its_status_and_the_next_candidate_runs(folder, name):
     body, kind, detail = FAULTS[name]
     device = open_device("cuda", DeviceOptions(build_folder=folder))
     with Worker(device, WorkerOptions(run_timeout_s=3.0)) as worker:
-        worker.prepare(workload())
+        worker.prepare(input_sets())
         outcome = worker.evaluate(device.builder.build(gpu.source(body)), QUICK)
         assert isinstance(outcome, Failure)
         assert (outcome.kind, detail in outcome.advice) == (kind, True), outcome
@@ -245,7 +245,7 @@ def test_without_a_gpu_it_builds_and_a_worker_says_what_is_missing(folder):
     with pytest.raises(DeviceError, match=r"driver|PyCUDA|pycuda"):
         device.runner.check()
     with Worker(device) as worker, pytest.raises(WorkerError, match=r"driver|PyCUDA|pycuda"):
-        worker.prepare(workload())
+        worker.prepare(input_sets())
 
 
 def test_the_doctor_says_what_is_there_and_how_to_get_the_rest():

@@ -16,7 +16,7 @@ from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ...contracts.device import QUICK
 from .. import gpu_sources as gpu
-from ..sources import workload
+from ..sources import input_sets
 from .test_cuda import NO_COMPILER
 
 COMPILER = shutil.which("gcc") or shutil.which("clang")
@@ -76,7 +76,7 @@ def worker(driver, monkeypatch, tmp_path):
         rest = os.environ.get(name)
         monkeypatch.setenv(name, f"{driver}:{rest}" if rest else str(driver))
     with Worker(device, WorkerOptions(run_timeout_s=1.0)) as found:
-        found.prepare(workload())
+        found.prepare(input_sets())
         yield artifact, found
 
 

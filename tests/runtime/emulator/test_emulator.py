@@ -14,7 +14,7 @@ from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ...contracts.device import DeviceContract
 from .. import gpu_sources as gpu
-from ..sources import workload
+from ..sources import input_sets
 
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
 ORDERS = ("forward", "backward", "random")
@@ -30,7 +30,7 @@ def emulator(tmp_path_factory):
 @pytest.fixture(scope="module")
 def emulated(emulator):
     with Worker(emulator, WorkerOptions(run_timeout_s=3.0)) as w:
-        w.prepare(workload(3))
+        w.prepare(input_sets(3))
         yield w
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.verify import Expected
-from kernelscape.runtime.worker.worker import InputSet, Worker, WorkerOptions, Workload
+from kernelscape.runtime.worker.worker import InputSet, InputSets, Worker, WorkerOptions
 
-from ..sources import CORRECT, source, workload
+from ..sources import CORRECT, input_sets, source
 
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)
 
@@ -64,10 +64,10 @@ def test_arrays_go_to_the_child_that_was_started_before_they_were_there(cpu):
     with Worker(cpu) as w:
         w.start()
         first = w._channel._child
-        w.prepare(workload())
+        w.prepare(input_sets())
         assert w._channel._child is first
         assert isinstance(w.evaluate(cpu.builder.build(source()), QUICK), Measurement)
-        w.prepare(workload())  # that one maps files that are gone
+        w.prepare(input_sets())  # that one maps files that are gone
         assert w._channel._child is not first
         assert isinstance(w.evaluate(cpu.builder.build(source()), QUICK), Measurement)
         assert w.n_restarts == 0
@@ -189,7 +189,7 @@ def test_in_place_values_stay_ordinary(cpu):
     expected = {"y": Expected(np.full(1000, 2.0)), "z": Expected(np.full(1000, 1.5))}
     s = InputSet({"x": x, "y": x, "z": x}, {"alpha": 0.5}, expected)
     with Worker(cpu) as w:
-        w.prepare(Workload({"x": "input", "y": "inout", "z": "output"}, (s,)))
+        w.prepare(InputSets({"x": "input", "y": "inout", "z": "output"}, (s,)))
         outcome = w.evaluate(cpu.builder.build(source(body)), Protocol(max_samples=5))
     assert isinstance(outcome, Measurement)
     assert outcome.n_calls < 128
@@ -200,13 +200,13 @@ def test_child_of_a_killed_parent_ends(cpu, tmp_path):
     script = f"""
 import sys
 from pathlib import Path
-from kernelscape.tests.runtime.sources import source, workload
+from kernelscape.tests.runtime.sources import source, input_sets
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Protocol
 from kernelscape.runtime.worker.worker import Worker
 device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
 w = Worker(device)
-w.prepare(workload())
+w.prepare(input_sets())
 print(w._channel._child.pid, w._scratch.path, flush=True)
 w.evaluate(device.builder.build(source("for (;;);")), Protocol())
 """
@@ -231,14 +231,14 @@ def test_numpy_function_is_timed(cpu):
     roles = {"x": "input", "y": "input", "out": "output"}
     x = np.ones(8)
     with Worker(cpu, WorkerOptions(runs_candidates=False)) as w:
-        w.prepare(Workload(roles, (InputSet({"x": x, "y": x, "out": x}, {}, {}),)))
+        w.prepare(InputSets(roles, (InputSet({"x": x, "y": x, "out": x}, {}, {}),)))
         outcome = w.time_function("numpy", "add", QUICK)
     assert isinstance(outcome, Measurement)
 
 
-def test_workload_size():
-    assert workload().size_bytes == 12000
-    assert workload().written_bytes == 8000
+def test_input_sets_size():
+    assert input_sets().size_bytes == 12000
+    assert input_sets().written_bytes == 8000
 
 
 def test_a_deadline_has_time_for_what_is_written_and_not_for_what_is_read(worker):
@@ -246,7 +246,7 @@ def test_a_deadline_has_time_for_what_is_written_and_not_for_what_is_read(worker
     short_s = worker.deadline_s(protocol, n_verified)
     assert short_s < 5
     assert worker.deadline_s(protocol, n_verified, n_bytes) > short_s + n_verified * n_bytes * 1e-9
-    few = workload()
+    few = input_sets()
     x = np.broadcast_to(np.float32(0), (n_bytes,))
     read = replace(few.sets[0], arrays={**few.sets[0].arrays, "x": x})
     assert replace(few, sets=(read,)).written_bytes == few.written_bytes
