@@ -104,13 +104,16 @@ def analyse(statements: tuple[Stmt, ...], loops: Sequence[Loop], reason: Reason)
     """The body of a task over `loops` with its sites; names of loops inside are unique and none of the task's."""
     reader = _Reader(tuple(loops), statements)
     reader.block(statements, ALWAYS, ())
+    sites = tuple(
+        replace(s, is_unique=is_injective(s.index, s.guard, loops, s.loops)) for s in reader.sites
+    )
     every = list(nested_statements(statements))
     shape: Shape = "straight"
     if any(isinstance(s, If) for s in every):
         shape = "guarded"
     if any(isinstance(s, For) and not isinstance(s.extent, Const) for s in every):
         shape = "loops"
-    return Body(statements, tuple(reader.sites), shape, reason)
+    return Body(statements, sites, shape, reason)
 
 
 def access_at(site: Site, loops: Sequence[Loop]) -> Access:
@@ -128,7 +131,7 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
 
 
 def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
-    """The loads of one expression over `loops`, in reading order."""
+    """The loads of one expression over `loops`, in reading order; whether they are unique is not looked at."""
     reader = _Reader(tuple(loops), ())
     reader.read(value, ALWAYS, ())
     return tuple(reader.sites)
@@ -266,9 +269,8 @@ class _Reader:
         operator: ReduceOp | None = None,
     ) -> None:
         index = tuple(self.axis(self.resolved(i), around) for i in indices)
-        is_unique = is_injective(index, guard, self.loops, around)
         state = State("value", array)
-        found = Site(len(self.sites), op, state, index, guard, around, is_unique, operator)
+        found = Site(len(self.sites), op, state, index, guard, around, operator=operator)
         self.sites.append(found)
 
     def axis(self, e: Expr, around: tuple[Loop, ...]) -> AxisMap:

@@ -183,9 +183,12 @@ def _is_seen(
     state = State("value", array)
     writes = [x for s, x, _ in effects(task).writes if s == state]
     for other in reversed(later):
-        reads = [x for s, x in effects(other).reads if s == state]
+        is_read = array in arrays_read(other)
+        reads = [x for s, x in effects(other).reads if s == state] if is_read else []
         if any(not apart(a, b) for a in writes for b in reads):
             return True
+        if array not in arrays_written(other):
+            continue
         over = written_region(other, array, shape)
         if written is not None and over is not None and over.covers(written):
             return False
