@@ -74,7 +74,7 @@ def _head(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
     bound_ns = bounds[-1].bound_ns if bounds else None
     if best is not None and run.is_ended:
         bound_ns = best.bound_ns or None
-    if run.is_alarmed():
+    if run.is_doubted():
         bound_ns = None
     timed = best_record(run)
     best_ns = best.time_ns if best is not None else timed.time_ns if timed is not None else None
@@ -98,7 +98,7 @@ def _head(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
         "spread": best.spread if best is not None else 0.0,
         "bound_ns": bound_ns,
         "bound_now_ns": run.bound_now_ns,
-        "alarmed": run.is_alarmed(),
+        "doubted": run.is_doubted(),
         "default_ns": best.baseline_ns if best else default.time_ns if default else None,
         "numpy_ns": run.numpy_ns,
         "limiting": bounds[-1].limiting if bounds else "",

@@ -33,7 +33,7 @@ function drawHead(data) {
     H.formula && h("div", { class: "formula" }, H.formula),
     h("div", { class: "cards" },
       card("best", timeText(H.best_ns), H.spread ? `± ${share(H.spread)}` : ""),
-      card("lower bound", H.alarmed ? "withdrawn" : timeText(H.bound_ns), H.limiting && !H.alarmed ? `limited by ${H.limiting}` : ""),
+      card("lower bound", H.doubted ? "withdrawn" : timeText(H.bound_ns), H.limiting && !H.doubted ? `limited by ${H.limiting}` : ""),
       card("gap", gapTo(H.bound_ns), H.bound_now_ns ? "proved" : "can be saved at most", "What can be saved at most on this machine at its best."),
       H.bound_now_ns ? card("gap now", gapTo(H.bound_now_ns), `bound now ${timeText(H.bound_now_ns)}`, "What can be saved at most on the machine as it was while the best was timed at the end.") : null,
       card("over the default", times("default_ns"), timeText(H.default_ns)),
@@ -42,7 +42,7 @@ function drawHead(data) {
       card("status", H.status.replace(/_/g, " "), `${H.total_s.toFixed(1)} s, seed ${H.seed}`)),
     h("div", { class: "soft" }, `${H.target}: ${H.cpu}, ${H.cores} cores; ${H.compiler}`),
     data.refresh_s ? h("div", { class: "note" }, `The search goes on: this page is read again every ${data.refresh_s} s.`) : null,
-    H.alarmed ? h("div", { class: "note" }, "A time below its bound was measured: the gap is withdrawn.") : null,
+    H.doubted ? h("div", { class: "note" }, "A time below its bound was measured: the gap is withdrawn.") : null,
     data.notes.map(text => h("div", { class: "note" }, text)),
     H.why_no_space ? h("div", { class: "note" }, `C texts, bounds by resource, roofline and predictions are left out: ${H.why_no_space}.`) : null);
 }
@@ -59,7 +59,7 @@ function drawSearch(data) {
   const lows = [];
   for (const k of data.timed) if (!lows.length || E.time_ns[k] < lows[lows.length - 1][1]) lows.push([E.at_s[k], E.time_ns[k]]);
   const line = lows.map(([t, ns]) => [x(t), y(ns)]);
-  if (bounds.length && !data.head.alarmed) {
+  if (bounds.length && !data.head.doubted) {
     const floor = bounds.map(b => [x(b[0]), y(b[1])]);
     const under = [...floor].reverse().map(([px, py], k, all) => `V${py.toFixed(1)}H${(px < line[0][0] ? line[0][0] : px).toFixed(1)}`).join("");
     svg.append(s("path", { d: `${stairs(line)}${under}Z`, fill: BEST, opacity: 0.07 }));
@@ -90,7 +90,7 @@ function drawSearch(data) {
 }
 
 function gapOverTime(data, lows, bounds, end) {
-  if (data.head.alarmed) return null;
+  if (data.head.doubted) return null;
   const W = 1120, HIGH = 132, x = scale("linear", 0, end, 78, W - 16), y = scale("linear", 0, 1, HIGH - 40, 8);
   const svg = frame(W, HIGH, x, y, { xText: v => digits(v, 3), yText: v => `${Math.round(100 * v)} %`, xName: "seconds since the run began", yName: "gap", yTicks: 4 });
   const times = [...new Set([...lows.map(l => l[0]), ...bounds.map(b => b[0])])].sort((a, b) => a - b);

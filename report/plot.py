@@ -46,7 +46,7 @@ def convergence(run: Source, ax: Axes = None) -> Axes:
     best = np.minimum.accumulate([ns_of(r) for r in timed]) / factor
     ax.step([*at_s, found.total_s], [*best, best[-1]], where="post", color=BEST, label="best")
     bounds = [r for r in found.records if isinstance(r, BoundRecord) and r.bound_ns > 0]
-    if bounds and not found.is_alarmed():
+    if bounds and not found.is_doubted():
         ns = [r.bound_ns / factor for r in bounds]
         s = [r.at_s for r in bounds]
         ax.step([*s, found.total_s], [*ns, ns[-1]], where="post", color=BOUND, label="bound")
@@ -159,7 +159,7 @@ def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
         s = [r.at_s for r in own]
         ax.step([*s, found.total_s], [*best, best[-1]], where="post", color=colour, label=label)
         bounds = [r for r in found.records if isinstance(r, BoundRecord) and r.bound_ns > 0]
-        if bounds and not found.is_alarmed():
+        if bounds and not found.is_doubted():
             ax.axhline(bounds[-1].bound_ns / factor, color=colour, linestyle=":", linewidth=1)
     ax.set(xlabel="seconds of search", ylabel=f"best time of one run, {unit}", yscale="log")
     ax.legend(fontsize="small", frameon=False)

@@ -96,11 +96,11 @@ class RunData:
         best = self.best
         if best is None or best.bound_now_ns is None or not best.bound_ns:
             return None
-        if not self.is_ended or self.is_alarmed():
+        if not self.is_ended or self.is_doubted():
             return None
         return max(best.bound_now_ns, best.bound_ns)
 
-    def is_alarmed(self) -> bool:
+    def is_doubted(self) -> bool:
         """Whether a time below its bound has withdrawn the gap."""
         return any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in self.records)
 

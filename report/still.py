@@ -54,7 +54,7 @@ def summary(run: RunData) -> str:
     best_ns = min(timed) if run.best is None else run.best.time_ns
     line += f"; best {time_text(best_ns)}"
     bound_ns = run.best.bound_ns if run.best is not None else 0.0
-    if run.is_alarmed() or not bound_ns:
+    if run.is_doubted() or not bound_ns:
         return line
     line += f", bound {time_text(bound_ns)}, gap {_gap(bound_ns, best_ns)}"
     if run.bound_now_ns is None:

@@ -26,7 +26,7 @@ __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
 
 Mask = npt.NDArray[np.uint32]
 
-# In the order of bound_terms.py, where the levels of cache follow, and of gpu_terms.py.
+# In the order of common.py, where the levels of cache follow, and of gpu.py.
 _NAMES = (
     *("memory read", "memory write", "memory", "streams"),
     *("operations", "chain", "loads", "launches"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.search import inputs
 from kernelscape.search.budget import Budget, Evaluations, Gap, Progress, Seconds, TargetTime
 from kernelscape.search.events import (
     AdmissibilityAlarm,
@@ -20,9 +23,11 @@ from kernelscape.search.events import (
     Ranked,
 )
 from kernelscape.search.incumbent import BoundScale, Incumbent
+from kernelscape.search.inputs import Guidance, History, Oracle
 from kernelscape.search.ledger import Ledger, Request
 from kernelscape.search.node import CLOSED_BOUND, CLOSED_EVALUATED, EXPANDED, IN_FLIGHT
-from kernelscape.search.options import Batches
+from kernelscape.search.options import Batches, Limits, SearchOptions
+from kernelscape.search.run import search
 from kernelscape.search.tree.tree import Tree
 from kernelscape.space.engine.candidate import DeadEnd
 from kernelscape.tests.search.searching import searched
@@ -388,3 +393,16 @@ def test_the_first_batch_begins_with_warm_starts_and_has_the_incumbent():
     made = list(_firsts(["default"], iter(["a", "b", "c", "d"]), 3))
     assert made == [("W", "a"), ("W", "b"), ("W", "c"), ("U", "default"), ("W", "d")]
     assert next(iter(_firsts(["default"], iter(["a"]), 0))) == ("U", "default")
+
+
+@pytest.mark.parametrize("record", [Oracle, Guidance, History, Batches, Limits, SearchOptions])
+def test_what_a_search_is_handed_are_frozen_records_of_few_fields(record: type) -> None:
+    assert len(fields(record)) <= 8
+    assert record.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_a_search_takes_records_not_wires() -> None:
+    names = list(signature(search).parameters)
+    assert names == ["root", "oracle", "guidance", "history", "budget", "rng", "options"]
+    text = Path(inputs.__file__).read_text()
+    assert "Any" not in text
