@@ -24,7 +24,7 @@ from ..search.bound.explain import explain
 from ..search.precompile import precompile
 from ..search.tree.estimate import SpaceEstimate, estimate_knuth
 from ..search.tree.ordering import NextChoice
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .log import Unit, closed_fields, closed_lines, count_choices, space_lines
 

@@ -30,7 +30,7 @@ from ..kernels.offload.pipeline import normalise
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
 from ..search.bound.bounder import Bounder
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from ..space.targets.target import Target
 from .conditions import stamp, stamp_text

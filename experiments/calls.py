@@ -37,7 +37,7 @@ from ..runtime.records.replay import Rebuilt, Tuned, dialect_of, make_tuned
 from ..runtime.records.stored import bind_arguments
 from ..runtime.signature import Signature
 from ..search.starts.complete import first_candidates
-from ..space.constraints import build_space
+from ..space.build import build_space
 from .conditions import stamp, stamp_text
 from .measuring import median
 from .writing import table, time_text, write_results

@@ -39,7 +39,7 @@ from ..runtime.records.replay import dialect_of, restore_complete
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate
 from .conditions import stamp, stamp_text
 from .measuring import failure_text, median, time_ns

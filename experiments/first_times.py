@@ -33,7 +33,7 @@ from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.bound.bounder import Bounder, Roofline
 from ..search.starts.complete import first_candidates
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.targets.target import CacheLevel, Target
 from .conditions import stamp, stamp_text
 from .expert import VARIANTS, expert_device, expert_source, names

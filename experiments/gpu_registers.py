@@ -33,9 +33,9 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.learn.registers import Compiled, RegisterModel
-from ..space.constraints import build_space, widened
+from ..space.build import build_space, widened
 from ..space.engine.candidate import Candidate
-from ..space.gpu_resources import REGISTER_ROOMS
+from ..space.families.block_memory import REGISTER_ROOMS
 from ..testing.checking import random_candidate
 from .conditions import stamp
 from .writing import table, write_results

@@ -28,7 +28,7 @@ from ..runtime.device import open_device, requirements
 from ..runtime.worker.outcome import FINAL, Failure, Protocol
 from ..runtime.worker.worker import InputSet, InputSets, Worker
 from ..search.bound.bounder import Bounder, Roofline
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.targets.target import Target
 from .conditions import stamp
 from .gpu_peers import COPIES, PEERS, Asked, Peer, PeerError

@@ -34,7 +34,7 @@ from ..search.events import Outcome
 from ..search.starts.complete import first_candidates
 from ..search.tree.estimate import Interval, SpaceEstimate, estimate_chen, estimate_knuth
 from ..search.tree.ordering import NextChoice
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine import cpsat
 from ..space.engine.candidate import Candidate, Space
 from .rows import Job

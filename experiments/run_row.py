@@ -37,7 +37,7 @@ from ..runtime.worker.worker import Worker, WorkerOptions
 from ..search import events as ev
 from ..search.bound.bounder import Bounder, Roofline
 from ..search.starts.complete import first_candidates
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.targets.target import Target
 from .conditions import stamp
 from .measuring import built, level_of, median, spread, time_ns

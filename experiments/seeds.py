@@ -29,7 +29,7 @@ from ..runtime.records.replay import dialect_of, restore_complete
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import Worker
-from ..space.constraints import build_space
+from ..space.build import build_space
 from .conditions import stamp, stamp_text
 from .expert import names
 from .measuring import built, level_of, median, spread, time_ns

@@ -29,7 +29,7 @@ from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates, sketched_candidates
 from ..search.starts.sketches import Packing
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
 from .measuring import built, level_of, median, spread, time_ns

@@ -43,7 +43,7 @@ from ..search.options import Batches, SearchOptions
 from ..search.run import search
 from ..search.starts.complete import first_candidates
 from ..search.tree.ordering import NextChoice
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
 from .measuring import built, level_of, median, time_ns

@@ -28,7 +28,7 @@ from ..runtime.cpu.dialect import C_TEAM
 from ..search.bound.bounder import Bounder
 from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth
 from ..search.tree.ordering import NextChoice, decision_order
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from ..space.engine.propagate import FIXPOINT, random_descent
 from ..space.targets.target import Target

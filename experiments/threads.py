@@ -33,7 +33,7 @@ from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import AbstractWorker, InputSets, Worker
 from ..search.starts.complete import first_candidates
-from ..space.constraints import build_space
+from ..space.build import build_space
 from .calls import A_ROW, sparse_arguments, sparse_product
 from .conditions import stamp, stamp_text
 from .measuring import built, median, time_ns

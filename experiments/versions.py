@@ -38,7 +38,7 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.records.folder import BEST
 from ..runtime.records.record import load_best
 from ..runtime.records.replay import dialect_of, rebuild_problem, restore_older
-from ..space.constraints import build_space
+from ..space.build import build_space
 from .conditions import stamp, stamp_text
 from .measuring import built, median, spread
 from .rows import Job, Row, Table, table_parser, title, wanted_jobs

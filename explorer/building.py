@@ -19,7 +19,7 @@ from ..runtime.worker.channel import available_cores
 from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.starts.complete import first_candidates
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from .registers import Launches, Registers
 from .workload import Options, Workload

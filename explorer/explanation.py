@@ -31,7 +31,7 @@ from ..search.bound.bounder import Bound, Bounder
 from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .registers import Launches, registers_of_tasks, reported_launches
 from .saved import stored_best

@@ -13,7 +13,7 @@ from ..runtime.records.record import EvaluationRecord, LaunchRecord
 from ..search.bound.bounder import Bounder
 from ..search.learn.neighbourhood import Neighbourhood
 from ..search.learn.registers import Compiled, RegisterModel
-from ..space.constraints import widened
+from ..space.build import widened
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .evaluation import Reported
 

@@ -26,7 +26,7 @@ from ..search.precompile import precompile
 from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.tree.ordering import NextChoice
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from ..space.targets.target import Target
 from . import stages as st

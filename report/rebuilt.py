@@ -15,7 +15,7 @@ from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
 from ..search.bound.bounder import Bound, Bounder, Roofline
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from .pairs import Predictions, predicted_effects
 from .run_data import RunData

@@ -23,7 +23,7 @@ import numpy as np
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load
 from ..kernels.offload.pipeline import normalise
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine import filters, propagate
 from ..space.engine.jit import cache_folder, compile_for, is_compiling
 from ..space.targets.target import CacheLevel, Target

@@ -15,7 +15,7 @@ from ..kernels.library import load
 from ..kernels.offload.pipeline import normalise
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from ..space.engine.order import Node, forest
 from ..space.targets.target import CacheLevel, Target

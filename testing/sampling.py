@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.c.source import Source
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd
 from ..space.targets.target import Target
 from . import checking

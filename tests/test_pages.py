@@ -23,7 +23,7 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.program.graph import build_graph, show_graph
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.bound.bounder import Bounder
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.decisions import restore, to_names
 from kernelscape.testing.checking import target

@@ -10,8 +10,8 @@ from math import ceil, lcm
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import loads
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
+from ...space.families.tiling import vector_width
 from ...space.targets.target import LINE_BYTES, Target
-from ...space.truths import vector_width
 from ..loops.ir import Launch, Runs, loops_in
 from ..passes.storage import (
     AccumulatorLayout,

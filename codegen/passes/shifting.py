@@ -14,7 +14,7 @@ def shift_late(launch: Launch, plan: Plan) -> Launch:
     """Moves the loops of late tasks into those of their producers, and leaves their last iterations behind.
 
     The shared loop is one of the threads', so no barrier is in it, and both loops are children of it: the constraints see
-    to that (space/shifts.py).
+    to that (space/families/shifting.py).
     """
     nodes = launch.nodes
     for t in launch.tasks:

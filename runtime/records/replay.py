@@ -19,10 +19,10 @@ from ...kernels.ir.task import Problem
 from ...kernels.language.record import Recording
 from ...kernels.offload.pipeline import normalise
 from ...kernels.program.archive import ArchiveError
-from ...space.constraints import build_space, widened
+from ...space.build import build_space, widened
 from ...space.engine.candidate import Candidate, DeadEnd, Space
 from ...space.engine.decisions import DecisionError, restore
-from ...space.gpu_resources import REGISTER_ROOMS
+from ...space.families.block_memory import REGISTER_ROOMS
 from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..signature import Result, Signature

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...space import choices as ch
 from ...space.engine.jit import jit, jit_internal
-from ...space.gpu_resources import MAX_REGISTERS
+from ...space.families.block_memory import MAX_REGISTERS
 from .columns import Floats, Ints
 from .common import Mask
 from .gpu_tables import GpuTables

@@ -12,7 +12,7 @@ from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.backbone import INNER, MID, OUTER, index_loops
 from ...space.engine.candidate import Space
-from ...space.gpu_resources import register_words
+from ...space.families.block_memory import register_words
 from .columns import Ints, Table, Universes, table
 from .operations import SureOperations, expression_weight
 from .traffic import distinct_elements, sure_loads

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-from ...space.gpu_resources import REGISTER_BYTES, REGISTER_ROOMS
+from ...space.families.block_memory import REGISTER_BYTES, REGISTER_ROOMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from itertools import takewhile
 from math import ceil, prod
 from typing import NamedTuple
 
-from ...space import choices as ch
 from ...space.engine.candidate import Space
+from ...space.targets.cpu import CPU_KIND
 from ...space.targets.target import Target
 from .roles import find_roles
 
@@ -133,11 +133,11 @@ def register_tiles(target: Target) -> list[RegisterTile]:
 
 def _row_block(own_rows: int, rows: int, most_rows: float) -> int:
     """Rows of a block, so that a thread packs panels least often for those of its own."""
-    blocks = [n * rows for n in ch.MID_SIZES]
+    blocks = [n * rows for n in CPU_KIND.mid_sizes]
     fitting = takewhile(lambda block: block == rows or block <= most_rows, blocks)
     return min(fitting, key=lambda block: ceil(own_rows / block))
 
 
 def _mid_size(most: float) -> int:
     """The largest size of a mid dim up to `most`."""
-    return max(n for n in ch.MID_SIZES if n <= max(1.0, most))
+    return max(n for n in CPU_KIND.mid_sizes if n <= max(1.0, most))

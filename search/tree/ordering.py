@@ -16,7 +16,7 @@ __all__ = ["ORDERS", "NextChoice", "decision_order", "open_in_order"]
 
 Priorities = npt.NDArray[np.int32]
 
-# What is named first is decided first; every choice has exactly one of these names.
+# What is named first is decided first, and what is not named last.
 _DEFAULT = (
     "fused",
     "order of tasks",  # outer dims and bodies of different tasks
@@ -80,7 +80,7 @@ def decision_order(space: Space, name: str = "default") -> Priorities:
         _group_of_variable(choice.kind, choice.objects, levels)
         for choice in space.choices[len(groups) :]
     ]
-    return np.array([rank[group] for group in groups], np.int32)
+    return np.array([rank.get(group, len(rank)) for group in groups], np.int32)
 
 
 def _dim_levels(space: Space) -> dict[str, Dim]:

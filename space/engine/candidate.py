@@ -49,7 +49,7 @@ class Space:
     problem: Any = None
     target: Any = None
     backbone: Any = None
-    variables: Any = None  # Variables of space/constraints.py: positions by backbone object
+    variables: Any = None  # Variables of space/draft.py: positions by backbone object
 
     @property
     def choices(self) -> tuple[Choice, ...]:

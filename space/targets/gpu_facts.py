@@ -7,6 +7,7 @@ from ...kernels.ir.access import access_of, flat_strides
 from ...kernels.ir.task import ArrayInfo, Problem, Task
 from ...kernels.ir.walk import loads, walk
 from ..backbone import Operand
+from .target import Target
 
 ATOMIC_OPERATIONS = ("add", "min", "max")
 
@@ -14,6 +15,19 @@ ATOMIC_OPERATIONS = ("add", "min", "max")
 def tree_bytes(max_threads: int) -> int:
     """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
     return 8 * max_threads
+
+
+def shared_bytes(target: Target) -> int:
+    """Shared memory of a block, without that in which its warps meet."""
+    most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
+    return most - tree_bytes(target.max_threads_per_block)
+
+
+def is_small(problem: Problem, target: Target, task: Task) -> bool:
+    """Whether what a task computes fits into shared memory as a whole: a vector, or one value."""
+    along = [axis for axis in task.target.axes if axis is not None and axis.terms]
+    n_bytes = problem.array(task.target.array).size_bytes
+    return len(along) <= 1 and n_bytes <= shared_bytes(target)
 
 
 def row_order(operand: Operand, source: ArrayInfo) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .kind import CPU, GPU
+
 LINE_BYTES = 64  # of every cache of a CPU
 
 
@@ -82,6 +84,11 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether programs are grids of blocks of threads: CUDA C, on a device or emulated."""
         return self.max_threads_per_block > 0
+
+    @property
+    def kind(self) -> str:
+        """CPU or GPU of space/targets/kind.py: which families of choices it has, and which passes."""
+        return GPU if self.is_gpu else CPU
 
     @property
     def copies_asynchronously(self) -> bool:

@@ -25,7 +25,7 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from msgspec import structs
 
 from .command import objects

@@ -22,7 +22,7 @@ from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 
 EVIL = '*/ system("evil"); /*'
 PATH = "../../evil"

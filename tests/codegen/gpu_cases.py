@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from kernelscape.kernels.library import names
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.decisions import restore
 from kernelscape.testing import checking

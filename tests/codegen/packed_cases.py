@@ -7,7 +7,7 @@ from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.backbone import MID
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from kernelscape.space.engine.decisions import restore
 from kernelscape.testing import checking

@@ -18,7 +18,7 @@ from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.search.starts.sketches import Along, Tile
 from kernelscape.space import choices as ch
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.strategies import sequences

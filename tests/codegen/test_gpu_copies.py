@@ -13,8 +13,8 @@ from kernelscape.codegen.c.shared_operands import locate
 from kernelscape.codegen.plan import read_plan
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure
+from kernelscape.space.build import build_space
 from kernelscape.space.choices import LAYOUT
-from kernelscape.space.constraints import build_space
 
 from .gpu_cases import (
     MATMUL,

@@ -10,7 +10,7 @@ from kernelscape.codegen.c.names import RESERVED, c_names, identifier
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
 

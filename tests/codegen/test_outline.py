@@ -16,7 +16,7 @@ from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 
 nd = types.ndarray()
 

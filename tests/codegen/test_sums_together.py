@@ -12,7 +12,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Sketch, Tile
 from kernelscape.space.backbone import build_backbone
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way

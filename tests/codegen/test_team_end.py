@@ -13,7 +13,7 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.search.starts.sketches import Tile
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 
 BARRIER = "ks_team_meet(team);"

@@ -11,7 +11,7 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compiler
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing import checking
 

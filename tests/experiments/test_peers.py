@@ -29,7 +29,7 @@ from kernelscape.runtime.records.replay import dialect_of
 from kernelscape.runtime.worker.inputs import make_input_sets
 from kernelscape.runtime.worker.outcome import FINAL
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.testing.calling import in_child
 from numba.core import config as numba_config
 

@@ -22,9 +22,9 @@ from kernelscape.runtime.records.record import EvaluationRecord, LaunchRecord
 from kernelscape.runtime.records.replay import StaleError, restore_complete
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.learn.registers import Compiled, RegisterModel
-from kernelscape.space.constraints import build_space, widened
+from kernelscape.space.build import build_space, widened
 from kernelscape.space.engine.candidate import Candidate
-from kernelscape.space.gpu_resources import REGISTER_ROOMS
+from kernelscape.space.families.block_memory import REGISTER_ROOMS
 from kernelscape.tests.search.bound.test_gpu import gpu_target
 
 SIZES = {"m": 256, "n": 256, "k": 256}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.library import names
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.testing.checking import random_candidate
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,16 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.space import backbone, constraints, truths
+from kernelscape.space import backbone, build, families
 from kernelscape.space import choices as ch
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
+from kernelscape.space.draft import Family
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.space.families import order
+from kernelscape.space.targets.cpu import CPU_KIND
+from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import Judge, illegal
 from kernelscape.testing.strategies import sequences
@@ -35,8 +41,8 @@ def library_problem(name, **sizes):
 
 @pytest.fixture
 def small_universes(monkeypatch):
-    monkeypatch.setattr(ch, "MID_SIZES", (1, 2))
-    monkeypatch.setattr(ch, "INNER_SIZES", (1, 4))
+    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4))
+    monkeypatch.setitem(build.KINDS, CPU, small)
 
 
 def leaves(space: Space) -> list[Candidate]:
@@ -225,6 +231,18 @@ def test_the_judge_accepts_what_all_constraints_allow():
     assert some_illegal(library_problem("atax", m=5, n=7)) == set()
 
 
+def between_tasks_but(kind, draft):
+    """The order of tasks without dependences of a kind."""
+    found = draft.backbone
+    kept = tuple(d for d in found.dependences if d.kind != kind)
+    object.__setattr__(found, "dependences", kept)
+    order.between_tasks(draft)
+
+
+def replaced(old, new):
+    return tuple(new if family is old else family for family in build.FAMILIES[CPU])
+
+
 @pytest.mark.parametrize("kind", ["flow", "anti", "output"])
 def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
     every = backbone.dependences
@@ -234,15 +252,8 @@ def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
 
     if kind == "flow":  # the flows themselves stay, only their order is free
         problem = library_problem("atax", m=5, n=7)
-        before = constraints.SpaceBuilder.order_between_tasks
-
-        def unordered(self):
-            found = self.backbone
-            kept = tuple(d for d in found.dependences if d.kind != kind)
-            object.__setattr__(found, "dependences", kept)
-            before(self)
-
-        monkeypatch.setattr(constraints.SpaceBuilder, "order_between_tasks", unordered)
+        unordered = Family("order", {CPU: (order.within_tasks, partial(between_tasks_but, kind))})
+        monkeypatch.setitem(build.FAMILIES, CPU, replaced(order.FAMILY, unordered))
     else:
         problem = chain_problem(chain if kind == "anti" else twice)
         monkeypatch.setattr(backbone, "dependences", some)
@@ -254,7 +265,10 @@ def test_the_judge_sees_constraints_that_are_missing(monkeypatch, predicate):
     def anything(*values):
         return True
 
-    monkeypatch.setattr(truths, predicate, anything)
+    modules = [import_module(f"{families.__name__}.{f.name}") for f in build.FAMILIES[CPU]]
+    for module in modules:
+        if hasattr(module, predicate):
+            monkeypatch.setattr(module, predicate, anything)
     found = some_illegal(library_problem("atax", m=5, n=7)) | some_illegal(
         library_problem("gemver", m=5, n=7)
     )

@@ -12,7 +12,7 @@ from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.ir.effects import task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space.backbone import index_loops, written_arrays
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from kernelscape.space.engine.decisions import restore

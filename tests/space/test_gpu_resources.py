@@ -15,10 +15,10 @@ from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from kernelscape.space.engine.decisions import restore
-from kernelscape.space.gpu_resources import SLACK_BYTES
+from kernelscape.space.families.block_memory import SLACK_BYTES
 from kernelscape.space.targets.gpu_facts import row_order, tree_bytes
 
 from .gpu_target import GPU, LARGE, problem_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.space import backbone
+from kernelscape.space import backbone, build
 from kernelscape.space import choices as ch
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.targets.cpu import CPU_KIND
+from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
 
@@ -77,8 +80,8 @@ def independent(x, y, s, z, w, n):
 @pytest.fixture
 def two_together(monkeypatch):
     monkeypatch.setattr(backbone, "LAUNCH_TASKS", 2)
-    monkeypatch.setattr(ch, "MID_SIZES", (1, 2))
-    monkeypatch.setattr(ch, "INNER_SIZES", (1, 4))
+    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4))
+    monkeypatch.setitem(build.KINDS, CPU, small)
 
 
 def leaves(space):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import build
 from kernelscape.space import choices as ch
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.space.targets.cpu import CPU_KIND
+from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
 
@@ -72,8 +77,8 @@ def test_tiles_may_go_to_threads_in_turn():
 
 
 def test_filters_lose_no_late_candidate(monkeypatch):
-    monkeypatch.setattr(ch, "MID_SIZES", (1, 2))
-    monkeypatch.setattr(ch, "INNER_SIZES", (1, 2))
+    small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 2))
+    monkeypatch.setitem(build.KINDS, CPU, small)
     root = late_root("sgemvt", 3, 4)
     keys, open_ones = set(), [root]
     while open_ones:

@@ -20,7 +20,7 @@ from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.bound.operations import named_flops
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.testing.run_tasks import run_tasks
 
 nd = types.ndarray()

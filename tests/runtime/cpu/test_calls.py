@@ -25,7 +25,7 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import Rebuilt, make_tuned
 from kernelscape.runtime.records.stored import bind_arguments
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space.constraints import build_space
+from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 
 pytestmark = pytest.mark.compiler

@@ -23,7 +23,7 @@ def _listed(space: Space) -> list[str]:
     """A line a candidate, in the order of trying: a digest of all its decisions by name."""
     found = []
     for _, candidate in sketched_candidates(space):
-        text = "\n".join(f"{name}={value}" for name, value in candidate.decisions())
+        text = "\n".join(f"{name}={value}" for name, value in sorted(candidate.decisions()))
         found.append(f"  {sha256(text.encode()).hexdigest()[:16]}")
     return found
 

@@ -1,0 +1,70 @@
+"""The space of a problem on a target: the choices and the constraints of all families that the kind of target has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ..kernels.ir.task import Problem
+from . import families
+from .backbone import build_backbone
+from .draft import Draft, Family, Variables
+from .engine.candidate import Space
+from .engine.model import ModelBuilder, Places
+from .targets.cpu import CPU_KIND
+from .targets.gpu import GPU_KIND
+from .targets.kind import TargetKind
+from .targets.target import Target
+
+KINDS: Mapping[str, TargetKind] = {kind.name: kind for kind in (CPU_KIND, GPU_KIND)}
+
+
+def _families() -> tuple[Family, ...]:
+    """All files of space/families, by name: a new one is found by itself."""
+    names = sorted(m.name for m in iter_modules(families.__path__))
+    return tuple(import_module(f"{families.__name__}.{name}").FAMILY for name in names)
+
+
+FAMILIES: Mapping[str, tuple[Family, ...]] = {
+    kind: tuple(family for family in _families() if kind in family.rules) for kind in KINDS
+}
+
+
+def build_space(problem: Problem, target: Target, register_room: int = 1) -> Space:
+    """The space of all implementations of `problem` on `target`.
+
+    On a GPU, registers may be counted `register_room` times: one of REGISTER_ROOMS of space/families/block_memory.py.
+    """
+    draft = _empty(problem, target, register_room)
+    for family in FAMILIES[target.kind]:
+        if family.declare is not None:
+            family.declare(draft)
+    for family in FAMILIES[target.kind]:
+        for rule in family.rules[target.kind]:
+            rule(draft)
+    return Space(
+        model=draft.b.freeze(),
+        problem=problem,
+        target=target,
+        backbone=draft.backbone,
+        variables=draft.v,
+    )
+
+
+@lru_cache(maxsize=4)
+def widened(space: Space, register_room: int) -> Space:
+    """The same space of a GPU with another limit for the registers counted: choices and their positions are the same."""
+    return build_space(space.problem, space.target, register_room)
+
+
+def _empty(problem: Problem, target: Target, register_room: int) -> Draft:
+    """A draft that has the objects of the order algebra, and nothing else."""
+    backbone = build_backbone(problem)
+    near = backbone.neighbours
+    b = ModelBuilder(Places(tuple(r.start for r in near), tuple(r.stop - 1 for r in near)))
+    bodies = set(backbone.body_ids)
+    for k, (name, t) in enumerate(zip(backbone.order_names, backbone.order_tasks, strict=True)):
+        b.add_object(name, leaf=k in bodies, place=t)
+    return Draft(problem, target, KINDS[target.kind], backbone, b, Variables(), register_room)

@@ -1,0 +1,127 @@
+"""A space that is being declared: what the families of choices (space/families/) write into, and what they look up.
+
+A family is one file: the values of its choices, the objects that have them (sites), predicates over values, and the constraints
+that follow. A predicate judges decided values and knows nothing of domains or propagation: filters and the CP-SAT model are
+derived from it (space/engine/). Every constraint states coherence (the order algebra and canonical forms), semantics (what may
+not change the result), hardware (what the target has) or dominance (what is never better).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..kernels.ir.task import ArrayInfo, Problem
+from .backbone import INNER, MID, OUTER, Backbone, Dim, Flow, Merge, Operand, Shift
+from .engine.model import ModelBuilder
+from .targets.kind import TargetKind
+from .targets.target import Target
+
+
+def bits(*values: int) -> int:
+    """The domain that holds just `values`."""
+    return sum(1 << v for v in set(values))
+
+
+def all_but(values: tuple[str, ...], *without: int) -> int:
+    """The domain of a choice with these values that holds all others."""
+    return bits(*range(len(values))) & ~bits(*without)
+
+
+@dataclass
+class Variables:
+    """Positions of every choice, by the backbone object that it is about."""
+
+    fused: dict[tuple[int, int], int] = field(default_factory=dict)
+    kind: dict[Dim, int] = field(default_factory=dict)
+    size: dict[Dim, int] = field(default_factory=dict)
+    universe: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
+    schedule: dict[Dim, int] = field(default_factory=dict)
+    reduction: dict[Dim, int] = field(default_factory=dict)
+    thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
+    mem_space: dict[Flow, int] = field(default_factory=dict)
+    staged: dict[Operand, int] = field(default_factory=dict)
+    layout: dict[Operand, int] = field(default_factory=dict)  # of copies in shared memory
+    cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
+    load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
+    prefetch: dict[int, int] = field(default_factory=dict)  # by task
+    sums: dict[int, int] = field(default_factory=dict)  # prefetches of sums, by task
+    store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
+    shift: dict[Shift, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """The model of a problem on a target, as far as it is declared. `register_room`: see families/block_memory.py."""
+
+    problem: Problem
+    target: Target
+    kind: TargetKind
+    backbone: Backbone
+    b: ModelBuilder
+    v: Variables
+    register_room: int = 1
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.problem.tasks)
+
+    def array(self, name: str) -> ArrayInfo:
+        return self.problem.array(name)
+
+    def is_beyond_own_cache(self, array: str) -> bool:
+        """Whether an array does not fit into the cache that a core has to itself, on targets where cores keep what they use."""
+        size, own = self.array(array).size_bytes, self.target.own_cache_bytes
+        return self.kind.keeps_in_own_caches and size > own
+
+    # --- objects ---
+
+    def ordered_dims(self, t: int) -> list[Dim]:
+        return [d for d in self.backbone.dims_of(t) if d.order_id >= 0]
+
+    def dims_at(self, t: int, level: int) -> list[Dim]:
+        return [d for d in self.backbone.dims_of(t) if d.level == level]
+
+    def objects_of(self, t: int) -> list[int]:
+        return [d.order_id for d in self.ordered_dims(t)] + [self.backbone.body_ids[t]]
+
+    def near_dims(self, t: int) -> Iterator[Dim]:
+        """Ordered dims of all tasks that may share a launch with a task, its own among them."""
+        return (e for u in self.backbone.neighbours[t] for e in self.ordered_dims(u))
+
+    def near_objects(self, t: int) -> list[int]:
+        """All that the dims of a task have an order with, increasing."""
+        return sorted(x for u in self.backbone.neighbours[t] for x in self.objects_of(u))
+
+    def near_pairs(self, dims: list[list[Dim]]) -> Iterator[tuple[Dim, Dim]]:
+        """Pairs of these dims ([n_tasks]), of one task or of two that may share a launch."""
+        for t, near in enumerate(self.backbone.neighbours):
+            later = [e for u in near if u > t for e in dims[u]]
+            for k, d in enumerate(dims[t]):
+                yield from ((d, e) for e in (*dims[t][k + 1 :], *later))
+
+    def levels(self, task: int, loop: str) -> tuple[Dim, Dim, Dim]:
+        dim = self.backbone.dim
+        return dim(task, loop, OUTER), dim(task, loop, MID), dim(task, loop, INNER)
+
+    def levels_of(self, m: Merge) -> tuple[tuple[Dim, Dim, Dim], tuple[Dim, Dim, Dim]]:
+        return self.levels(m.a, m.loop_a), self.levels(m.b, m.loop_b)
+
+    def order(self, d: Dim, e: Dim) -> int:
+        """Position of the order of two dims."""
+        return self.b.order(d.order_id, e.order_id)
+
+
+Rule = Callable[[Draft], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """What a file of space/families/ says: `declare` adds its choices, and `rules` are what it declares on each kind of target.
+
+    It is there where it has rules, be they none, for the kind. All choices come before all constraints.
+    """
+
+    name: str
+    rules: Mapping[str, tuple[Rule, ...]]  # by TargetKind.name
+    declare: Rule | None = None

@@ -1,0 +1,173 @@
+"""What a block takes of a multiprocessor, counted: shared memory in bytes, and registers as far as a space can know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...kernels.ir.task import Task
+from ..backbone import INNER, OUTER, Flow, Operand, index_loops
+from ..draft import Draft, Family, bits
+from ..engine.model import Group, Literal, Term
+from ..targets.gpu_facts import is_small, row_order, shared_bytes
+from ..targets.kind import GPU
+from .memory import MEM_SPACE, SHARED, spaces_of
+from .order import MERGED, ORDER
+from .packing import GPU_STAGED
+from .reduction import LANES
+from .threads import threads_of
+
+SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
+VECTOR_BYTES = 16  # between padded rows
+REGISTER_BYTES = 4
+MAX_REGISTERS = 255  # of a thread
+# How many times the registers that there are may be counted: by compilers' reports a count may be too high. With the last one
+# nothing is cut: no block has so many copies in so many threads.
+REGISTER_ROOMS = (1, 2, 4, 8)
+
+
+def shared_memory(s: Draft) -> None:
+    """What the tasks of a launch keep and copy in shared memory fits there together."""
+    users = list(_shared_arrays(s))
+    for t in dict.fromkeys(sorted(u for u, _ in users)):
+        # The first task of a launch counts for all that follow.
+        groups = [
+            _if_fused(s, t, u, group)
+            for u, group in users
+            if u >= t and s.backbone.may_share_launch(t, u)
+        ]
+        name = f"what {s.problem.tasks[t].name} and tasks with it have in shared memory"
+        s.b.groups_at_most(name, groups, max(0, shared_bytes(s.target)))
+
+
+def _if_fused(s: Draft, t: int, u: int, group: Group) -> Group:
+    if t == u:
+        return group
+    same = Term(None, s.v.fused[t, u], (1, 0))  # SAME_LAUNCH, SEPARATE
+    return group._replace(terms=(same, *group.terms))
+
+
+def _shared_arrays(s: Draft) -> Iterator[tuple[int, Group]]:
+    """Bytes that tasks may have in shared memory, each with its task."""
+    kept: dict[int, list[Flow]] = {}
+    for f in s.v.mem_space:
+        if spaces_of(s, f) & bits(SHARED) and s.problem.tasks[f.producer].is_structured:
+            kept.setdefault(f.producer, []).append(f)
+    for t, flows in kept.items():
+        yield from ((t, group) for group in _bytes_of_value(s, t, flows))
+    for o in s.v.staged:
+        yield from ((o.task, group) for group in _bytes_of_copy(s, o))
+
+
+def _bytes_of_value(s: Draft, t: int, flows: list[Flow]) -> Iterator[Group]:
+    """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop.
+
+    Where they share the loops inside the tile as well, the array has less, and what is counted is more than there is.
+    """
+    target = s.problem.tasks[t].target
+    array, written = s.array(target.array), sorted(index_loops(target))
+    any_of = tuple(Literal(s.v.mem_space[f], bits(SHARED)) for f in flows)
+    constant = Term(None, any_of[0].var, (1,) * len(MEM_SPACE))
+    yield Group(any_of, (_weighed(constant, SLACK_BYTES),))
+    is_plain = all(
+        axis is not None and [step for _, step in axis.terms] == [1] for axis in target.axes
+    )
+    if not is_plain:  # the layout of a tile then has room for whole axes
+        yield Group(any_of, (_weighed(constant, array.size_bytes),))
+        return
+    tile = [Term(None, s.v.size[d], s.v.universe[d]) for p in written for d in s.levels(t, p)[1:]]
+    sizes = (_weighed(constant, array.dtype.size_bytes), *tile)
+    if not is_small(s.problem, s.target, s.problem.tasks[t]):
+        yield Group(any_of, sizes)
+        return
+    if len(written) == 1 and all(written[0] in dict(f.pairs) for f in flows):
+        yield from _bytes_of_vector(s, t, flows, sizes)
+    else:
+        yield Group(any_of, (_weighed(constant, array.size_bytes),))
+
+
+def _bytes_of_vector(
+    s: Draft, t: int, flows: list[Flow], tile: tuple[Term, ...]
+) -> Iterator[Group]:
+    """A vector that fits as a whole: a tile is enough where all that read it in shared memory share the loop that writes it.
+
+    The first reader that does not wants the whole, which is then there for all. A sum of products says so with one group for
+    each way in which the readers before it may have a tile or nothing.
+    """
+    target = s.problem.tasks[t].target
+    (loop,) = index_loops(target)
+    outer, n_bytes = s.levels(t, loop)[OUTER], s.array(target.array).size_bytes
+    earlier: list[tuple[Term, ...]] = [()]
+    for f in flows:
+        reader = s.levels(f.consumer, dict(f.pairs)[loop])[OUTER]
+        order, space = s.order(outer, reader), s.v.mem_space[f]
+        has_whole = _where(order, len(ORDER), MERGED, 0, n_bytes)
+        has_tile = (
+            _where(space, len(MEM_SPACE), SHARED, 1, 0),
+            _where(order, len(ORDER), MERGED, 1, 0),
+        )
+        has_nothing = (_where(space, len(MEM_SPACE), SHARED, 0, 1),)
+        for terms in earlier:
+            yield Group((Literal(space, bits(SHARED)),), (*terms, has_whole))
+        earlier = [(*terms, *own) for terms in earlier for own in (has_nothing, has_tile)]
+    any_of = tuple(Literal(s.v.mem_space[f], bits(SHARED)) for f in flows)
+    for terms in earlier[1:]:  # all but the one in which nobody has it
+        yield Group(any_of, (*terms, *tile))
+
+
+def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
+    """Each stage has a block, and what its layout leaves free between rows."""
+    v, array = s.v, s.array(o.access.array)
+    any_of = (Literal(v.staged[o], bits(*range(1, len(GPU_STAGED)))),)
+    stages = Term(None, v.staged[o], tuple(range(len(GPU_STAGED))))
+    row = row_order(o, array)[-1]
+    sizes = {
+        name: [Term(None, v.size[d], v.universe[d]) for d in s.levels(o.task, name)[1:]]
+        for name in o.loops
+    }
+    rows = [term for name, terms in sizes.items() if name != row for term in terms]
+    between = Term(None, v.layout[o], (0, array.dtype.size_bytes, VECTOR_BYTES, 0))
+    yield Group(any_of, (_weighed(stages, array.dtype.size_bytes), *rows, *sizes[row]))
+    yield Group(any_of, (stages, between, *rows))
+    yield Group(any_of, (_weighed(stages, SLACK_BYTES),))
+
+
+def registers(s: Draft) -> None:
+    """The sums of a thread leave registers for other values, and those of a block are in one multiprocessor.
+
+    This is an estimate: what a compiler needs besides is known when it has compiled, and its counts then say whether a launch
+    fits (`runtime/cuda/resources.py`). It may also need less, as where no loop is around a sum: `register_room` is how many
+    times the registers that there are may be counted.
+    """
+    v = s.v
+    for t, task in enumerate(s.problem.tasks):
+        if not task.is_reduction or not s.target.registers_per_core:
+            continue
+        words = register_words(task)
+        inner = s.dims_at(t, INNER)
+        has_own = {d: (v.reduction[d], bits(LANES)) for d in inner if d in v.reduction}
+        sums = [Term(has_own.get(d), v.size[d], v.universe[d]) for d in inner]
+        if sums:
+            most = MAX_REGISTERS * s.register_room // words
+            s.b.product_at_most(f"sums of a thread of {task.name}", sums, most)
+            limit = s.target.registers_per_core * s.register_room // words - 1
+            terms = [*sums, *threads_of(s, t)]
+            s.b.product_at_most(f"sums of a block of {task.name}", terms, limit)
+
+
+def _where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Term:
+    """Counts `there` where a choice of so many values has this one, else `elsewhere`."""
+    return Term(None, var, tuple(there if k == value else elsewhere for k in range(n_values)))
+
+
+def register_words(task: Task) -> int:
+    """Registers of one sum of a task, 0 where nothing is summed up."""
+    is_sum = task.is_structured and task.is_reduction
+    return -(-task.dtype.size_bytes // REGISTER_BYTES) if is_sum else 0
+
+
+def _weighed(term: Term, factor: int) -> Term:
+    """The term, counted `factor` times."""
+    return term._replace(weights=tuple(factor * n for n in term.weights))
+
+
+FAMILY = Family("block_memory", {GPU: (shared_memory, registers)})

@@ -1,0 +1,87 @@
+"""The grid of blocks of a GPU's launch: which dims it has is a kind (tiling.py), how large they are follows from their tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..backbone import OUTER
+from ..draft import Draft, Family, all_but, bits
+from ..engine.model import Term
+from ..targets.kind import GPU
+from .fusion import SEPARATE
+from .order import INSIDE, MERGED
+from .tiling import BLOCK, GPU_DIM_KIND, LOOP, WITHOUT_LOOP
+
+MAX_BLOCK_DIMS = 3
+MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
+MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
+
+
+def blocks_outermost(outer: int, other: int, order: int) -> bool:
+    """`order` is that of `outer` to `other`."""
+    return outer != BLOCK or order != INSIDE or other in (BLOCK, *WITHOUT_LOOP)
+
+
+def results_outside(free: int, reduced: int, order: int) -> bool:
+    """`order` is that of the dim of the result to the dim that is reduced."""
+    return not (free == reduced == LOOP) or order != INSIDE
+
+
+@dataclass(frozen=True)
+class GridFits:
+    """At most `limit` tiles of mid times inner iterations, where a choice has the value `where`."""
+
+    extent: int
+    mids: tuple[int, ...]
+    inners: tuple[int, ...]
+    limit: int
+    where: int
+
+    def __call__(self, value: int, mid: int, inner: int) -> bool:
+        tile = self.mids[mid] * self.inners[inner]
+        return value != self.where or -(-self.extent // tile) <= self.limit
+
+
+def one_grid(s: Draft) -> None:
+    """Coherence: the tasks of a launch have one grid."""
+    b, v, partners = s.b, s.v, s.backbone.partners
+    for t, u in s.backbone.launch_pairs():
+        for here, there in ((t, u), (u, t)):
+            for d in s.dims_at(here, OUTER):
+                own = [e for e in partners[d] if e.task == there]
+                literals = [
+                    (v.fused[t, u], bits(SEPARATE)),
+                    (v.kind[d], all_but(GPU_DIM_KIND, BLOCK)),
+                    *((s.order(d, e), bits(MERGED)) for e in own),
+                ]
+                b.clause("one grid a launch", literals)
+
+
+def blocks(s: Draft) -> None:
+    """Hardware: blocks are around everything else, as many as a grid may have. Sums are kept in registers, so no loop over results
+    runs inside a loop over what is summed.
+    """
+    b, v = s.b, s.v
+    is_block = tuple(int(k == BLOCK) for k in range(len(GPU_DIM_KIND)))
+    for t, task in enumerate(s.problem.tasks):
+        ordered, outer = s.ordered_dims(t), s.dims_at(t, OUTER)
+        for d in outer:
+            for e in (x for x in ordered if x.loop != d.loop):
+                rule = blocks_outermost
+                b.table3("blocks outermost", v.kind[d], v.kind[e], s.order(d, e), rule, share=rule)
+            limit = MAX_BLOCKS_ALONE if len(task.loops) == 1 else MAX_BLOCKS_PER_DIM
+            _, mid, inner = s.levels(t, d.loop.name)
+            fits = GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit, BLOCK)
+            sizes = (v.size[mid], v.size[inner])
+            b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
+        if len(outer) > MAX_BLOCK_DIMS:
+            terms = [Term(None, v.kind[d], is_block) for d in outer]
+            b.sum_at_most(f"dims of the grid of {task.name}", terms, MAX_BLOCK_DIMS)
+        for f in (d for d in ordered if not d.loop.is_reduction):
+            for r in (d for d in ordered if d.loop.is_reduction):
+                inside = results_outside
+                kinds = (v.kind[f], v.kind[r])
+                b.table3("sums in registers", *kinds, s.order(f, r), inside, share=inside)
+
+
+FAMILY = Family("grid", {GPU: (one_grid, blocks)})

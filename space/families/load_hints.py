@@ -1,0 +1,64 @@
+"""What a GPU's loads say to its caches."""
+
+from __future__ import annotations
+
+from ...kernels.ir.effects import task_reads
+from ...kernels.ir.task import Task
+from ..backbone import index_loops, written_arrays
+from ..draft import Draft, Family, all_but, bits
+from ..targets.kind import GPU
+from .fusion import SEPARATE
+from .memory import GLOBAL
+from .packing import COPY, DIRECT
+
+CA, CG, READ_ONLY, STREAM_LOAD = range(4)
+LOAD_CACHE = (
+    "CA",  # an ordinary load: both caches of a GPU keep it
+    "CG",  # only the cache of all multiprocessors keeps it
+    "READ_ONLY",  # through the path for what the launch does not write
+    "STREAM",  # the first to leave the caches
+)
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        for array in hinted_loads(task):
+            name = (f"{array}->{task.name}",)
+            s.v.load_cache[t, array] = s.b.add("cache", name, LOAD_CACHE)
+
+
+def hinted_loads(task: Task) -> list[str]:
+    """Arrays of which a task reads more than one element."""
+    if not task.is_structured:
+        return []
+    return list(dict.fromkeys(a.array for a, _ in task_reads(task) if index_loops(a)))
+
+
+def hint_of_memory(hint: int, space: int) -> bool:
+    return hint == CA or space == GLOBAL
+
+
+def hint_of_copy(hint: int, staged: int) -> bool:
+    """Asynchronous copies go around L1 by themselves."""
+    return hint == CA or staged in (DIRECT, COPY)
+
+
+def hints(s: Draft) -> None:
+    """Hardware: hints are for loads from memory, the read-only path is for what no task of the launch writes."""
+    b, v = s.b, s.v
+    copied = {(o.task, o.access.array): var for o, var in v.staged.items()}
+    for (t, array), var in v.load_cache.items():
+        for f, space in v.mem_space.items():
+            if f.consumer == t and f.array == array:
+                rule = hint_of_memory
+                b.table2("hints of loads from memory", var, space, rule, share=rule)
+        if (t, array) in copied:
+            b.table2("hints of copies", var, copied[t, array], hint_of_copy, share=hint_of_copy)
+        others = (var, all_but(LOAD_CACHE, READ_ONLY))
+        for u in s.backbone.neighbours[t]:
+            if array in written_arrays(s.problem.tasks[u]):
+                apart = [] if u == t else [(v.fused[min(t, u), max(t, u)], bits(SEPARATE))]
+                b.clause("read-only arrays", [others, *apart])
+
+
+FAMILY = Family("load_hints", {GPU: (hints,)}, declare)

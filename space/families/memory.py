@@ -1,0 +1,294 @@
+"""Where a value is between the task that has it and the task that wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, product
+
+from ...kernels.ir.access import Access, flat_strides
+from ...kernels.ir.effects import overwrites_all, task_reads
+from ..backbone import INNER, MID, OUTER, Flow, index_loops
+from ..draft import Draft, Family, all_but, bits
+from ..targets.gpu_facts import is_small
+from ..targets.kind import CPU, GPU
+from .fusion import SAME_LAUNCH
+from .order import APART, BEFORE, MERGED, OUTSIDE
+from .reduction import GPU_REDUCTION, SPLIT
+from .threads import THREAD_LEVEL, opposite
+from .tiling import DIM_KIND, GPU_DIM_KIND, PARALLEL, THREAD, VECTOR, merged_equal
+
+REGISTER, SHARED, GLOBAL = range(3)
+MEM_SPACE = (
+    "REGISTER",  # handed over in a register or a named scalar
+    "SHARED",  # in an array that one thread (CPU) or one block (GPU) keeps in its cache
+    "GLOBAL",  # in memory that all threads see
+)
+
+Literals = list[tuple[int, int]]
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+def declare(s: Draft) -> None:
+    for f in s.backbone.flows:
+        s.v.mem_space[f] = s.b.add("mem_space", (f.name,), MEM_SPACE, spaces_of(s, f))
+    for f in s.backbone.rereads:
+        if s.is_beyond_own_cache(f.array):
+            s.v.mem_space[f] = s.b.add("mem_space", (f.name,), MEM_SPACE, bits(SHARED, GLOBAL))
+
+
+def spaces_of(s: Draft, f: Flow) -> int:
+    """Where a flow may be, by itself."""
+    spaces = {GLOBAL}
+    producer, consumer = s.problem.tasks[f.producer], s.problem.tasks[f.consumer]
+    if not s.backbone.may_share_launch(f.producer, f.consumer):
+        return bits(*spaces)
+    sole = s.backbone.flows_into[f.consumer, f.array] == 1
+    structured = producer.is_structured and consumer.is_structured
+    if f.is_pointwise and sole:
+        spaces.add(REGISTER)
+    if structured and sole and is_worth_keeping(s, f):
+        spaces.add(SHARED)
+    return bits(*spaces)
+
+
+def is_worth_keeping(s: Draft, f: Flow) -> bool:
+    """A temporary that one thread keeps need not be written; what is written anyway is worth keeping if no cache does."""
+    if s.array(f.array).role == "temp":
+        return True
+    producer = s.problem.tasks[f.producer]
+    return s.is_beyond_own_cache(f.array) and overwrites_all(producer, s.problem, f.array)
+
+
+# --- predicates ------------------------------------------------------------------------------
+
+
+def register_merged(space: int, order: int) -> bool:
+    return space != REGISTER or order == MERGED
+
+
+def register_whole(space: int, reduction: int) -> bool:
+    return space != REGISTER or reduction not in SPLIT
+
+
+def on_chip_same_launch(space: int, fused: int) -> bool:
+    return space == GLOBAL or fused == SAME_LAUNCH
+
+
+def same_threads(space: int, producer: int, consumer: int) -> bool:
+    """The levels of two loops of the producer, and of their partners, in the same order."""
+    return space != REGISTER or producer == consumer
+
+
+def same_threads_turned(space: int, producer: int, consumer: int) -> bool:
+    return space != REGISTER or producer == opposite(consumer)
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def of_threads(s: Draft) -> None:
+    """Semantics: a value stays on chip only between iterations of one thread; in a register only between merged dims."""
+    for f, var in s.v.mem_space.items():
+        if s.backbone.may_share_launch(f.producer, f.consumer):
+            if f.is_pointwise:
+                _register_flow(s, f, var, _late_reasons(s, f), [[]])
+            _one_thread_keeps(s, f, var)
+        if f.is_read:
+            _kept_read(s, f, var)
+
+
+def of_blocks(s: Draft) -> None:
+    """Semantics: a register belongs to one thread, shared memory to one block, which keeps there what is one tile, or small."""
+    for f, var in s.v.mem_space.items():
+        if s.backbone.may_share_launch(f.producer, f.consumer):
+            if f.is_pointwise:
+                reasons, differ = _thread_reasons(s, f, var), _other_threads(s, f, var)
+                _register_flow(s, f, var, reasons, differ)
+            _one_block_keeps(s, f, var)
+
+
+def sums_together(s: Draft) -> None:
+    """Tasks that share what they sum over, of which one needs the other's results to finish its own, keep all sums of a tile of
+    results in registers: then those of the tile are finished one after the other, behind the loop.
+    """
+    for m in (m for m in s.backbone.merges if m.before_finish):
+        a, c = s.levels_of(m)
+        apart = (s.order(a[OUTER], c[OUTER]), APART)
+        rule = "sums in one loop are in registers"
+        for f in (f for f in s.backbone.flows if (f.producer, f.consumer) == (m.a, m.b)):
+            s.b.clause(rule, [apart, (s.v.mem_space[f], bits(REGISTER))])
+        for t in (m.a, m.b):
+            for d, e in product(s.ordered_dims(t), repeat=2):
+                if e.loop.is_reduction and not d.loop.is_reduction:
+                    s.b.clause(rule, [apart, (s.order(d, e), bits(OUTSIDE))])
+
+
+def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[Literals]) -> None:
+    """`reasons` are literals that forbid a register besides; of each list in `differ` one must hold where other threads want a
+    value than have it.
+    """
+    b, v = s.b, s.v
+    written = index_loops(s.problem.tasks[f.producer].target)
+    free = [(var, bits(REGISTER))]
+    for p, c in ((p, c) for p, c in f.pairs if p in written):
+        a, e = s.levels(f.producer, p), s.levels(f.consumer, c)
+        for level in (OUTER, MID):
+            order = s.order(a[level], e[level])
+            b.table2("register flow", var, order, register_merged, share=register_merged)
+            free.append((order, APART))
+        outer, kinds = s.order(a[OUTER], e[OUTER]), (v.kind[a[INNER]], v.kind[e[INNER]])
+        b.table3("register tiles agree", outer, *kinds, merged_equal, share=merged_equal)
+        if not _same_lanes(s, f):
+            others = (v.kind[a[INNER]], all_but(DIM_KIND, VECTOR))
+            b.clause("registers of one width", [(var, all_but(MEM_SPACE, REGISTER)), others])
+            free.append((v.kind[a[INNER]], bits(VECTOR)))
+    for d in s.dims_at(f.producer, OUTER):
+        if d in v.reduction:
+            pair = (var, v.reduction[d])
+            b.table2("register flow", *pair, register_whole, share=register_whole)
+            free.append((v.reduction[d], bits(*SPLIT)))
+    mapped = {c for p, c in f.pairs if p in written}
+    for d in s.dims_at(f.consumer, OUTER):
+        if d.loop.name not in mapped:
+            free.append((v.kind[d], bits(PARALLEL)))
+    # Dominance: a value that can be handed over in a register is.
+    for literals in differ:
+        b.clause(f"register where possible: {f.name}", [*free, *reasons, *literals])
+
+
+def _same_lanes(s: Draft, f: Flow) -> bool:
+    """Whether a vector of the producer has as many elements as one of the consumer."""
+    sizes = (s.problem.tasks[t].dtype.size_bytes for t in (f.producer, f.consumer))
+    return len({s.target.lanes(n) for n in sizes}) == 1
+
+
+def _late_reasons(s: Draft, f: Flow) -> Literals:
+    """A task that is late finds the values of the next iteration in registers."""
+    from .shifting import LATE  # built on this family
+
+    return [(late, bits(LATE)) for x, late in s.v.shift.items() if x.consumer == f.consumer]
+
+
+def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
+    """A register belongs to one thread: every dim that is shared out to threads has to be merged."""
+    written = index_loops(s.problem.tasks[f.producer].target)
+    pairs = [(p, c) for p, c in f.pairs if p in written]
+    reasons = []
+    for task, mapped in (
+        (f.producer, {p for p, _ in pairs}),
+        (f.consumer, {c for _, c in pairs}),
+    ):
+        for d in s.dims_at(task, MID):
+            if d.loop.name not in mapped:
+                literals = [
+                    (var, all_but(MEM_SPACE, REGISTER)),
+                    (s.v.kind[d], all_but(GPU_DIM_KIND, THREAD)),
+                ]
+                s.b.clause("registers of one thread", literals)
+                reasons.append((s.v.kind[d], bits(THREAD)))
+    return reasons
+
+
+def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
+    """The numbers of threads in a register's dims follow one order in both tasks, or the value is in no register."""
+    reasons: list[Literals] = [[]]
+    for here, there, is_turned in _levels_of_flow(s, f):
+        rule = same_threads_turned if is_turned else same_threads
+        s.b.table3("one order of threads", var, here, there, rule, share=rule)
+        differ = []
+        for level in range(len(THREAD_LEVEL)):
+            other = opposite(level) if is_turned else level
+            differ.append(
+                [(here, all_but(THREAD_LEVEL, level)), (there, all_but(THREAD_LEVEL, other))]
+            )
+        reasons = [[*found, *literals] for found in reasons for literals in differ]
+    return reasons
+
+
+def _levels_of_flow(s: Draft, f: Flow) -> Iterator[tuple[int, int, bool]]:
+    """For two loops that index a value, their level in the producer and in the consumer, and whether that is turned round."""
+    written = index_loops(s.problem.tasks[f.producer].target)
+    pairs = [(p, c) for p, c in f.pairs if p in written]
+    for (p, c), (q, d) in combinations(pairs, 2):
+        ends = []
+        for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
+            a, b = s.levels(task, x)[MID], s.levels(task, y)[MID]
+            is_turned = (b, a) in s.v.thread_level
+            ends.append((s.v.thread_level.get((b, a) if is_turned else (a, b)), is_turned))
+        (here, turned_here), (there, turned_there) = ends
+        if here is not None and there is not None:
+            yield here, there, turned_here != turned_there
+
+
+def _same_launch(s: Draft, f: Flow, var: int) -> None:
+    fused = s.v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
+    rule = on_chip_same_launch
+    s.b.table2("flow on chip", var, fused, rule, share=rule)
+
+
+def _one_thread_keeps(s: Draft, f: Flow, var: int) -> None:
+    _same_launch(s, f, var)
+    partners = s.backbone.partners
+    for here, there in ((f.producer, f.consumer), (f.consumer, f.producer)):
+        for d in s.dims_at(here, OUTER):
+            literals = [(var, bits(GLOBAL)), (s.v.kind[d], all_but(DIM_KIND, PARALLEL))]
+            own = [e for e in partners[d] if e.task == there]
+            literals += [(s.order(d, e), bits(MERGED)) for e in own]
+            s.b.clause(f"one thread keeps {f.name}", literals)
+
+
+def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
+    """What a block keeps in shared memory is the value of one tile, or small as a whole."""
+    _same_launch(s, f, var)
+    task = s.problem.tasks[f.producer]
+    if not task.is_structured or is_small(s.problem, s.target, task):
+        return
+    direct = (var, all_but(MEM_SPACE, SHARED))
+    written = sorted(index_loops(task.target))
+    partner = dict(f.pairs)
+    along = [axis for axis in task.target.axes if axis is not None and axis.terms]
+    is_plain = all(len(a.terms) == 1 and a.terms[0][1] == 1 for a in along)
+    if not (is_plain and set(written) <= set(partner)):
+        s.b.clause("tile in shared memory", [direct])
+        return
+    for p in written:
+        a, e = s.levels(f.producer, p)[OUTER], s.levels(f.consumer, partner[p])[OUTER]
+        s.b.clause("tile in shared memory", [direct, (s.order(a, e), bits(MERGED))])
+
+
+def _kept_read(s: Draft, f: Flow, var: int) -> None:
+    """What one task read and keeps for another is there first, whole, and in whole vectors."""
+    b, bodies = s.b, s.backbone.body_ids
+    kept = (var, bits(GLOBAL))
+    first = (b.order(bodies[f.producer], bodies[f.consumer]), bits(BEFORE))
+    b.clause(f"read before {f.name}", [kept, first])
+    # In a loop that they share otherwise, the reader would want rows that have yet to be read.
+    for m in s.backbone.merges:
+        if (m.a, m.b) == (f.producer, f.consumer) and (m.loop_a, m.loop_b) not in f.pairs:
+            a, c = s.levels_of(m)
+            b.clause(f"whole {f.name}", [kept, (s.order(a[OUTER], c[OUTER]), APART)])
+    for name, step in flat_strides(Access(f.array, f.axes), s.array(f.array)).items():
+        if step != 1:
+            inner = s.v.kind[s.backbone.dim(f.producer, name, INNER)]
+            literals = [kept, (inner, all_but(DIM_KIND, VECTOR))]
+            b.clause(f"contiguous vectors of {f.name}", literals)
+
+
+def of_second_launches(s: Draft) -> None:
+    """Semantics: a launch of its own finishes what blocks sum up together, and finds in memory what it needs for that."""
+    for d, var in s.v.reduction.items():
+        if d.level == OUTER:
+            whole = (var, all_but(GPU_REDUCTION, *SPLIT))
+            late = {x.array for x, in_finish in task_reads(s.problem.tasks[d.task]) if in_finish}
+            for f, space in s.v.mem_space.items():
+                if f.consumer == d.task and f.array in late:
+                    s.b.clause("the second launch reads memory", [whole, (space, bits(GLOBAL))])
+
+
+FAMILY = Family(
+    "memory",
+    {CPU: (sums_together, of_threads), GPU: (sums_together, of_blocks, of_second_launches)},
+    declare,
+)

@@ -1,0 +1,223 @@
+"""Packed copies of operands: whether there is one, how many blocks it has, who packs it, and how its rows lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+
+from ..backbone import INNER, MID, OUTER, Dim, Operand
+from ..draft import Draft, Family, bits
+from ..engine.model import Term
+from ..targets.gpu_facts import row_order
+from ..targets.kind import CPU, GPU
+from .memory import GLOBAL
+from .order import BEFORE, INSIDE, OUTSIDE
+from .schedule import BLOCKED
+from .tiling import LOOP, PARALLEL, THREAD, WITHOUT_LOOP
+
+DIRECT, COPY, TWO_STAGES = range(3)
+STAGED = (
+    "DIRECT",  # read where it lies
+    "COPY",  # the block of one outer tile is packed first, in the order in which it is used
+    "TWO_STAGES",  # two such blocks: the next one is packed, some slices with each register tile, while one is used
+)
+TEAM_COPY = len(STAGED)  # of a CPU; a GPU has another value there
+CPU_STAGED = (
+    *STAGED,  # each thread packs what it needs for itself
+    "TEAM_COPY",  # one block for all threads of the launch, of which each packs a part
+)
+GPU_STAGED = (
+    *STAGED,  # all threads of a block copy it into shared memory; of several blocks the next ones travel asynchronously
+    "THREE_STAGES",  # three: the next two travel
+)  # a value is the number of blocks
+
+PLAIN, ODD, PADDED, SWIZZLED = range(4)
+LAYOUT = (
+    "PLAIN",  # rows of a copy follow one another
+    "ODD",  # an element between them that nobody uses, so that the elements of a column are in different banks
+    "PADDED",  # 16 bytes between them, which also leaves vectors aligned
+    "SWIZZLED",  # nothing between them: the vectors of each row change places, in another way than those of the next row
+)
+
+# Values of `staged` on a CPU, for clauses.
+_COPIED = bits(COPY, TWO_STAGES, TEAM_COPY)
+_NOT_AHEAD = bits(DIRECT, COPY, TEAM_COPY)
+_NOT_BY_TEAM = bits(DIRECT, COPY, TWO_STAGES)
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+def declare(s: Draft) -> None:
+    for o in s.backbone.operands:
+        # On a CPU a vector is contiguous and cached as it is. Threads of a block along the loop that a vector does not go along
+        # read the same of it: one of them can for all.
+        if len(o.loops) > 1 or s.kind.mid_dims_have_threads:
+            s.v.staged[o] = s.b.add("staged", (o.name,), s.kind.stagings, _stagings(s))
+    for o in s.v.staged if s.kind.has_layouts else ():
+        s.v.layout[o] = s.b.add("layout", (o.name,), LAYOUT)
+
+
+def _stagings(s: Draft) -> int:
+    """How operands may be copied."""
+    if s.kind.has_layouts:
+        return bits(*range(len(GPU_STAGED) if s.target.copies_asynchronously else 2))
+    team = (TEAM_COPY,) if s.target.cores > 1 else ()
+    return bits(DIRECT, COPY, TWO_STAGES, *team)
+
+
+# --- predicates ------------------------------------------------------------------------------
+
+
+def copy_of_memory(staged: int, space: int) -> bool:
+    return staged == DIRECT or space == GLOBAL
+
+
+def copy_outside(staged: int, order: int) -> bool:
+    return staged == DIRECT or order == OUTSIDE
+
+
+def copy_around_loops(kind: int, staged: int, order: int) -> bool:
+    """`order` is that of another loop's outer dim to the mid dim of `kind`."""
+    return kind in WITHOUT_LOOP or staged == DIRECT or order == OUTSIDE
+
+
+def layout_of_copy(staged: int, layout: int) -> bool:
+    return staged != DIRECT or layout == PLAIN
+
+
+@dataclass(frozen=True)
+class LayoutFits:
+    """Rows of mid times inner elements, of 4 or 8 bytes: only where all banks take part are they moved apart."""
+
+    mids: tuple[int, ...]
+    inners: tuple[int, ...]
+
+    def __call__(self, layout: int, mid: int, inner: int) -> bool:
+        row = self.mids[mid] * self.inners[inner]
+        is_power = row & (row - 1) == 0
+        return layout == PLAIN or (row % 8 == 0 and (is_power or layout != SWIZZLED))
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def _tiles_and_mids(s: Draft, o: Operand) -> Iterator[tuple[Dim, int]]:
+    """Mid dims of an operand's loops, each with the order of the outer dim of another of them against it."""
+    loops = [s.levels(o.task, name) for name in o.loops]
+    for x, y in permutations(loops, 2):
+        yield y[MID], s.order(x[OUTER], y[MID])
+
+
+def _copy_of_finished_values(s: Draft, o: Operand, staged: int, producer: int) -> None:
+    """What is copied has been written before the outer tiles begin."""
+    body = s.backbone.body_ids[producer]
+    tiles = [s.levels(o.task, name)[OUTER] for name in o.loops]
+    done = [(s.b.order(body, d.order_id), bits(BEFORE)) for d in tiles]
+    s.b.clause("copy of finished values", [(staged, bits(DIRECT)), *done])
+
+
+def blocks_of_threads(s: Draft) -> None:
+    """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
+
+    It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
+    Its next block can be packed ahead where each thread runs that dim for itself, all of it or a part shared out in blocks; all
+    threads can pack a block together where they run that dim in step.
+    """
+    b, v = s.b, s.v
+    for o, var in v.staged.items():
+        loops = [s.levels(o.task, name) for name in o.loops]
+        for _, order in _tiles_and_mids(s, o):
+            b.table2("block of a copy", var, order, copy_outside, share=copy_outside)
+        present = [(v.kind[x[MID]], bits(LOOP)) for x in loops]
+        b.clause("copy of a block", [(var, bits(DIRECT)), *present])
+        _packed_ahead(s, o, var)
+        _packed_by_team(s, o, var)
+        for f, space in v.mem_space.items():
+            ends = (f.producer, f.consumer) if f.is_read else (f.consumer,)
+            if o.task in ends and f.array == o.access.array:
+                if not f.is_read:
+                    _copy_of_finished_values(s, o, var, f.producer)
+                b.table2("copy from memory", var, space, copy_of_memory, share=copy_of_memory)
+        element = s.array(o.access.array).dtype.size_bytes
+        terms = [
+            Term((var, _COPIED), v.size[x[level]], v.universe[x[level]])
+            for x in loops
+            for level in (MID, INNER)
+        ]
+        terms.append(Term(None, var, (1, 1, 2, 1)))
+        most = max(1, s.target.last_cache_bytes // element)
+        b.product_at_most(f"copy of {o.name} in cache", terms, most)
+
+
+def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
+    """Each thread goes from block to block by itself, and a slice is of one register tile along one of two loops."""
+    b, v = s.b, s.v
+    if len(o.loops) != 2:
+        b.restrict(staged, _NOT_AHEAD)
+        return
+    blocks = [s.levels(o.task, name)[OUTER] for name in o.loops]
+    for outer in s.dims_at(o.task, OUTER):
+        # A loop of the threads is around the one from block to block, or is that one and shared out in blocks, as all are that
+        # have no choice of a schedule.
+        if outer in blocks and outer not in v.schedule:
+            continue
+        around = [(s.order(outer, x), bits(OUTSIDE)) for x in blocks if x is not outer]
+        unshared = (v.kind[outer], bits(LOOP))
+        in_blocks = [(v.schedule[outer], bits(BLOCKED))] if outer in blocks else []
+        b.clause("packed ahead", [(staged, _NOT_AHEAD), unshared, *around, *in_blocks])
+
+
+def _packed_by_team(s: Draft, o: Operand, staged: int) -> None:
+    """All threads come to the place where a block is packed, as often as one another, and a loop inside of it is shared out."""
+    b, v = s.b, s.v
+    blocks = [s.levels(o.task, name)[OUTER] for name in o.loops]
+    outer = s.dims_at(o.task, OUTER)
+    shared = [(v.kind[d], bits(PARALLEL)) for d in outer]
+    b.clause("packed by a team", [(staged, _NOT_BY_TEAM), *shared])
+    for d in outer:
+        in_step = [(staged, _NOT_BY_TEAM), (v.kind[d], bits(LOOP))]
+        if d in blocks:
+            b.clause("packed in step", in_step)
+            continue
+        for x in blocks:
+            b.clause("packed in step", [*in_step, (s.order(d, x), bits(INSIDE))])
+
+
+def blocks_of_grids(s: Draft) -> None:
+    """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before.
+
+    Several stages need a loop from tile to tile.
+    """
+    b, v = s.b, s.v
+    for o, var in v.staged.items():
+        loops = [s.levels(o.task, name) for name in o.loops]
+        around = copy_around_loops
+        for mid, order in _tiles_and_mids(s, o):
+            b.table3("block of a copy", v.kind[mid], var, order, around, share=around)
+        present = [(v.kind[x[MID]], bits(LOOP, THREAD)) for x in loops]
+        b.clause("copy of a block", [(var, bits(DIRECT)), *present])
+        tiles = [(v.kind[x[OUTER]], bits(LOOP)) for x in loops]
+        b.clause("stages of a loop", [(var, bits(DIRECT, COPY)), *tiles])
+        for f, space in v.mem_space.items():
+            if f.consumer == o.task and f.array == o.access.array:
+                _copy_of_finished_values(s, o, var, f.producer)
+                b.table2("copy from memory", var, space, copy_of_memory, share=copy_of_memory)
+
+
+def layouts(s: Draft) -> None:
+    """Only rows of a copy, and only whole vectors in them, can be moved apart."""
+    b, v = s.b, s.v
+    for o, layout in v.layout.items():
+        b.table2("layout of a copy", v.staged[o], layout, layout_of_copy, share=layout_of_copy)
+        if len(o.loops) == 1:
+            b.restrict(layout, bits(PLAIN))
+            continue
+        row = row_order(o, s.array(o.access.array))[-1]
+        _, mid, inner = s.levels(o.task, row)
+        fits = LayoutFits(v.universe[mid], v.universe[inner])
+        b.table3("rows of a copy", layout, v.size[mid], v.size[inner], fits, share=fits)
+
+
+FAMILY = Family("packing", {CPU: (blocks_of_threads,), GPU: (blocks_of_grids, layouts)}, declare)

@@ -1,0 +1,96 @@
+"""Which lines the caches of a CPU are asked for ahead, and how far."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ...kernels.ir.task import Task
+from ..backbone import INNER, MID, OUTER, Prefetch
+from ..draft import Draft, Family, bits
+from ..targets.kind import CPU
+from .memory import GLOBAL
+from .order import OUTSIDE
+from .packing import DIRECT
+from .tiling import VECTOR
+
+NO_PREFETCH, NEXT, NEAR, FAR = range(4)
+PREFETCH = (
+    "NONE",  # the hardware finds out by itself
+    "NEXT",  # the first cache is asked for lines of the next register tile of the loop between lines
+    "NEAR",  # the second cache is asked for lines PREFETCH_ITERATIONS[NEAR] iterations of that loop ahead
+    "FAR",
+)
+PREFETCH_ITERATIONS = {NEAR: 12, FAR: 24}
+
+NO_SUMS_AHEAD, SUMS_AHEAD = range(2)
+PREFETCH_OF_SUMS = (
+    "NONE",  # sums in memory are loaded when a register tile is added to them
+    "AHEAD",  # the first cache is asked for them before the register tile is computed
+)
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        if prefetched(s, t):
+            s.v.prefetch[t] = s.b.add("prefetch", (task.name,), PREFETCH)
+    for t, task in enumerate(s.problem.tasks):
+        if may_ask_for_sums(s, task):
+            name = (f"{task.name}.{task.target.array}",)
+            s.v.sums[t] = s.b.add("prefetch", name, PREFETCH_OF_SUMS)
+
+
+def prefetched(s: Draft, t: int) -> tuple[Prefetch, ...]:
+    """Reads of a task that may be asked for ahead: of inputs beyond the cache, in vectors, with a loop from line to line."""
+    return tuple(
+        p for p in s.backbone.prefetches if p.task == t and s.is_beyond_own_cache(p.access.array)
+    )
+
+
+def may_ask_for_sums(s: Draft, task: Task) -> bool:
+    """Whether sums can be in memory, go through registers part by part, and be beyond a core's own cache."""
+    n_free = sum(not loop.is_reduction for loop in task.loops)
+    is_in_parts = task.is_reduction and task.fast_math and n_free > 0
+    return is_in_parts and s.is_beyond_own_cache(task.target.array)
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def sums_pass_by(s: Draft) -> None:
+    """Sums are in memory where a loop of the result is inside one of what is summed, and go through registers where one of these
+    is inside all loops of the result. A mid dim without a loop is where its outer dim is.
+    """
+    for t, var in s.v.sums.items():
+        never = (var, bits(NO_SUMS_AHEAD))
+        outer, mid = s.dims_at(t, OUTER), s.dims_at(t, MID)
+        free = [d for d in mid if not d.loop.is_reduction]
+        around = [d for d in outer if d.loop.is_reduction]
+        inside = [d for d in mid if d.loop.is_reduction]
+        for pairs in (product(around, free), *(product([f], inside) for f in free)):
+            orders = [(s.order(d, e), bits(OUTSIDE)) for d, e in pairs]
+            s.b.clause("sums in memory", [never, *orders])
+
+
+def vectors_in_memory(s: Draft) -> None:
+    """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times, and what is
+    packed, or kept by a task before, is in a cache.
+    """
+    unpacked = {(o.task, o.access.array): (x, bits(DIRECT)) for o, x in s.v.staged.items()}
+    kept = [(f, x) for f, x in s.v.mem_space.items() if f.is_read]
+    unkept = {(f.consumer, f.array): (x, bits(GLOBAL)) for f, x in kept}
+    for t, var in s.v.prefetch.items():
+        # What each read needs; one of them needs to have it all, so that of each some part is there.
+        needs = []
+        for p in prefetched(s, t):
+            vector = (s.v.kind[s.backbone.dim(t, p.along, INNER)], bits(VECTOR))
+            key = (t, p.access.array)
+            needs.append([vector, *(x[key] for x in (unpacked, unkept) if key in x)])
+        for parts in product(*needs):
+            literals = [(var, bits(NO_PREFETCH)), *dict.fromkeys(parts)]
+            s.b.clause("prefetches are vectors", literals)
+
+
+FAMILY = Family("prefetching", {CPU: (sums_pass_by, vectors_in_memory)}, declare)

@@ -1,0 +1,150 @@
+"""How a sum is shared out: to lanes, to threads, to blocks."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import prod
+
+from ...kernels.ir.walk import loads
+from ...kernels.program.dependence import Dependence
+from ..backbone import INNER, MID, OUTER, Dim
+from ..draft import Draft, Family, all_but, bits
+from ..engine.model import Term
+from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
+from ..targets.kind import CPU, GPU
+from .fusion import SEPARATE
+from .grid import GridFits
+from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
+
+SEQUENTIAL, LANES, TREE, PARTIALS, ATOMIC = range(5)
+REDUCTION = (
+    "SEQUENTIAL",  # one accumulator, in order along this dim
+    "LANES",  # one accumulator per lane or unrolled copy, added up at the end
+    "TREE",  # threads combine pairwise (GPU)
+    "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
+)
+GPU_REDUCTION = (
+    *REDUCTION,
+    "ATOMIC",  # the blocks add to one result, which a launch before has set to nothing
+)
+SPLIT = (PARTIALS, ATOMIC)  # reductions that are shared out
+
+MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+def declare(s: Draft) -> None:
+    for d in s.backbone.dims:
+        if d.loop.is_reduction and d.level in s.kind.shared_reductions:
+            free = s.problem.tasks[d.task].fast_math
+            mask = reductions_of(s, d) if free else bits(SEQUENTIAL)
+            s.v.reduction[d] = s.b.add("reduction", (d.name,), s.kind.reductions, mask)
+
+
+def reductions_of(s: Draft, d: Dim) -> int:
+    """How a dim may be reduced where the order of the sum is free. Blocks can add to one result, or find its least or greatest;
+    products they cannot.
+    """
+    shared = set(s.kind.shared_reductions[d.level])
+    if s.problem.tasks[d.task].op not in ATOMIC_OPERATIONS:
+        shared.discard(ATOMIC)
+    return bits(SEQUENTIAL, *shared)
+
+
+# --- predicates ------------------------------------------------------------------------------
+
+
+def outer_reduction(kind: int, reduction: int) -> bool:
+    return (kind == PARALLEL) == (reduction in SPLIT)
+
+
+def tree_of_threads(kind: int, reduction: int) -> bool:
+    return (kind == THREAD) == (reduction == TREE)
+
+
+def inner_reduction(kind: int, reduction: int) -> bool:
+    return kind == UNROLL or (kind == VECTOR) == (reduction == LANES)
+
+
+def combined_alike(a: int, b: int) -> bool:
+    """`a` and `b` say how two loops of one task are reduced over blocks, where they are."""
+    return a == b or a not in SPLIT or b not in SPLIT
+
+
+_OF_A_KIND = {OUTER: outer_reduction, MID: tree_of_threads, INNER: inner_reduction}
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def of_a_kind(s: Draft) -> None:
+    """Coherence: how a dim is reduced follows its kind, but for unrolled dims: one accumulator, or one a copy."""
+    for d, var in s.v.reduction.items():
+        rule = _OF_A_KIND[d.level]
+        s.b.table2("reduction of a kind", s.v.kind[d], var, rule, share=rule)
+
+
+def over_blocks(s: Draft) -> None:
+    """Blocks along several reduced loops combine in one way, and leave no more partial results than there is room for."""
+    b, v = s.b, s.v
+    for t, task in enumerate(s.problem.tasks):
+        outer = [d for d in s.dims_at(t, OUTER) if d in v.reduction]
+        for d in outer:
+            _, mid, inner = s.levels(t, d.loop.name)
+            tiles = (d.loop.extent, v.universe[mid], v.universe[inner])
+            fits = GridFits(*tiles, _most_partials(s, t), PARTIALS)
+            sizes = (v.size[mid], v.size[inner])
+            b.table3("partial results", v.reduction[d], *sizes, fits, share=fits)
+        for d, e in combinations(outer, 2):
+            pair = (v.reduction[d], v.reduction[e])
+            b.table2("one way over blocks", *pair, combined_alike, share=combined_alike)
+        if len(outer) > 1:
+            # A counter cannot divide by both sizes of a tile: it takes inner dims for absent, and errs on the side of memory.
+            terms = []
+            for d in outer:
+                mid = s.levels(t, d.loop.name)[MID]
+                counts = tuple(-(-d.loop.extent // n) for n in v.universe[mid])
+                terms.append(Term((v.reduction[d], bits(PARTIALS)), v.size[mid], counts))
+            b.product_at_most(f"all partial results of {task.name}", terms, _most_partials(s, t))
+
+
+def _most_partials(s: Draft, t: int) -> int:
+    """Partial results that blocks may leave of each result of a task."""
+    task = s.problem.tasks[t]
+    results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+    return max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
+
+
+def whole_at_the_end(s: Draft) -> None:
+    """Semantics: what blocks sum up together is whole when their launch ends, so nothing in it can follow."""
+    b, v = s.b, s.v
+    for d, var in v.reduction.items():
+        if d.level != OUTER:
+            continue
+        whole = (var, all_but(GPU_REDUCTION, *SPLIT))
+        for dep in s.backbone.dependences:
+            if not s.backbone.may_share_launch(dep.source, dep.sink):
+                continue
+            if dep.source == d.task:
+                separate = (v.fused[dep.source, dep.sink], bits(SEPARATE))
+                b.clause("partial results end a launch", [whole, separate])
+            elif dep.sink == d.task:
+                _set_before(s, dep, var)
+
+
+def _set_before(s: Draft, dep: Dependence, var: int) -> None:
+    """What blocks add to is set before their launch, which touches it in no other way; nor does it write what it is set to."""
+    task = s.problem.tasks[dep.sink]
+    start = start_of(task)
+    touched = {task.target.array, *({x.array for x in loads(start)} if start else ())}
+    if adds_to_result(s.problem, task) and dep.array in touched:
+        separate = (s.v.fused[dep.source, dep.sink], bits(SEPARATE))
+        one = (var, all_but(GPU_REDUCTION, ATOMIC))
+        s.b.clause("a result is set before its launch", [one, separate])
+
+
+FAMILY = Family(
+    "reduction", {CPU: (of_a_kind,), GPU: (of_a_kind, over_blocks, whole_at_the_end)}, declare
+)

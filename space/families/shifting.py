@@ -1,0 +1,121 @@
+"""Loop shifting: a task that runs one iteration late, inside the loop that it would have waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernels.ir.effects import task_reads
+from ..backbone import INNER, MID, OUTER, Dim, Flow, Shift
+from ..draft import Draft, Family, bits
+from ..targets.kind import CPU
+from .memory import GLOBAL, REGISTER, SHARED
+from .order import APART, INSIDE, MERGED, OUTSIDE
+from .packing import DIRECT
+from .tiling import ABSENT, PARALLEL, kinds_of
+
+IN_STEP, LATE = range(2)
+SHIFT = (
+    "IN_STEP",  # the task runs after what it waits for, in the same iteration of the loop that they share
+    "LATE",  # it runs one iteration late, inside the loop that it would have waited for: loop shifting
+)
+
+
+def declare(s: Draft) -> None:
+    for x in s.backbone.shifts:
+        if is_worth_it(s, x):
+            s.v.shift[x] = s.b.add("shift", (x.name,), SHIFT)
+
+
+def is_worth_it(s: Draft, x: Shift) -> bool:
+    """Whether the consumer reads again what no core's own cache holds, and threads can share out the loop."""
+    shared = zip((x.producer, x.consumer), x.shared, strict=True)
+    kinds = [kinds_of(s, s.backbone.dim(t, loop, OUTER)) for t, loop in shared]
+    reads = {access.array for access, _ in task_reads(s.problem.tasks[x.consumer])}
+    return all(k & bits(PARALLEL) for k in kinds) and any(map(s.is_beyond_own_cache, reads))
+
+
+@dataclass(frozen=True)
+class LateSizes:
+    """Loops that a task shares with another one, late, have equal register tiles."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+    def __call__(self, shift: int, a: int, b: int) -> bool:
+        return shift != LATE or self.a[a] == self.b[b]
+
+
+def shifts(s: Draft) -> None:
+    """Semantics: a late task runs inside the loop of its producer, one iteration of their shared loop behind it, on one thread.
+
+    In each of its iterations it comes first, so what that iteration of the shared loop writes over is still what it
+    wants: rows of a panel that its producer's loop fills row by row, and whatever is written after that loop.
+    """
+    for x, var in s.v.shift.items():
+        _late_loops(s, x, var)
+        _late_neighbours(s, x, var)
+        _late_values(s, x, var)
+
+
+def _late_loops(s: Draft, x: Shift, var: int) -> None:
+    b, v = s.b, s.v
+    in_step = (var, bits(IN_STEP))
+    tasks = (x.producer, x.consumer)
+    shared = [s.levels(t, loop) for t, loop in zip(tasks, x.shared, strict=True)]
+    inside = [s.levels(t, loop) for t, loop in zip(tasks, x.inside, strict=True)]
+
+    def related(d: Dim, e: Dim, value: int) -> tuple[int, int]:
+        return s.order(d, e), bits(value)
+
+    b.clause("late in one loop", [in_step, related(shared[0][OUTER], shared[1][OUTER], MERGED)])
+    b.clause("late on one thread", [in_step, (v.kind[shared[0][OUTER]], bits(PARALLEL))])
+    for c, d in zip(shared, inside, strict=True):
+        b.clause("late loops are nested", [in_step, related(c[OUTER], d[OUTER], OUTSIDE)])
+        b.clause("late in every tile", [in_step, (v.kind[d[MID]], bits(ABSENT))])
+        absent = (v.kind[c[MID]], bits(ABSENT))
+        between = related(c[MID], d[OUTER], INSIDE)
+        b.clause("late loops touch", [in_step, absent, between])
+    first, second = inside[0][INNER], inside[1][INNER]
+    agree = LateSizes(v.universe[first], v.universe[second])
+    b.table3("late tiles agree", var, v.size[first], v.size[second], agree)
+
+
+def _late_neighbours(s: Draft, x: Shift, var: int) -> None:
+    """Nothing else is in the loop that moves, and nothing is packed for it."""
+    in_step = (var, bits(IN_STEP))
+    moved = s.levels(x.consumer, x.inside[1])[OUTER]
+    for e in s.backbone.partners[moved]:
+        s.b.clause("late alone", [in_step, (s.order(moved, e), APART)])
+    for o, staged in s.v.staged.items():
+        if o.task == x.consumer:
+            s.b.clause("late from where it is", [in_step, (staged, bits(DIRECT))])
+
+
+def _late_values(s: Draft, x: Shift, var: int) -> None:
+    """What a thread keeps for a late task is filled row by row in the loop that the task runs in, or after that loop."""
+    in_step = (var, bits(IN_STEP))
+    for f, space in s.v.mem_space.items():
+        if x.consumer not in (f.producer, f.consumer):
+            continue
+        allowed = bits(GLOBAL)
+        if f.consumer == x.consumer and _is_row_by_row(x, f):
+            allowed |= bits(SHARED)
+        s.b.clause(f"late values of {f.name}", [in_step, (space, allowed)])
+        mapped = {c: p for p, c in f.pairs}
+        if allowed & bits(SHARED) and f.producer != x.producer:
+            filled = s.backbone.dim(f.producer, mapped[x.inside[1]], OUTER)
+            runs = s.backbone.dim(x.producer, x.inside[0], OUTER)
+            together = (s.order(filled, runs), bits(MERGED))
+            literals = [in_step, (space, bits(REGISTER, GLOBAL)), together]
+            s.b.clause(f"late rows of {f.name}", literals)
+
+
+def _is_row_by_row(x: Shift, f: Flow) -> bool:
+    """Whether a flow's rows are the iterations of the loop that a late task runs in, or its values are finished after it."""
+    if f.producer == x.producer and not f.is_read:
+        return True
+    row = {c: p for p, c in f.pairs}.get(x.inside[1])
+    return row is not None and (f.producer != x.producer or row == x.inside[0])
+
+
+FAMILY = Family("shifting", {CPU: (shifts,)}, declare)

@@ -1,0 +1,70 @@
+"""Whether what a task computes is written, and whether the caches keep what is."""
+
+from __future__ import annotations
+
+from ...kernels.ir.task import Task
+from ..backbone import INNER
+from ..draft import Draft, Family, bits
+from ..targets.kind import CPU, GPU
+from .memory import GLOBAL
+from .tiling import VECTOR, vector_loops
+
+CACHED, STREAM = range(2)
+CACHE = (
+    "DEFAULT",  # an ordinary store
+    "STREAM",  # a store of what is not needed again soon: around the caches of a CPU, first to leave those of a GPU
+)
+
+KEEP, ELIDED = range(2)
+STORE = (
+    "KEEP",  # the array is written
+    "ELIDED",  # every reader gets the value on chip, so the array is never written
+)
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        if may_stream(s, task):
+            s.v.cache[t] = s.b.add("cache", (f"{task.name}.{task.target.array}",), CACHE)
+    for t, task in enumerate(s.problem.tasks):
+        if task.is_structured and s.array(task.target.array).role == "temp":
+            s.v.store[t] = s.b.add("store", (f"{task.name}.{task.target.array}",), STORE)
+
+
+def may_stream(s: Draft, task: Task) -> bool:
+    """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
+    if not s.kind.streams_vectors_only:
+        return task.is_structured
+    return task.is_structured and not task.is_reduction and bool(vector_loops(s, task))
+
+
+def elided(store: int, space: int) -> bool:
+    return store != ELIDED or space != GLOBAL
+
+
+def stream_kept(cache: int, store: int) -> bool:
+    return cache != STREAM or store == KEEP
+
+
+def elided_stores(s: Draft) -> None:
+    """Semantics: a temporary is written exactly when some reader takes it from memory."""
+    b, v = s.b, s.v
+    for t, var in v.store.items():
+        spaces = [v.mem_space[f] for f in s.backbone.flows if f.producer == t]
+        for space in spaces:
+            b.table2("elided store", var, space, elided, share=elided)
+        b.clause("needless store", [(var, bits(ELIDED)), *((x, bits(GLOBAL)) for x in spaces)])
+        if t in v.cache:
+            b.table2("streams are kept", v.cache[t], var, stream_kept, share=stream_kept)
+
+
+def streamed_vectors(s: Draft) -> None:
+    """Hardware: a CPU streams whole vectors only, contiguous ones."""
+    for t, var in s.v.cache.items():
+        along = vector_loops(s, s.problem.tasks[t])
+        inner = [d for d in s.dims_at(t, INNER) if d.loop.name in along]
+        vectors = [(s.v.kind[d], bits(VECTOR)) for d in inner]
+        s.b.clause("streams are vectors", [(var, bits(CACHED)), *vectors])
+
+
+FAMILY = Family("stores", {CPU: (elided_stores, streamed_vectors), GPU: (elided_stores,)}, declare)

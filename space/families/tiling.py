@@ -1,0 +1,250 @@
+"""The three levels of every loop: what each is in a program, and how many iterations it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import gcd
+
+from ...kernels.ir.access import flat_strides
+from ...kernels.ir.effects import are_independent
+from ...kernels.ir.task import Task
+from ..backbone import INNER, MID, OUTER, Dim
+from ..draft import Draft, Family, bits
+from ..engine.model import Term
+from ..targets.kind import CPU, GPU
+from .order import INSIDE, MERGED
+
+PARALLEL, LOOP, UNROLL, VECTOR, ABSENT = range(5)
+DIM_KIND = (
+    "PARALLEL",  # shared out to the threads of the launch (outer dims)
+    "LOOP",  # a loop (outer and mid dims)
+    "UNROLL",  # copies of the body (inner dims)
+    "VECTOR",  # vector registers, several where the size is a multiple of the lanes (inner dims)
+    "ABSENT",  # size 1: no loop (mid and inner dims)
+)
+BLOCK, THREAD = PARALLEL, 5
+GPU_DIM_KIND = (
+    "BLOCK",  # shared out to the blocks of the grid, a tile each (outer dims)
+    "LOOP",  # a loop that all threads of a block run (outer and mid dims)
+    "UNROLL",  # copies of the body; with threads on the mid dim, as far apart as there are threads (inner dims)
+    "VECTOR",  # vector types, several where the size is a multiple of the lanes (inner dims)
+    "ABSENT",  # size 1: no loop (mid and inner dims)
+    "THREAD",  # one thread of the block an iteration (mid dims)
+)
+WITHOUT_LOOP = (ABSENT, THREAD)  # kinds of mid dims for which no loop is written
+
+MAX_UNROLLED_COPIES = 64  # of one task's body: more only costs compile time and instruction cache
+MAX_VECTORS_PER_DIM = 8
+MAX_UNROLLED = 16  # copies along one dim
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+def declare(s: Draft) -> None:
+    for d in s.backbone.dims:
+        s.v.kind[d] = s.b.add("dim_kind", (d.name,), s.kind.dim_kinds, kinds_of(s, d))
+    for d in s.backbone.dims:
+        if d.level != OUTER:
+            universe = sizes_of(s, d)
+            s.v.universe[d] = universe
+            s.v.size[d] = s.b.add("size", (d.name,), tuple(map(str, universe)))
+
+
+def kinds_of(s: Draft, d: Dim) -> int:
+    """Hardware and semantics of one dim alone."""
+    task = s.problem.tasks[d.task]
+    if d.level == MID:
+        able = {LOOP, ABSENT} if task.is_structured else {ABSENT}
+        has_threads = s.kind.mid_dims_have_threads and d.loop.extent > 1
+        return bits(*able, *({THREAD} if has_threads and is_parallel(task, d) else set()))
+    if d.level == OUTER:
+        may_split = d.loop.extent > 1 and s.target.cores > 1 and is_parallel(task, d)
+        return bits(LOOP, PARALLEL) if may_split else bits(LOOP)
+    if not task.is_structured or (d.loop.is_reduction and not task.fast_math):
+        return bits(ABSENT)
+    vector = {VECTOR} if d.loop.name in vector_loops(s, task) else set()
+    return bits(ABSENT, UNROLL, *vector)
+
+
+def is_parallel(task: Task, d: Dim) -> bool:
+    """Whether the iterations of an outer dim may run in any order on several threads."""
+    if task.is_structured:
+        return task.fast_math or not d.loop.is_reduction
+    return are_independent(task, d.loop)
+
+
+def vector_loops(s: Draft, task: Task) -> set[str]:
+    """Loops along which the task can run in vectors: its store is contiguous there, or it is reduced there."""
+    if not task.is_structured:
+        return set()
+    strides = flat_strides(task.target, s.array(task.target.array))
+    return {
+        loop.name
+        for loop in task.loops
+        if (task.fast_math if loop.is_reduction else strides.get(loop.name, 0) == 1)
+    }
+
+
+def sizes_of(s: Draft, d: Dim) -> tuple[int, ...]:
+    task = s.problem.tasks[d.task]
+    has_threads = d.level == MID and bool(kinds_of(s, d) & bits(THREAD))
+    if not task.is_structured and not has_threads:
+        return (1,)
+    universe = s.kind.mid_sizes if d.level == MID else s.kind.inner_sizes
+    return tuple(n for n in universe if n == 1 or n <= d.loop.extent)
+
+
+# --- predicates ------------------------------------------------------------------------------
+
+
+def beside_other(kind: int, outer: int, mid: int) -> bool:
+    return kind not in WITHOUT_LOOP or mid == (INSIDE if outer == MERGED else outer)
+
+
+def beside_twin(kind: int, outer: int, mid: int) -> bool:
+    return kind not in WITHOUT_LOOP or mid in (outer, MERGED)
+
+
+def twins_merge(kind: int, outers: int, mids: int) -> bool:
+    return kind not in WITHOUT_LOOP or (outers == MERGED) == (mids == MERGED)
+
+
+def mid_merges_inside_outer(outer: int, mid: int) -> bool:
+    return mid != MERGED or outer == MERGED
+
+
+def merged_equal(order: int, a: int, b: int) -> bool:
+    return order != MERGED or a == b
+
+
+@dataclass(frozen=True)
+class MergedSizes:
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+    def __call__(self, order: int, a: int, b: int) -> bool:
+        return order != MERGED or self.a[a] == self.b[b]
+
+
+def vector_width(size: int, lanes: int) -> int:
+    """Elements of the widest vectors, of at most `lanes`, that make up a dim of `size`."""
+    return gcd(size, lanes)
+
+
+@dataclass(frozen=True)
+class KindFitsSize:
+    """Sizes of dims; vectors have at least `narrowest` elements and at most `lanes`."""
+
+    sizes: tuple[int, ...]
+    lanes: int
+    narrowest: int
+
+    def __call__(self, kind: int, size: int) -> bool:
+        n = self.sizes[size]
+        if kind == VECTOR:
+            width = vector_width(n, self.lanes)
+            return width >= self.narrowest and n <= MAX_VECTORS_PER_DIM * width and n > 1
+        if kind == UNROLL:
+            return 1 < n <= MAX_UNROLLED
+        return (n == 1) == (kind == ABSENT)
+
+
+@dataclass(frozen=True)
+class SmallestCover:
+    """Sizes of the mid and inner dims of a loop, where the next smaller mid dim would leave iterations for another tile."""
+
+    extent: int
+    mids: tuple[int, ...]
+    inners: tuple[int, ...]
+
+    def __call__(self, mid: int, inner: int) -> bool:
+        return mid == 0 or self.mids[mid - 1] * self.inners[inner] < self.extent
+
+
+def one_vector(a: int, b: int) -> bool:
+    return not a == b == VECTOR
+
+
+def _registers(s: Draft, size: int, lanes: int) -> int:
+    """How many vectors make up a dim of `size`, where it can be in vectors."""
+    width = vector_width(size, lanes) if s.kind.has_narrow_vectors else lanes
+    return -(-size // width)
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def absent_dims(s: Draft) -> None:
+    """Coherence: a mid dim without a loop is just inside its outer dim, so that equal loop trees are equal vectors."""
+    b, partners = s.b, s.backbone.partners
+    for m in s.backbone.dims:
+        if m.level != MID:
+            continue
+        o = s.backbone.dim(m.task, m.loop.name, OUTER)
+        kind = s.v.kind[m]
+        twins = {e.order_id for e in partners[m]}
+        for x in s.near_objects(m.task):
+            if x not in (m.order_id, o.order_id):
+                rule = beside_twin if x in twins else beside_other
+                pair = (b.order(o.order_id, x), b.order(m.order_id, x))
+                b.table3(f"absent {m.name}", kind, *pair, rule, share=rule)
+        for e in partners[m]:
+            outer = s.backbone.dim(e.task, e.loop.name, OUTER)
+            pair = (s.order(o, outer), s.order(m, e))
+            b.table3(f"absent {m.name}", kind, *pair, twins_merge, share=twins_merge)
+
+
+def merged_dims(s: Draft) -> None:
+    """Coherence: merged dims are one loop, of one kind, with tiles of one size; mid dims merge only inside merged outer dims."""
+    b, v = s.b, s.v
+    for merge in s.backbone.merges:
+        a, c = s.levels_of(merge)
+        outer = s.order(a[OUTER], c[OUTER])
+        b.table2("mid merges inside outer", outer, s.order(a[MID], c[MID]), mid_merges_inside_outer)
+        for level in (OUTER, *((MID,) if s.kind.mid_dims_have_threads else ())):
+            kinds = (v.kind[a[level]], v.kind[c[level]])
+            b.table3("merged kinds", outer, *kinds, merged_equal, share=merged_equal)
+        for level in (MID, INNER):
+            same = MergedSizes(v.universe[a[level]], v.universe[c[level]])
+            b.table3("merged sizes", outer, v.size[a[level]], v.size[c[level]], same, share=same)
+
+
+def sizes_and_kinds(s: Draft) -> None:
+    """Hardware: a dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""
+    b, v = s.b, s.v
+    for t, task in enumerate(s.problem.tasks):
+        lanes = s.target.lanes(task.dtype.size_bytes)
+        narrowest = min(2, lanes) if s.kind.has_narrow_vectors else lanes
+        copies = []
+        for d in s.backbone.dims_of(t):
+            if d.level == OUTER:
+                continue
+            sizes = v.universe[d]
+            fits = KindFitsSize(sizes, lanes, narrowest)
+            b.table2("size of a kind", v.kind[d], v.size[d], fits, share=fits)
+            if d.level == INNER:
+                copies.append(Term((v.kind[d], bits(UNROLL)), v.size[d], sizes))
+                vectors = tuple(_registers(s, n, lanes) for n in sizes)
+                copies.append(Term((v.kind[d], bits(VECTOR)), v.size[d], vectors))
+        if copies:
+            b.product_at_most(f"unrolled copies of {task.name}", copies, MAX_UNROLLED_COPIES)
+        for d, e in combinations(s.dims_at(t, INNER), 2):
+            b.table2("one vector dim", v.kind[d], v.kind[e], one_vector, share=one_vector)
+
+
+def whole_loops(s: Draft) -> None:
+    """Dominance: of the tiles that hold a whole loop only the smallest of each register tile. Larger ones are the same code with
+    more room. Not of a GPU: tasks in one launch have blocks of as many threads, though the loop of one may be shorter.
+    """
+    v = s.v
+    for mid in (d for d in s.backbone.dims if d.level == MID):
+        inner = s.backbone.dim(mid.task, mid.loop.name, INNER)
+        fits = SmallestCover(mid.loop.extent, v.universe[mid], v.universe[inner])
+        name = "smallest tile that holds the loop"
+        s.b.table2(name, v.size[mid], v.size[inner], fits, share=fits)
+
+
+_RULES = (absent_dims, merged_dims, sizes_and_kinds)
+FAMILY = Family("tiling", {CPU: (*_RULES, whole_loops), GPU: _RULES}, declare)

@@ -1,0 +1,27 @@
+"""CPUs: a launch is a team of threads, one a core, that share out outer dims."""
+
+from __future__ import annotations
+
+from ..backbone import INNER, OUTER
+from ..families.packing import CPU_STAGED
+from ..families.reduction import LANES, PARTIALS, REDUCTION
+from ..families.tiling import DIM_KIND
+from .kind import CPU, TargetKind
+
+CPU_KIND = TargetKind(
+    name=CPU,
+    dim_kinds=DIM_KIND,
+    reductions=REDUCTION,
+    shared_reductions={OUTER: (PARTIALS,), INNER: (LANES,)},
+    stagings=CPU_STAGED,
+    # Few values between powers of two: register tiles of 3, 6 and 12 rows matter for dense products, and blocks of 384 steps fill
+    # three quarters of a first cache of 32 KiB.
+    mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 1024, 4096),
+    inner_sizes=(1, 2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128),
+    mid_dims_have_threads=False,
+    has_layouts=False,  # copies are packed in the order in which they are used
+    keeps_in_own_caches=True,
+    has_narrow_vectors=False,
+    streams_vectors_only=True,
+    has_load_hints=False,  # none but prefetches
+)

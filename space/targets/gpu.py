@@ -1,0 +1,32 @@
+"""GPUs: a launch is one grid of blocks, and threads lie inside the tiles.
+
+Outer dims are shared out to blocks or run as loops by all threads of a block; mid dims are loops, or shared out to threads. All
+tasks of a launch have the same grid, so a value that passes from one to the other stays inside a block, where barriers order it;
+what crosses blocks takes another launch. Sums are kept in registers: no loop over results runs inside a loop over what is summed.
+"""
+
+from __future__ import annotations
+
+from ..backbone import INNER, MID, OUTER
+from ..families.packing import GPU_STAGED
+from ..families.reduction import ATOMIC, GPU_REDUCTION, LANES, PARTIALS, TREE
+from ..families.tiling import GPU_DIM_KIND
+from .cpu import CPU_KIND
+from .kind import GPU, TargetKind
+
+GPU_KIND = TargetKind(
+    name=GPU,
+    dim_kinds=GPU_DIM_KIND,
+    reductions=GPU_REDUCTION,
+    shared_reductions={OUTER: (PARTIALS, ATOMIC), MID: (TREE,), INNER: (LANES,)},
+    stagings=GPU_STAGED,
+    # Mid dims may be threads, and those that reduce together come in powers of two.
+    mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
+    inner_sizes=CPU_KIND.inner_sizes,
+    mid_dims_have_threads=True,
+    has_layouts=True,
+    keeps_in_own_caches=False,  # a block has no cache in which prefetches or what it keeps could wait
+    has_narrow_vectors=True,
+    streams_vectors_only=False,  # a streaming store of every type
+    has_load_hints=True,
+)

@@ -1,0 +1,29 @@
+"""What all targets of one kind have in common: facts that decide which values choices have, not how fast anything is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CPU, GPU = "cpu", "gpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetKind:
+    """A kind of target, as the families of choices read it (space/targets/cpu.py, gpu.py)."""
+
+    name: str  # CPU, GPU
+    dim_kinds: tuple[str, ...]
+    reductions: tuple[str, ...]
+    # How a reduction dim of a level may be reduced, other than in order.
+    shared_reductions: Mapping[int, tuple[int, ...]]
+    stagings: tuple[str, ...]
+    # Universes of the integer choice `size`: 1 is in all, so that a level can be absent.
+    mid_sizes: tuple[int, ...]
+    inner_sizes: tuple[int, ...]
+    mid_dims_have_threads: bool  # mid dims may be shared out to the threads of a block
+    has_layouts: bool  # rows of a copy may be moved apart, because of banks
+    keeps_in_own_caches: bool  # a core keeps what it uses in caches of its own
+    has_narrow_vectors: bool  # of two elements and more; otherwise whole registers only
+    streams_vectors_only: bool
+    has_load_hints: bool
