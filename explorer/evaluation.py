@@ -70,6 +70,22 @@ class Timed:
     artifact: Artifact | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hooks:
+    """Whom an evaluator asks, and tells, beside its work.
+
+    `doubt` is called when a time is below its bound times `scale`, before anybody sees it: the machine may have become faster than
+    it was calibrated. `on_change` is called when one program takes so many times as long as it did before. `reports` is asked about
+    every candidate that compiled, `place` where the journal says that a worker process, by its number, has measured.
+    """
+
+    doubt: Callable[[], None] = lambda: None
+    scale: Callable[[], float] = lambda: 1.0
+    on_change: Callable[[float], None] = lambda ratio: None
+    reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported()
+    place: Callable[[int], Place | None] = lambda worker: None
+
+
 def largest_batch(builder: AbstractBuilder) -> int:
     """As many candidates as two runs of its compiler take."""
     return max(BATCH, 2 * builder.most_together)
@@ -90,17 +106,9 @@ class Evaluator:
         bound: Callable[[Candidate], float],
         interrupt: Interrupt,
         failed_folder: Path | None,
-        doubt: Callable[[], None] = lambda: None,
-        scale: Callable[[], float] = lambda: 1.0,
-        on_change: Callable[[float], None] = lambda ratio: None,
-        reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported(),
-        place: Callable[[int], Place | None] = lambda worker: None,
+        hooks: Hooks | None = None,
     ) -> None:
-        """`doubt` is called when a time is below its bound times `scale`, before anybody sees it: the
-        machine may have become faster than it was calibrated. `on_change` is called when one program takes `ratio` times as long
-        as it did before. `reports` is asked about every candidate that compiled, `place` where the journal says that
-        a worker process, by its number, has measured.
-        """
+        hooks = hooks or Hooks()
         self._builder = builder
         self._worker = worker
         self._journal = journal
@@ -110,15 +118,15 @@ class Evaluator:
         self._epoch_s = at_s() - time.monotonic()  # of the run's clock
         self._interrupt = interrupt
         self._failed_folder = failed_folder
-        self._doubt = doubt
-        self._scale = scale
+        self._doubt = hooks.doubt
+        self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self._builds = BuildQueue(
             builder, _JOBS, JOBS_AHEAD, lambda: interrupt.since_s > _PATIENCE_S
         )
-        self._on_change = on_change
-        self._reports = reports
-        self._place = place
+        self._on_change = hooks.on_change
+        self._reports = hooks.reports
+        self._place = hooks.place
         self._provenances: dict[bytes, Provenance] = {}  # of what is to be measured
         self._states = MachineStates()
         self._control: Timed | None = None

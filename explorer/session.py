@@ -33,7 +33,7 @@ from . import stages as st
 from .claims import Claims
 from .deadlines import Deadlines
 from .ending import Ending, LastRounds
-from .evaluation import BATCH, FIRST_BATCH, Evaluator, largest_batch
+from .evaluation import BATCH, FIRST_BATCH, Evaluator, Hooks, largest_batch
 from .listening import Listener, Tell
 from .machine import conditions_of, open_worker
 from .numpy_timing import NumpyTiming, take_numpy
@@ -138,11 +138,13 @@ class Session:
             bound=bounder.ns,
             interrupt=self._interrupt,
             failed_folder=self._folder / "failed",
-            doubt=claims.look_again,
-            scale=lambda: claims.scale.factor,
-            on_change=lambda ratio: listener.meet_change(ratio),
-            reports=registers.reports,
-            place=writer.place,
+            hooks=Hooks(
+                doubt=claims.look_again,
+                scale=lambda: claims.scale.factor,
+                on_change=lambda ratio: listener.meet_change(ratio),
+                reports=registers.reports,
+                place=writer.place,
+            ),
         )
         listener = Listener(standing, evaluator, self._tell)
         evaluator.before_measuring = lambda: self._look_at_what_is_beside(standing, worker)

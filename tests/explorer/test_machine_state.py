@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.cli.log import TextLog, to_fields
 from kernelscape.explorer import evaluation
-from kernelscape.explorer.evaluation import Evaluator
+from kernelscape.explorer.evaluation import Evaluator, Hooks
 from kernelscape.explorer.machine_state import MachineStates, best_of_each
 from kernelscape.explorer.stages import MachineChanged
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
@@ -114,7 +114,7 @@ def evaluator(device, worker, journal, changes):
         bound=lambda candidate: 0.0,
         interrupt=Interrupt(),
         failed_folder=None,
-        on_change=changes.append,
+        hooks=Hooks(on_change=changes.append),
     )
 
 
