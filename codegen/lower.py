@@ -14,7 +14,7 @@ from .c.team import team_writer, written
 from .c.vectors import CHelpers, Prelude, type_name, uses_math
 from .lower_kernels import lower_kernels
 from .passes.nests import nests
-from .passes.pipeline import PASSES, Passes, kind_of, run
+from .passes.pipeline import PASSES, Passes, run
 from .passes.storage import APART_BYTES, Workspace
 from .plan import read_plan
 from .program import (
@@ -40,7 +40,7 @@ def lower(
     others than those of the target.
     """
     target = candidate.space.target
-    passes = passes or PASSES[kind_of(target)]
+    passes = passes or PASSES[target.kind]
     if passes.are_of_grids:
         return lower_kernels(candidate, passes)
     plan = read_plan(candidate)

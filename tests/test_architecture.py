@@ -20,7 +20,6 @@ SHIPPED = (*PRODUCT, "testing", "experiments")
 # Where a GPU may be told from a CPU: its facts, and what people see.
 GPU_PLACES = (
     "space/targets/",
-    "codegen/passes/pipeline.py",
     "cli/views.py",
     "search/bound/explain.py",
     "codegen/describe.py",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import ceil, lcm
 
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import loads
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
 from ...space.families.tiling import vector_width
-from ...space.targets.target import LINE_BYTES, Target
+from ...space.targets.target import Target
 from ..loops.ir import Launch, Runs, loops_in
 from ..passes.storage import (
     AccumulatorLayout,
@@ -29,8 +28,6 @@ from .scopes import Context, Flat, Over, PartialLoop
 from .tiles import Tile
 from .vectors import type_name
 
-# Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
-_UNEVEN = 1.02
 NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}
 
 
@@ -66,6 +63,8 @@ class Scene:
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
         self.opened: list[Buffer] = []
         self.hoisted: list[c.CStmt] | None = None
+        # What threads are given multiples of, by extent and step of a loop that is shared out in blocks.
+        self.units = {(n.extent, n.step): n.unit for n in loops_in(launch.nodes) if n.unit}
         self.partitions: dict[tuple[int, int], tuple[c.CExpr, c.CExpr]] = {}
         self.merged: dict[tuple[Flow, str], int] = merged_levels(plan, self.matches())
         self.flow_of = {
@@ -126,39 +125,16 @@ class Scene:
         """Iterations of a loop that stay with one thread: a tile, or less where the loop is shared out in blocks."""
         if self.launch.runs is not Runs.TEAM or not p.is_parallel or p.is_cyclic:
             return p.tile
-        return self.unit(p.loop.extent, p.tile)
-
-    def unit(self, extent: int, step: int) -> int:
-        """Of a parallel loop in tiles of `step` iterations: what threads are given multiples of.
-
-        It is a tile, or the least that has whole register tiles of all tasks, and whole lines along vectors, where whole tiles
-        would leave the busiest thread with clearly more.
-        """
-        launched = [self.plan.tasks[t] for t in self.launch.tasks]
-        alike = [
-            (p, t.task.dtype)
-            for t in launched
-            for p in t.loops
-            if p.is_parallel and (p.loop.extent, p.tile) == (extent, step)
-        ]
-        lines = (LINE_BYTES // dtype.size_bytes for p, dtype in alike if p.is_vector)
-        least = lcm(*(p.inner for p, _ in alike), *lines)
-        if step % least:
-            return step
-
-        def busiest(unit: int) -> int:
-            return ceil(ceil(extent / unit) / self.target.cores) * unit
-
-        return least if busiest(step) > _UNEVEN * busiest(least) else step
+        return self.units[p.loop.extent, p.tile]
 
     def partition(self, extent: int, step: int) -> tuple[c.CExpr, c.CExpr]:
-        """The part of a parallel loop in tiles of `step` iterations that this thread runs: a contiguous block; see `unit`."""
+        """The part of a parallel loop in tiles of `step` iterations that this thread runs: a contiguous block; see `Loop.unit`."""
         key = (extent, step)
         if key not in self.partitions:
             suffix = "" if not self.partitions else f"_{len(self.partitions)}"
             begin, end = self.w.fresh(f"begin{suffix}"), self.w.fresh(f"end{suffix}")
             self.partitions[key] = c.Id(begin), c.Id(end)
-            self.w.multiples[begin] = self.unit(extent, step)
+            self.w.multiples[begin] = self.units[extent, step]
         return self.partitions[key]
 
     def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
@@ -170,7 +146,7 @@ class Scene:
 
     def partition_declarations(self) -> Iterator[c.CStmt]:
         for (extent, step), (begin, end) in self.partitions.items():
-            unit = self.unit(extent, step)
+            unit = self.units[extent, step]
             n_units = -(-extent // unit)
             for name, who in ((begin, c.Id("tid")), (end, c.Bin("+", c.Id("tid"), c.Num("1")))):
                 first = c.Bin("/", c.Bin("*", c.number(n_units), who), c.Id("n_threads"))

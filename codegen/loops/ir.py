@@ -233,7 +233,8 @@ class Strips:
 class Loop:
     """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
 
-    Where `is_last`, only the last of them is run: what a late task has left to do.
+    Where `is_last`, only the last of them is run: what a late task has left to do. `unit`: of a BLOCKED loop, the iterations of the
+    source loop that threads are given multiples of.
     """
 
     members: tuple[Member, ...]
@@ -245,6 +246,7 @@ class Loop:
     is_last: bool = False
     strips: Strips | None = None
     tails: Tails = Tails.ROWS_TESTED
+    unit: int = 0
 
     @property
     def is_parallel(self) -> bool:

@@ -74,6 +74,7 @@ def _line(plan: Plan, node: Node) -> str:
 def _loop(plan: Plan, n: Loop) -> str:
     names = " = ".join(_member(plan, m) for m in n.members)
     words = [] if n.schedule is Schedule.SEQUENTIAL else [n.schedule.name.lower()]
+    words += [f"units of {n.unit}"] * (n.unit not in (0, n.step))
     words += ["the last iteration"] * n.is_last
     if n.strips is not None:
         packed = ", ".join(_operand(plan, t, o) for t, o in n.strips.packs)

@@ -118,6 +118,9 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
     _expect(all(m.level == loop.level for m in loop.members), f"{names} is of two levels")
     _expect(loop.level in (OUTER, MID), f"{names} has no level of a loop")
     _expect(not loop.is_last or loop.is_parallel, f"{names} has no last iteration of a thread")
+    is_shared = loop.schedule is Schedule.BLOCKED
+    whole = loop.unit >= 0 and (loop.unit == 0 or (is_shared and loop.step % loop.unit == 0))
+    _expect(whole, f"{names} gives threads parts of {loop.unit} of {loop.step}")
     _expect(
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil, lcm
 
 from ...kernels.ir.walk import loads
 from ...space.backbone import OUTER
+from ...space.targets.target import LINE_BYTES
 from ..loops.ir import (
     Alone,
     Barrier,
@@ -22,6 +24,9 @@ from ..loops.ir import (
     has_parallel,
 )
 from ..plan import LoopPlan, Plan
+
+# Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
+_UNEVEN = 1.02
 
 
 def map_team(launch: Launch, plan: Plan) -> Launch:
@@ -49,6 +54,43 @@ def scheduled(
             n = replace(n, schedule=how, children=scheduled(n.children, plan, schedule))
         made.append(n)
     return tuple(made)
+
+
+def share_evenly(launch: Launch, plan: Plan) -> Launch:
+    """What threads are given multiples of where a loop is shared out in blocks: a tile, or less.
+
+    It is the least that has whole register tiles of all tasks, and whole lines along vectors, where whole tiles would leave the
+    busiest thread with clearly more.
+    """
+
+    def shared(nodes: Sequence[Node]) -> tuple[Node, ...]:
+        made: list[Node] = []
+        for n in nodes:
+            if isinstance(n, Loop):
+                unit = _unit(launch, plan, n) if n.schedule is Schedule.BLOCKED else 0
+                n = replace(n, children=shared(n.children), unit=unit)
+            made.append(n)
+        return tuple(made)
+
+    return replace(launch, nodes=shared(launch.nodes))
+
+
+def _unit(launch: Launch, plan: Plan, loop: Loop) -> int:
+    alike = [
+        (p, plan.tasks[t].task.dtype)
+        for t in launch.tasks
+        for p in plan.tasks[t].loops
+        if p.is_parallel and (p.loop.extent, p.tile) == (loop.extent, loop.step)
+    ]
+    lines = (LINE_BYTES // dtype.size_bytes for p, dtype in alike if p.is_vector)
+    least = lcm(*(p.inner for p, _ in alike), *lines)
+    if loop.step % least:
+        return loop.step
+
+    def busiest(unit: int) -> int:
+        return ceil(ceil(loop.extent / unit) / plan.cores) * unit
+
+    return least if busiest(loop.step) > _UNEVEN * busiest(least) else loop.step
 
 
 def end_team(launch: Launch, plan: Plan) -> Launch:

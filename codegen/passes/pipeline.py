@@ -14,7 +14,7 @@ from ..loops.verify import verify
 from ..plan import Plan, PlannedNode
 from .barriers import place_block_barriers, place_team_barriers
 from .map_grid import map_grid, share_block
-from .map_team import end_team, leave_alone, map_team
+from .map_team import end_team, leave_alone, map_team, share_evenly
 from .nests import nests
 from .packing import place_block_copies, place_blocks
 from .reductions import place_block_sums, place_sums
@@ -46,6 +46,7 @@ class Passes:
 CPU = Passes(
     loops=(
         map_team,
+        share_evenly,
         place_sums,
         place_blocks,
         place_team_barriers,
@@ -70,11 +71,6 @@ PASSES = {"cpu": CPU, "gpu": GPU}
 _verifies = False
 
 
-def kind_of(target: Target) -> str:
-    """The key of a target's passes."""
-    return "gpu" if target.is_gpu else "cpu"
-
-
 def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
     """The launch after all passes. Inside `verifying` it is verified after each of them."""
     for make in passes:
@@ -86,7 +82,7 @@ def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
 
 def loops_of(plan: Plan, roots: tuple[PlannedNode, ...], target: Target) -> Launch:
     """The loop IR of one launch of a plan, as it is written down."""
-    return run(PASSES[kind_of(target)].loops, nests(plan, roots), plan)
+    return run(PASSES[target.kind].loops, nests(plan, roots), plan)
 
 
 def launches_of(plan: Plan, target: Target) -> tuple[Launch, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from math import ceil
 
 import numpy as np
 import pytest
-from kernelscape.codegen.loops.ir import Owner
+from kernelscape.codegen.loops.ir import Owner, Schedule, loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.record import record_sequence
@@ -43,20 +42,10 @@ DEPTH_FIRST = {
 }
 
 
-def shares(text, cores):
-    """Iterations of the loop of the threads that each of them runs, by the text's own words."""
-    words = re.search(r"const long begin = (.*);\n\s*const long end = (.*);", text)
-    assert words is not None, text
-    begin, end = (
-        re.sub(r"^(.*) < (\d+) \? .*$", r"min(\1, \2)", w).replace("/", "//")
-        for w in words.groups()
-    )
-    given = [
-        range(*(eval(w, {"tid": tid, "n_threads": cores, "min": min}) for w in (begin, end)))
-        for tid in range(cores)
-    ]
-    assert [i for part in given for i in part] == list(range(given[-1].stop))
-    return [len(part) for part in given]
+def shared_loops(candidate):
+    """The loops of the first launch that threads share out in blocks."""
+    launch = launches_of(read_plan(candidate), candidate.space.target)[0]
+    return [n for n in loops_in(launch.nodes) if n.schedule is Schedule.BLOCKED]
 
 
 @pytest.mark.parametrize("cores", [2, 3])
@@ -64,16 +53,17 @@ def shares(text, cores):
 def test_threads_get_register_tiles_where_whole_blocks_are_uneven(rows, tiles, cores):
     recording, _ = recorded("matmul", np.float32, m=rows, n=64, k=32)
     made = decided(recording, DEPTH_FIRST | {"size(multiply0.i.mid)": str(tiles)}, cores)
-    text = checking.source_of(made).text
-    given = shares(text, cores)
-    assert sum(given) == rows
-    assert max(given) <= max(1.02 * ceil(ceil(rows / 6) / cores) * 6, 6)
+    (loop,) = shared_loops(made)
+    assert loop.unit % 6 == 0
+    assert loop.step % loop.unit == 0
+    busiest = ceil(ceil(rows / loop.unit) / cores) * loop.unit
+    assert busiest <= max(1.02 * ceil(ceil(rows / 6) / cores) * 6, 6)
 
 
 def test_blocks_stay_whole_where_they_share_out_evenly():
     recording, _ = recorded("matmul", np.float32, m=384, n=64, k=32)
     made = decided(recording, DEPTH_FIRST | {"size(multiply0.i.mid)": "16"}, 2)
-    assert "begin = 4 * tid / n_threads * 96" in checking.source_of(made).text
+    assert [n.unit for n in shared_loops(made)] == [96]
 
 
 @pytest.mark.compiler
