@@ -1,6 +1,7 @@
 """What is kept of a run: the header, one record an event, and the file of the best implementation.
 
-Decisions are kept by name, never by number, so that a record outlives changes of the space.
+Decisions are kept by name, never by number, so that a record outlives changes of the space; names of
+older versions are read as those of today (space/renamed.py).
 Loading is strict: a field that is missing, unknown or of the wrong type, a status that does not
 exist or a time that cannot be is a `RecordError` of one sentence.
 """
@@ -16,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from ...space.renamed import renamed
 from ..measure.conditions import Conditions
 from ..worker.outcome import Status
 from .stored import StoredSequence
@@ -131,6 +133,9 @@ class EvaluationRecord(
     origin: Origin | None = None
     place: Place | None = None
     timing: Timing | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "decisions", renamed(self.decisions))
 
 
 class IncumbentRecord(
@@ -300,6 +305,9 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     conditions: Conditions
     stored: StoredSequence
     library: LibraryRecord | msgspec.UnsetType = msgspec.UNSET  # where one lies beside the file
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "decisions", renamed(self.decisions))
 
 
 T = TypeVar("T", RunHeader, BestFile)

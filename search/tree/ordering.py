@@ -36,7 +36,9 @@ _DEFAULT = (
     "reduction",
     "store",
     "cache",
+    "load_cache",
     "prefetch",
+    "prefetch_accumulators",
 )
 _SIZE_FIRST = (
     "staged",
@@ -57,7 +59,9 @@ _SIZE_FIRST = (
     "reduction",
     "store",
     "cache",
+    "load_cache",
     "prefetch",
+    "prefetch_accumulators",
 )
 ORDERS: dict[str, tuple[str, ...]] = {
     "default": _DEFAULT,  # what the bound feels first: fusion, threads, register tiles

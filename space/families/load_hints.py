@@ -24,7 +24,7 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         for array in hinted_loads(task):
             name = (f"{array}->{task.name}",)
-            s.v.load_cache[t, array] = s.b.add("cache", name, LOAD_CACHE)
+            s.v.load_cache[t, array] = s.b.add("load_cache", name, LOAD_CACHE)
 
 
 def hinted_loads(task: Task) -> list[str]:

@@ -39,7 +39,7 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if may_ask_for_sums(s, task):
             name = (f"{task.name}.{task.target.array}",)
-            s.v.sums[t] = s.b.add("prefetch", name, PREFETCH_OF_SUMS)
+            s.v.sums[t] = s.b.add("prefetch_accumulators", name, PREFETCH_OF_SUMS)
 
 
 def prefetched(s: Draft, t: int) -> tuple[Prefetch, ...]:

@@ -68,7 +68,11 @@ BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "TEAM_COPY"}
 BOTH_AHEAD = {**PRODUCT, "staged(multiply0.b)": "TWO_STAGES"}
 # So many iterations of the innermost loop that it runs in strips.
 IN_STRIPS = {**PRODUCT, "size(multiply0.k.mid)": "64", "size(multiply0.k.inner)": "1"}
-SUMS_AHEAD = {**IN_PARTS, "staged(multiply0.a)": "COPY", "prefetch(multiply0.c)": "AHEAD"}
+SUMS_AHEAD = {
+    **IN_PARTS,
+    "staged(multiply0.a)": "COPY",
+    "prefetch_accumulators(multiply0.c)": "AHEAD",
+}
 NESTS = {
     "of_all": PRODUCT,
     "in_parts": IN_PARTS,

@@ -169,8 +169,8 @@ def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path):
     inner = "add_scaled0.i.inner"
     wanted = {
         "dim_kind(add_scaled0.i.mid)": "ABSENT",
-        "cache(x->add_scaled0)": hint,
-        "cache(y->add_scaled0)": "CA",
+        "load_cache(x->add_scaled0)": hint,
+        "load_cache(y->add_scaled0)": "CA",
         "cache(add_scaled0.z)": "STREAM",
         f"dim_kind({inner})": "VECTOR" if vector else "ABSENT",
         **({f"size({inner})": "4"} if vector else {}),

@@ -32,8 +32,8 @@ from .gpu_target import GPU, LARGE, problem_of
                 "dim_kind(add_scaled0.i.mid)": "THREAD",
                 "dim_kind(add_scaled0.i.inner)": "VECTOR",
                 "cache(add_scaled0.z)": "STREAM",
-                "cache(x->add_scaled0)": "STREAM",
-                "cache(y->add_scaled0)": "READ_ONLY",
+                "load_cache(x->add_scaled0)": "STREAM",
+                "load_cache(y->add_scaled0)": "READ_ONLY",
             },
         ),
         (
@@ -124,7 +124,7 @@ def test_known_implementations_are_in_the_space(name, decisions):
         ),
         (
             "matmul",
-            {"staged(multiply0.b)": "TWO_STAGES", "cache(b->multiply0)": "STREAM"},
+            {"staged(multiply0.b)": "TWO_STAGES", "load_cache(b->multiply0)": "STREAM"},
         ),
         (
             "matmul",
@@ -151,14 +151,14 @@ def test_wrong_implementations_are_not(name, decisions):
                 "reduction(multiply0.k.mid)": "TREE",
                 "thread_level(multiply0.i.mid,multiply0.k.mid)": "INNER",
             },
-            {"cache(a->multiply0)": "CG"},
+            {"load_cache(a->multiply0)": "CG"},
         ),
         (
             "axpydot",
             {
                 "reduction(dot0.i.outer)": "ATOMIC",
                 "fused(subtract_scaled0,dot0)": "SAME_LAUNCH",
-                "cache(z->dot0)": "READ_ONLY",
+                "load_cache(z->dot0)": "READ_ONLY",
             },
             None,
         ),

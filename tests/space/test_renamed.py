@@ -1,0 +1,65 @@
+"""Decisions that a version wrote in which the kinds `prefetch` and `cache` named two choices each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from kernelscape.runtime.records.record import EvaluationRecord
+from kernelscape.runtime.records.replay import restore_complete
+from kernelscape.space.build import build_space
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.renamed import renamed
+from kernelscape.testing import checking
+from kernelscape.tests.codegen.packed_cases import decided, recorded
+from kernelscape.tests.codegen.test_ahead import SUMS_AHEAD
+
+from .gpu_target import GPU, LARGE, problem_of
+
+STORED = json.loads(
+    (Path(__file__).parents[1] / "golden/decisions_before_renaming.json").read_text()
+)
+
+
+def read(name):
+    """The decisions of a journal's line of then, as they are read."""
+    line = {
+        "event": "evaluation",
+        "at_s": 1.0,
+        "decisions": STORED[name],
+        "source_key": "k",
+        "status": "ok",
+        "time_ns": 1.0,
+    }
+    return msgspec.convert(line, EvaluationRecord).decisions
+
+
+def test_a_product_on_a_cpu_is_the_one_that_it_was():
+    recording, _ = recorded("matmul", np.float32, m=288, n=1024, k=96)
+    made = decided(recording, SUMS_AHEAD, 2)
+    assert ["prefetch(multiply0.c)", "AHEAD"] in STORED["sums"]
+    again = restore_complete(made.space, read("sums"))
+    assert again.key == made.key
+    assert checking.source_of(again).key == checking.source_of(made).key
+
+
+def test_a_product_on_a_gpu_is_the_one_that_it_was():
+    space = build_space(problem_of("matmul", LARGE), GPU)
+    assert ["cache(b->multiply0)", "STREAM"] in STORED["loads"]
+    made = restore_complete(space, read("loads"))
+    assert isinstance(made, Candidate)
+    held = dict(made.decisions())
+    assert held == dict(read("loads"))
+    assert held["load_cache(b->multiply0)"] == "STREAM"
+    assert held["cache(multiply0.c)"] == "DEFAULT"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prefetch(dot0)", "cache(dot0.y)", "prefetch_accumulators(dot0.y)", "load_cache(x->dot0)"],
+)
+def test_names_of_today_stay(name):
+    assert renamed([(name, "NONE")]) == ((name, "NONE"),)
