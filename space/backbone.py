@@ -20,6 +20,7 @@ cannot share a launch have between them is no choice: program order. So objects 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -190,6 +191,16 @@ class Backbone:
         return found
 
     @cached_property
+    def near_flows(self) -> tuple[Flow, ...]:
+        """Flows between tasks that may share a launch: where their values are is a choice; others are in memory."""
+        return tuple(f for f in self.flows if self.may_share_launch(f.producer, f.consumer))
+
+    @cached_property
+    def far_flows(self) -> tuple[Flow, ...]:
+        """All other flows."""
+        return tuple(f for f in self.flows if not self.may_share_launch(f.producer, f.consumer))
+
+    @cached_property
     def flows_into(self) -> Counter[tuple[int, str]]:
         """How many tasks a task has an array from."""
         return Counter((f.consumer, f.array) for f in self.flows)
@@ -284,11 +295,10 @@ def _objects(
 
 def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
     flows = []
-    last_writer: list[dict[str, int]] = []  # before each task, by array
-    now: dict[str, int] = {}
+    writers: dict[str, list[int]] = {}
     for k, task in enumerate(problem.tasks):
-        last_writer.append(dict(now))
-        now.update((name, k) for name in written_arrays(task))
+        for name in written_arrays(task):
+            writers.setdefault(name, []).append(k)
     for d in found:
         if d.kind != "flow":
             continue
@@ -297,7 +307,7 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
         pointwise = (
             producer.is_structured
             and consumer.is_structured
-            and last_writer[d.sink].get(d.array) == d.source
+            and writers[d.array][bisect_left(writers[d.array], d.sink) - 1] == d.source
             and _is_pointwise(producer, consumer, d)
         )
         axes = producer.target.axes

@@ -20,7 +20,10 @@ from .targets.target import Target
 
 def bits(*values: int) -> int:
     """The domain that holds just `values`."""
-    return sum(1 << v for v in set(values))
+    mask = 0
+    for value in values:
+        mask |= 1 << value
+    return mask
 
 
 def all_but(values: tuple[str, ...], *without: int) -> int:

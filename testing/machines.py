@@ -148,7 +148,8 @@ class IdealMachine:
     def is_in_memory(self, t: int, array: str) -> bool:
         flows = [f for f in self.v.mem_space if (f.consumer, f.array) == (t, array)]
         spaces = [self.c.value(self.v.mem_space[f]) for f in flows]
-        return not spaces or ch.GLOBAL in spaces
+        is_from_far = any((f.consumer, f.array) == (t, array) for f in self.b.far_flows)
+        return not spaces or is_from_far or ch.GLOBAL in spaces
 
     def is_stored(self, t: int) -> bool:
         return t not in self.v.store or self.c.value(self.v.store[t]) == ch.KEEP

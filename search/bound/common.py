@@ -182,7 +182,8 @@ def array_traffic(
         if tables.touch[k].read_bytes > moved[p, ARRAY_READS] and not moved[p, IS_WRITTEN]:
             in_memory = first == end
             for f in range(first, end):
-                in_memory = in_memory or domains[tables.flow[f].mem_space] == _GLOBAL
+                space = tables.flow[f].mem_space
+                in_memory = in_memory or space < 0 or domains[space] == _GLOBAL
                 in_memory = in_memory or ends[tables.flow[f].producer, tables.touch[k].task]
             if in_memory:
                 moved[p, ARRAY_READS] = tables.touch[k].read_bytes

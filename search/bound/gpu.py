@@ -121,7 +121,7 @@ def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
     first, end = gpu.access[row].first_flow, gpu.access[row].end_flow
     in_memory, in_shared, in_register = first == end, first < end, False
     for f in range(first, end):
-        space = domains[gpu.flow[f]]
+        space = domains[gpu.flow[f]] if gpu.flow[f] >= 0 else np.uint32(_GLOBAL)
         in_memory = in_memory or space == _GLOBAL
         in_shared = in_shared and space == _SHARED
         in_register = in_register or space & _REGISTER != 0

@@ -15,6 +15,7 @@ from ...space.engine.candidate import Space
 from ...space.families.block_memory import register_words
 from .columns import Ints, Table, Universes, table
 from .operations import SureOperations, expression_weight
+from .tables import sources_of_reads
 from .traffic import distinct_elements, sure_loads
 
 ALONE, TOGETHER = 1, 2  # how a loop takes part in an access: alone on its axis, or with others
@@ -56,7 +57,7 @@ class GpuTables(NamedTuple):
     # array task is_store; choice: its store or else staging; first and end of its flows, and of its loops (of `along`); is_known;
     # widest vector in elements; elements: distinct ones; element_bytes
     access: Table
-    flow: Ints  # mem_space of the flows
+    flow: Ints  # mem_space of the flows, -1: surely memory
     along: Table  # row of `loop`; stride in bytes; how it takes part; nearest neighbours first
     # copies in shared memory
     copy: Table  # task staging element_bytes, first and end of its loops (of `copy_loop`)
@@ -140,6 +141,7 @@ def _tasks(space: Space) -> Table:
 
 def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any]:
     v, problem = space.variables, space.problem
+    sources = sources_of_reads(space)
     rows: list[tuple[float, ...]] = []
     flows: list[int] = []
     along: list[tuple[int, int, int]] = []
@@ -164,9 +166,7 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
             loads = () if not task.is_structured else sure_loads(task.value)
             for access in dict.fromkeys(access_of(x) for x in loads if x.array == array.name):
                 begin = len(flows)
-                for f, var in v.mem_space.items():
-                    if (f.consumer, f.array) == (t, array.name):
-                        flows.append(var)
+                flows += [var for var, _ in sources.get((t, array.name), [])]
                 add(k, t, access, staged.get((t, array.name), -1), begin)
             if array.name in arrays_written(task):
                 # A temporary that may be left away has a choice that says so; that it has none says nothing.

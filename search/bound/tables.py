@@ -46,7 +46,7 @@ class BoundTables(NamedTuple):
     # task; is_written: it may be; store; first_flow end_flow; is_fresh: lines are written that no task of the call has read before;
     # read_bytes written_bytes: surely
     touch: Table
-    flow: Table  # mem_space of the flows of touches, producer of the value
+    flow: Table  # mem_space of the flows of touches, -1: surely memory; producer of the value
     passes: Ints  # [n_arrays] how it is gone through, see streams.py
     reused_bytes: float  # of arrays both written and read: keeping a dirty line can save two trips
     stream: Table  # cores; is_in_place: lines are updated; first end of its points
@@ -155,6 +155,7 @@ def _after(space: Space) -> Ints:
 
 def _touches(space: Space) -> dict[str, Any]:
     v, problem = space.variables, space.problem
+    sources = sources_of_reads(space)
     rows: list[tuple[int, ...]] = []
     start, flows, reused = [0], list[tuple[int, int]](), 0
     for array in problem.arrays:
@@ -166,11 +167,7 @@ def _touches(space: Space) -> dict[str, Any]:
             if not reads and not writes:
                 continue
             first = len(flows)
-            flows += [
-                (var, f.producer)
-                for f, var in v.mem_space.items()
-                if (f.consumer, f.array) == (t, array.name)
-            ]
+            flows += sources.get((t, array.name), [])
             # Only a temporary has a store to leave away; what it may leave away and cannot is open.
             store = v.store.get(t, -1) if is_temp and writes else -1
             read = read_bytes(task, array, space.target.line_bytes)
@@ -190,6 +187,16 @@ def _touches(space: Space) -> dict[str, Any]:
         "flow": table(flows, "mem_space producer"),
         "reused_bytes": float(reused),
     }
+
+
+def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]]]:
+    """By task and array: mem_space of each flow, -1 where it comes through memory from another launch, and its producer."""
+    found: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for f, var in space.variables.mem_space.items():
+        found.setdefault((f.consumer, f.array), []).append((var, f.producer))
+    for f in space.backbone.far_flows:
+        found.setdefault((f.consumer, f.array), []).append((-1, f.producer))
+    return found
 
 
 def _tasks(space: Space, compiler_vectorises: bool) -> Table:
@@ -238,9 +245,7 @@ def _chain_steps(task: Task) -> int:
 
 def _barriers(space: Space) -> Table:
     v, rows = space.variables, []
-    for f in space.backbone.flows:
-        if not space.backbone.may_share_launch(f.producer, f.consumer):
-            continue
+    for f in space.backbone.near_flows:
         fused = v.fused[min(f.producer, f.consumer), max(f.producer, f.consumer)]
         for d in space.backbone.dims_of(f.producer):
             if d.level == OUTER and d.loop.is_reduction:

@@ -31,7 +31,7 @@ Literals = list[tuple[int, int]]
 
 
 def declare(s: Draft) -> None:
-    for f in s.backbone.flows:
+    for f in s.backbone.near_flows:
         s.v.mem_space[f] = s.b.add("mem_space", (f.name,), MEM_SPACE, spaces_of(s, f))
     for f in s.backbone.rereads:
         if s.is_beyond_own_cache(f.array):
@@ -117,7 +117,7 @@ def sums_together(s: Draft) -> None:
         a, c = s.levels_of(m)
         apart = (s.order(a[OUTER], c[OUTER]), APART)
         rule = "sums in one loop are in registers"
-        for f in (f for f in s.backbone.flows if (f.producer, f.consumer) == (m.a, m.b)):
+        for f in (f for f in s.backbone.near_flows if (f.producer, f.consumer) == (m.a, m.b)):
             s.b.clause(rule, [apart, (s.v.mem_space[f], bits(REGISTER))])
         for t in (m.a, m.b):
             for d, e in product(s.ordered_dims(t), repeat=2):

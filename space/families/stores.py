@@ -49,8 +49,15 @@ def stream_kept(cache: int, store: int) -> bool:
 def elided_stores(s: Draft) -> None:
     """Semantics: a temporary is written exactly when some reader takes it from memory."""
     b, v = s.b, s.v
+    spaces_from: dict[int, list[int]] = {}
+    for f in s.backbone.near_flows:
+        spaces_from.setdefault(f.producer, []).append(v.mem_space[f])
+    read_far_away = {f.producer for f in s.backbone.far_flows}
     for t, var in v.store.items():
-        spaces = [v.mem_space[f] for f in s.backbone.flows if f.producer == t]
+        spaces = spaces_from.get(t, [])
+        if t in read_far_away:
+            b.restrict(var, bits(KEEP))
+            continue
         for space in spaces:
             b.table2("elided store", var, space, elided, share=elided)
         b.clause("needless store", [(var, bits(ELIDED)), *((x, bits(GLOBAL)) for x in spaces)])
