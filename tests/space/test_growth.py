@@ -10,7 +10,8 @@ import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.space import backbone, build
+from kernelscape.space import build
+from kernelscape.space.backbone import objects
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.engine import cpsat
@@ -60,7 +61,7 @@ def test_a_space_grows_with_its_tasks():
 
 def test_tasks_that_are_far_apart_share_no_launch():
     space = space_of(20)
-    near = {(t, u) for t, u in combinations(range(20), 2) if u - t < backbone.LAUNCH_TASKS}
+    near = {(t, u) for t, u in combinations(range(20), 2) if u - t < objects.LAUNCH_TASKS}
     assert set(space.variables.fused) == near
     assert len(space.backbone.components) == 1
     rng = np.random.default_rng(1)
@@ -79,7 +80,7 @@ def independent(x, y, s, z, w, n):
 
 @pytest.fixture
 def two_together(monkeypatch):
-    monkeypatch.setattr(backbone, "LAUNCH_TASKS", 2)
+    monkeypatch.setattr(objects, "LAUNCH_TASKS", 2)
     small = replace(CPU_KIND, mid_sizes=(1, 2), inner_sizes=(1, 4))
     monkeypatch.setitem(build.KINDS, CPU, small)
 

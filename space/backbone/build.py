@@ -1,0 +1,193 @@
+"""Builds the backbone of a problem: components, objects, flows of values, and loops that may become one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import product
+
+from ...kernels.ir.access import Access
+from ...kernels.ir.effects import task_reads
+from ...kernels.ir.task import Problem, Task
+from ...kernels.program.dependence import Dependence, dependences, shared_reads
+from . import objects
+from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge
+from .patterns import operands, prefetches, rereads, shifts, written_arrays
+
+
+def build_backbone(problem: Problem) -> Backbone:
+    """The backbone of `problem`; depends on nothing about the machine."""
+    found = dependences(problem)
+    flows = _flows(problem, found)
+    merges = _merges(problem, found, flows)
+    components = _components(problem, merges, flows)
+    dims, order_names, order_tasks, body_ids = _objects(problem, components)
+    component_of = [k for k, c in enumerate(components) for _ in c]
+    written = {name for t in problem.tasks for name in written_arrays(t)}
+    return Backbone(
+        problem=problem,
+        components=components,
+        dependences=found,
+        dims=dims,
+        flows=flows,
+        rereads=tuple(
+            f
+            for f in rereads(problem, written)
+            if component_of[f.producer] == component_of[f.consumer]
+        ),
+        operands=tuple(o for k, t in enumerate(problem.tasks) for o in operands(k, t)),
+        prefetches=tuple(
+            p for k in range(len(problem.tasks)) for p in prefetches(problem, k, written)
+        ),
+        merges=merges,
+        shifts=tuple(shifts(problem, found, merges)),
+        order_names=order_names,
+        order_tasks=order_tasks,
+        body_ids=body_ids,
+        by_loop={(d.task, d.loop.name, d.level): d for d in dims},
+    )
+
+
+def _components(
+    problem: Problem, merges: tuple[Merge, ...], flows: tuple[Flow, ...]
+) -> tuple[range, ...]:
+    """Runs of tasks that merges or values on chip connect. What is between two tasks of a component is in it: it may have to
+    come before or after both.
+    """
+    tasks = problem.tasks
+    n_tasks = len(tasks)
+    if n_tasks <= objects.LAUNCH_TASKS:
+        return (range(n_tasks),)
+    reach = list(range(n_tasks))  # the last task that each is connected with
+    connected = [(m.a, m.b) for m in merges]
+    for f in flows:
+        is_kept = f.is_pointwise or problem.array(f.array).role == "temp"
+        if is_kept and tasks[f.producer].is_structured and tasks[f.consumer].is_structured:
+            connected.append((f.producer, f.consumer))
+    for first, last in connected:
+        if last - first < objects.LAUNCH_TASKS:
+            reach[first] = max(reach[first], last)
+    found, begin, end = [], 0, 0
+    for t in range(n_tasks):
+        end = max(end, reach[t])
+        if end == t:
+            found.append(range(begin, t + 1))
+            begin = end = t + 1
+    return tuple(found)
+
+
+def _objects(
+    problem: Problem, components: tuple[range, ...]
+) -> tuple[tuple[Dim, ...], tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
+    """Dims, names and tasks of the objects that have an order, bodies among them."""
+    dims: list[Dim] = []
+    names: list[str] = []
+    owners: list[int] = []
+    bodies: list[int] = []
+    for component in components:
+        for k in component:
+            task = problem.tasks[k]
+            for loop in task.loops:
+                for level in (OUTER, MID, INNER):
+                    name = f"{task.name}.{loop.name}.{LEVEL_NAMES[level]}"
+                    order_id = -1 if level == INNER else len(names)
+                    dims.append(Dim(k, loop, level, name, order_id))
+                    if order_id >= 0:
+                        names.append(name)
+                        owners.append(k)
+        for k in component:
+            bodies.append(len(names))
+            names.append(problem.tasks[k].name)
+            owners.append(k)
+    return tuple(dims), tuple(names), tuple(owners), tuple(bodies)
+
+
+def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
+    flows = []
+    writers: dict[str, list[int]] = {}
+    for k, task in enumerate(problem.tasks):
+        for name in written_arrays(task):
+            writers.setdefault(name, []).append(k)
+    for d in found:
+        if d.kind != "flow":
+            continue
+        producer, consumer = problem.tasks[d.source], problem.tasks[d.sink]
+        name = f"{producer.name}->{consumer.name}.{d.array}"
+        pointwise = (
+            producer.is_structured
+            and consumer.is_structured
+            and writers[d.array][bisect_left(writers[d.array], d.sink) - 1] == d.source
+            and _is_pointwise(producer, consumer, d)
+        )
+        axes = producer.target.axes
+        flows.append(Flow(d.source, d.sink, d.array, d.mapped, pointwise, name, axes))
+    return tuple(flows)
+
+
+def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
+    """True when every read of the value is, under the mapped loops, exactly the element that was written.
+
+    Reads that never meet the producer's writes count too: in a register they would find its value.
+    """
+    reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
+    return _covers(producer, d.array) and all(
+        _same_element(producer.target, read, dict(d.mapped)) for read in reads
+    )
+
+
+def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:
+    return all(
+        x is not None
+        and y is not None
+        and x.const == y.const
+        and {(mapped.get(loop), k) for loop, k in x.terms} == set(y.terms)
+        for x, y in zip(write.axes, read.axes, strict=True)
+    )
+
+
+def _covers(producer: Task, array: str) -> bool:
+    """A value that the producer writes only in part must be read from memory: other elements came from elsewhere."""
+    axes = producer.target.axes
+    return all(a is not None and len(a.terms) <= 1 for a in axes)
+
+
+def _merges(
+    problem: Problem, found: tuple[Dependence, ...], flows: tuple[Flow, ...]
+) -> tuple[Merge, ...]:
+    """Loop pairs, of tasks near enough for one launch, that may become one loop: mapped by every dependence between their tasks, or
+    reading the same elements where there is no dependence, or none before the second task finishes its sums.
+    """
+    pointwise = {(f.producer, f.consumer, f.array) for f in flows if f.is_pointwise}
+    between: dict[tuple[int, int], list[Dependence]] = {}
+    for d in found:
+        between.setdefault((d.source, d.sink), []).append(d)
+    shared: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for read in shared_reads(problem, objects.LAUNCH_TASKS):
+        shared.setdefault((read.first, read.second), set()).update(read.mapped)
+    merges = []
+    n_tasks = len(problem.tasks)
+    near = (
+        (a, b) for a in range(n_tasks) for b in range(a + 1, min(a + objects.LAUNCH_TASKS, n_tasks))
+    )
+    for a, b in near:
+        if (a, b) not in between:
+            merges += [Merge(a, b, *pair) for pair in sorted(shared.get((a, b), ()))]
+            continue
+        pairs = set.intersection(*(set(d.mapped) for d in between[a, b]))
+        merges += [Merge(a, b, *pair) for pair in sorted(pairs)]
+        if all(
+            (a, b, d.array) in pointwise and _waits_to_finish(problem, d) for d in between[a, b]
+        ):
+            summed = product(_summed(problem.tasks[a]), _summed(problem.tasks[b]))
+            together = sorted(shared.get((a, b), set()).intersection(summed))
+            merges += [Merge(a, b, *pair, before_finish=True) for pair in together]
+    return tuple(merges)
+
+
+def _summed(task: Task) -> list[str]:
+    return [loop.name for loop in task.loops if loop.is_reduction]
+
+
+def _waits_to_finish(problem: Problem, d: Dependence) -> bool:
+    """Whether all that the sink of a dependence has to wait for is a value that it finishes its sums with."""
+    reads = task_reads(problem.tasks[d.sink])
+    return d.kind == "flow" and all(in_finish for a, in_finish in reads if a.array == d.array)

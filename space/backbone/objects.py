@@ -1,0 +1,203 @@
+"""The backbone: the objects that choices are made about, common to all candidates and free of facts about the machine.
+
+Telamon (paper section 3.1) gives every instruction its own loop nest and orders the nests pairwise. Here one perfect band per
+*task* suffices, because a task is one assignment: where a reduction is initialised and finished follows from the band's order
+(just outside its outermost reduction dim), so those statements need no dims and no choices of their own.
+
+Every loop is strip-mined into three levels:
+
+    outer   steps over tiles of mid*inner iterations; a loop, or shared out to the threads
+    mid     steps over register tiles inside that tile; absent when its size is 1
+    inner   the register tile: unrolled or in vectors, no loop at all; absent when its size is 1
+
+Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a task form one grid of
+straight-line code at its body, so nothing can be ordered inside it.
+
+Two tasks may share a launch if they are in one component, less than LAUNCH_TASKS apart. A component is a run of tasks, in program
+order, that possible merges and values on chip connect; a sequence that fits into a launch is one component. What tasks that
+cannot share a launch have between them is no choice: program order. So objects and constraints grow linearly with the tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ...kernels.ir.access import Access
+from ...kernels.ir.affine import Affine
+from ...kernels.ir.domain import Loop
+from ...kernels.ir.task import Problem
+from ...kernels.program.dependence import Dependence
+
+OUTER, MID, INNER = 0, 1, 2
+LEVEL_NAMES = ("outer", "mid", "inner")
+LAUNCH_TASKS = 8  # that follow one another in the program and may be in one launch
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One tile level of one loop of one task. `order_id` is its object number in the order algebra; -1: inner dims have none."""
+
+    task: int
+    loop: Loop
+    level: int
+    name: str
+    order_id: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A value that `consumer` reads from the array that `producer` wrote; where `is_read`, an input that `producer` read before.
+
+    `pairs` are the loops (of producer, of consumer) that the value maps point to point; `is_pointwise` says that all loops
+    which index the value are among them, so that it can stay in a register. `axes` say which element the producer has, in
+    terms of its loops.
+    """
+
+    producer: int
+    consumer: int
+    array: str
+    pairs: tuple[tuple[str, str], ...]
+    is_pointwise: bool
+    name: str
+    axes: tuple[Affine | None, ...] = ()
+    is_read: bool = False
+
+    @property
+    def loops(self) -> set[str]:
+        """Loops of the producer that index the array."""
+        return {loop for axis in self.axes if axis is not None for loop, _ in axis.terms}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array that a task reads with reuse (some loop does not index it), so that a packed copy of a block can pay."""
+
+    task: int
+    access: Access
+    loops: tuple[str, ...]  # of the task, that index the array
+    name: str
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """A read of an input that memory may be asked for ahead: contiguous `along` one loop, from line to line along `ahead`."""
+
+    task: int
+    access: Access
+    along: str
+    ahead: str
+    stride: int  # elements from one iteration of `ahead` to the next
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Two matrix tasks that may meet in both loops if the consumer is one iteration of the shared loop late (loop shifting).
+
+    The producer reduces along the loop that they would share besides, so its result is whole only when that loop has ended:
+    in step, the consumer has to run it again. `shared` and `inside` are loops (of producer, of consumer).
+    """
+
+    producer: int
+    consumer: int
+    shared: tuple[str, str]
+    inside: tuple[str, str]
+    name: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop.
+
+    Where it is `before_finish`, both are summed over, and the second task needs the results of the first not for its terms, only
+    to finish its sums.
+    """
+
+    a: int
+    b: int
+    loop_a: str
+    loop_b: str
+    before_finish: bool = False
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """All objects. `order_names[k]` names object k of the order algebra, of task `order_tasks[k]`: component by component the outer
+    and mid dims task by task, then the bodies.
+    """
+
+    problem: Problem
+    components: tuple[range, ...]  # tasks that choices connect; runs of the program
+    dependences: tuple[Dependence, ...]
+    dims: tuple[Dim, ...]
+    flows: tuple[Flow, ...]
+    rereads: tuple[Flow, ...]  # inputs that an earlier task has read
+    operands: tuple[Operand, ...]
+    prefetches: tuple[Prefetch, ...]
+    merges: tuple[Merge, ...]
+    shifts: tuple[Shift, ...]  # at most one a consumer
+    order_names: tuple[str, ...]
+    order_tasks: tuple[int, ...]
+    body_ids: tuple[int, ...]  # order object of each task's body
+
+    by_loop: dict[tuple[int, str, int], Dim] = field(repr=False, compare=False)
+
+    def dim(self, task: int, loop: str, level: int) -> Dim:
+        return self.by_loop[task, loop, level]
+
+    def dims_of(self, task: int) -> list[Dim]:
+        return self._by_task[task]
+
+    @cached_property
+    def _by_task(self) -> list[list[Dim]]:
+        found: list[list[Dim]] = [[] for _ in self.problem.tasks]
+        for d in self.dims:
+            found[d.task].append(d)
+        return found
+
+    @cached_property
+    def neighbours(self) -> tuple[range, ...]:
+        """Of each task the tasks with which it may share a launch, itself among them."""
+        return tuple(
+            range(max(c.start, t - LAUNCH_TASKS + 1), min(c.stop, t + LAUNCH_TASKS))
+            for c in self.components
+            for t in c
+        )
+
+    def may_share_launch(self, t: int, u: int) -> bool:
+        return u in self.neighbours[t]
+
+    def launch_pairs(self) -> Iterator[tuple[int, int]]:
+        """Tasks t < u that may share a launch."""
+        return ((t, u) for t, near in enumerate(self.neighbours) for u in near if u > t)
+
+    @cached_property
+    def partners(self) -> dict[Dim, list[Dim]]:
+        """Dims of other tasks that a dim may merge with."""
+        found: dict[Dim, list[Dim]] = {d: [] for d in self.dims}
+        for merge in self.merges:
+            for level in (OUTER, MID):
+                d, e = (
+                    self.dim(merge.a, merge.loop_a, level),
+                    self.dim(merge.b, merge.loop_b, level),
+                )
+                found[d].append(e)
+                found[e].append(d)
+        return found
+
+    @cached_property
+    def near_flows(self) -> tuple[Flow, ...]:
+        """Flows between tasks that may share a launch: where their values are is a choice; others are in memory."""
+        return tuple(f for f in self.flows if self.may_share_launch(f.producer, f.consumer))
+
+    @cached_property
+    def far_flows(self) -> tuple[Flow, ...]:
+        """All other flows."""
+        return tuple(f for f in self.flows if not self.may_share_launch(f.producer, f.consumer))
+
+    @cached_property
+    def flows_into(self) -> Counter[tuple[int, str]]:
+        """How many tasks a task has an array from."""
+        return Counter((f.consumer, f.array) for f in self.flows)
