@@ -23,7 +23,7 @@ from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import Recording, record_sequence
 from ..kernels.offload.pipeline import normalise
 from ..search.bound.bounder import Bounder
-from ..space.constraints import build_space
+from ..space.build import build_space
 from ..space.engine.candidate import Candidate
 from ..testing.checking import TARGET
 from .conditions import stamp, stamp_text

@@ -8,6 +8,7 @@ from math import gcd
 
 from .kernel import Binary, Cast, Const, Expr, LoopIndex, Unary
 
+_WITNESSES = 8  # tries to guess a solution
 _MAX_SPLITS = 400  # give up (answer "feasible") beyond this
 
 
@@ -107,8 +108,70 @@ def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]])
     """Whether some integers within `bounds` make every equation zero; True where it gives up
     deciding.
     """
-    budget = [_MAX_SPLITS]
-    return _solve(list(equations), dict(bounds), budget)
+    system, box = list(equations), dict(bounds)
+    if not _narrow(system, box) or _contradict(system, box):
+        return False
+    if any(_is_witness(system, box, corner) for corner in range(_WITNESSES)):
+        return True
+    return _solve(system, box, [_MAX_SPLITS])
+
+
+def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
+    """The generalised GCD test (Banerjee 1988): variables of coefficient 1 or -1 are eliminated, whatever their bounds; an
+    equation that is left has no integer solution where what divides its coefficients does not divide its constant.
+    """
+    left: list[tuple[dict[str, int], int]] = []
+    for e in equations:
+        free = {n: c for n, c in e.terms if bounds[n][0] < bounds[n][1]}
+        fixed = sum(c * bounds[n][0] for n, c in e.terms if n not in free)
+        left.append((free, e.const + fixed))
+    while True:
+        if any(const % gcd(*terms.values()) if terms else const for terms, const in left):
+            return True
+        found = next(
+            ((k, n) for k, (terms, _) in enumerate(left) for n, c in terms.items() if abs(c) == 1),
+            None,
+        )
+        if found is None:
+            return False
+        terms, const = left.pop(found[0])
+        sign = terms.pop(found[1])
+        for k, (others, rest) in enumerate(left):
+            factor = -sign * others.pop(found[1], 0)
+            for n, c in terms.items() if factor else ():
+                others[n] = others.get(n, 0) + factor * c
+            left[k] = {n: c for n, c in others.items() if c}, rest + factor * const
+
+
+def _is_witness(equations: list[Affine], bounds: Bounds, corner: int) -> bool:
+    """Whether a solution is found where what equations do not determine is in the middle of its bounds, or next to it: bit k of
+    `corner` says so of the variable that is chosen as number k.
+    """
+    values: dict[str, int] = {}
+    left = list(equations)
+    while left:
+        rest = []
+        for e in left:
+            unknown = [(n, c) for n, c in e.terms if n not in values]
+            if len(unknown) > 1:
+                rest.append(e)
+                continue
+            known = e.const + sum(c * values[n] for n, c in e.terms if n in values)
+            if not unknown:
+                if known:
+                    return False
+                continue
+            name, coefficient = unknown[0]
+            values[name], remainder = divmod(-known, coefficient)
+            if remainder or not bounds[name][0] <= values[name] <= bounds[name][1]:
+                return False
+        if len(rest) == len(left):
+            name = next(n for n, _ in rest[0].terms if n not in values)
+            low, high = bounds[name]
+            values[name] = min(high, (low + high) // 2 + (corner & 1))
+            corner >>= 1
+        left = rest
+    return True
 
 
 def _solve(equations: list[Affine], bounds: Bounds, budget: list[int]) -> bool:

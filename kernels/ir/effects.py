@@ -110,7 +110,11 @@ def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
 
 def are_independent(task: Task, loop: Loop) -> bool:
     """Whether no element that one iteration of a task's loop writes is touched by another."""
-    found = effects(task)
+    return _are_independent(effects(task), loop)
+
+
+@lru_cache(maxsize=1 << 12)
+def _are_independent(found: Effects, loop: Loop) -> bool:
     touched = (*found.reads, *((state, x) for state, x, _ in found.writes))
     return not any(
         meet_in(written, x, (loop,))

@@ -19,9 +19,10 @@ def build_backbone(problem: Problem) -> Backbone:
     found = dependences(problem)
     flows = _flows(problem, found)
     merges = _merges(problem, found, flows)
-    components = _components(problem, merges, flows)
-    dims, order_names, order_tasks, body_ids = _objects(problem, components)
+    components = _components(problem, found, merges, flows)
     component_of = [k for k, c in enumerate(components) for _ in c]
+    merges = tuple(m for m in merges if component_of[m.a] == component_of[m.b])
+    dims, order_names, order_tasks, body_ids = _objects(problem, components)
     written = {name for t in problem.tasks for name in written_arrays(t)}
     return Backbone(
         problem=problem,
@@ -48,17 +49,32 @@ def build_backbone(problem: Problem) -> Backbone:
 
 
 def _components(
-    problem: Problem, merges: tuple[Merge, ...], flows: tuple[Flow, ...]
+    problem: Problem,
+    found: tuple[Dependence, ...],
+    merges: tuple[Merge, ...],
+    flows: tuple[Flow, ...],
 ) -> tuple[range, ...]:
     """Runs of tasks that merges or values on chip connect. What is between two tasks of a component is in it: it may have to
     come before or after both.
+
+    Two tasks share no loop if a third one has to run between them that can share none with one of them: a loop in which both
+    are has the third one inside.
     """
     tasks = problem.tasks
     n_tasks = len(tasks)
     if n_tasks <= objects.LAUNCH_TASKS:
         return (range(n_tasks),)
     reach = list(range(n_tasks))  # the last task that each is connected with
-    connected = [(m.a, m.b) for m in merges]
+    joined = {(m.a, m.b) for m in merges}
+    ordered = {(d.source, d.sink) for d in found}
+
+    def is_kept_apart(a: int, b: int) -> bool:
+        return any(
+            pair_in <= ordered and not pair_in <= joined
+            for pair_in in ({(a, w), (w, b)} for w in range(a + 1, b))
+        )
+
+    connected = [(a, b) for a, b in joined if not is_kept_apart(a, b)]
     for f in flows:
         is_kept = f.is_pointwise or problem.array(f.array).role == "temp"
         if is_kept and tasks[f.producer].is_structured and tasks[f.consumer].is_structured:

@@ -11,8 +11,8 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import build
-from kernelscape.space.backbone import objects
 from kernelscape.space import choices as ch
+from kernelscape.space.backbone import objects
 from kernelscape.space.build import build_space
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.candidate import Candidate
