@@ -82,13 +82,13 @@ def _components(
     for first, last in connected:
         if last - first < objects.LAUNCH_TASKS:
             reach[first] = max(reach[first], last)
-    found, begin, end = [], 0, 0
+    runs, begin, end = [], 0, 0
     for t in range(n_tasks):
         end = max(end, reach[t])
         if end == t:
-            found.append(range(begin, t + 1))
+            runs.append(range(begin, t + 1))
             begin = end = t + 1
-    return tuple(found)
+    return tuple(runs)
 
 
 def _objects(
