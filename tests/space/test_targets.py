@@ -1,0 +1,48 @@
+"""Kinds of targets are data: what a choice may be is a number in one of their files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.library import load
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import build
+from kernelscape.space.backbone import INNER
+from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.engine.decisions import restore
+from kernelscape.space.targets.cpu import CPU_KIND
+from kernelscape.space.targets.kind import CPU, GPU
+from kernelscape.testing import checking
+
+
+def test_a_prime_to_unroll_a_loop_by_is_one_number(monkeypatch):
+    monkeypatch.setitem(build.KINDS, CPU, replace(CPU_KIND, inner_sizes=(1, 7)))
+    args = load("vadd").make_arguments({"n": 30}, np.dtype(np.float32), np.random.default_rng(0))
+    problem = normalise(record_sequence(load("vadd").sequence, args, "vadd"))
+    space = build.build_space(problem, checking.target(1, 16))
+    inner = next(d for d in space.backbone.dims if d.level == INNER)
+    wanted = {f"size({inner.name})": "7", f"dim_kind({inner.name})": "UNROLL"}
+    found = restore(space, wanted.items())
+    assert isinstance(found, Candidate), found
+    made = found.complete()
+    assert isinstance(made, Candidate), made
+    loop = read_plan(made).tasks[inner.task].loop(inner.loop.name)
+    assert (loop.inner, loop.is_vector) == (7, False)
+    assert "+= 7" in checking.source_of(made).text
+
+
+def test_every_file_of_choices_is_found_and_says_for_which_kinds_it_is():
+    assert {f.name for f in build.FAMILIES[GPU]} - {f.name for f in build.FAMILIES[CPU]} == {
+        "block_memory",
+        "grid",
+        "load_hints",
+        "threads",
+    }
+    assert {f.name for f in build.FAMILIES[CPU]} - {f.name for f in build.FAMILIES[GPU]} == {
+        "prefetching",
+        "schedule",
+        "shifting",
+    }
