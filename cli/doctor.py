@@ -10,9 +10,9 @@ from typing import Literal
 
 from ..runtime.cpu.calling import PACKAGE, header_folders
 from ..runtime.cpu.compiler import find_compiler
-from ..runtime.cpu.machine import Machine, read_machine
 from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import DeviceError, backends, cache_folder, requirements
+from ..runtime.host import Machine, read_machine
 from ..runtime.records.store import default_store
 
 Verdict = Literal["ok", "note", "missing"]

@@ -25,8 +25,9 @@ from ..kernels.library import load
 from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.device import open_device, requirements
+from ..runtime.worker.input_sets import InputSet, InputSets
 from ..runtime.worker.outcome import FINAL, Failure, Protocol
-from ..runtime.worker.worker import InputSet, InputSets, Worker
+from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder, Roofline
 from ..space.build import build_space
 from ..space.targets.target import Target

@@ -20,7 +20,8 @@ from typing import Any
 
 from ..runtime.records.folder import BEST, HEADER, JOURNAL
 from ..runtime.records.journal import read_journal
-from ..runtime.records.record import EvaluationRecord, RecordError, load_best
+from ..runtime.records.loading import load_best
+from ..runtime.records.record import EvaluationRecord, RecordError
 from .conditions import stamp, stamp_text
 from .writing import table, write_results
 

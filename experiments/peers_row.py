@@ -29,9 +29,10 @@ from ..runtime.cpu.probe import calibrate
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.records.replay import dialect_of, rebuild
 from ..runtime.worker.channel import available_cores
+from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Protocol
-from ..runtime.worker.worker import InputSets, Worker, WorkerOptions
+from ..runtime.worker.worker import Worker, WorkerOptions
 from .conditions import stamp
 from .expert import VARIANTS, expert_device, expert_source
 from .measuring import built, level_of, median, spread, time_ns

@@ -29,7 +29,8 @@ from ..runtime.cpu.probe import calibrate
 from ..runtime.device import open_device
 from ..runtime.records.folder import BEST, JOURNAL
 from ..runtime.records.journal import read_journal
-from ..runtime.records.record import EvaluationRecord, load_best
+from ..runtime.records.loading import load_best
+from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import dialect_of, rebuild
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure

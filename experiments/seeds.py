@@ -24,7 +24,8 @@ from ..explorer.entry import library_workload
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.records.folder import BEST
-from ..runtime.records.record import Decisions, load_best
+from ..runtime.records.loading import load_best
+from ..runtime.records.record import Decisions
 from ..runtime.records.replay import dialect_of, restore_complete
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL

@@ -29,9 +29,10 @@ from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
+from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL
-from ..runtime.worker.worker import AbstractWorker, InputSets, Worker
+from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from .calls import A_ROW, sparse_arguments, sparse_product

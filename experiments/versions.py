@@ -36,7 +36,7 @@ from ..runtime.cpu.memory import CpuArray
 from ..runtime.cpu.runner import load_harness
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.records.folder import BEST
-from ..runtime.records.record import load_best
+from ..runtime.records.loading import load_best
 from ..runtime.records.replay import dialect_of, rebuild_problem, restore_older
 from ..space.build import build_space
 from .conditions import stamp, stamp_text

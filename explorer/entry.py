@@ -27,7 +27,8 @@ from ..runtime.apart import Stopped
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.free_memory import within_free_memory
 from ..runtime.records.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
-from ..runtime.records.record import RecordError, RunHeader, load_header
+from ..runtime.records.loading import load_header
+from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import rebuild_problem
 from ..search.budget import Interrupt
 from . import stages as st

@@ -17,6 +17,7 @@ from ..runtime.device import open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.folder import BEST, HEADER, JOURNAL
 from ..runtime.records.journal import read_journal
+from ..runtime.records.loading import load_header
 from ..runtime.records.record import (
     BestFile,
     EvaluationRecord,
@@ -24,7 +25,6 @@ from ..runtime.records.record import (
     Record,
     RecordError,
     TallyRecord,
-    load_header,
 )
 from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
 from ..search.bound.bounder import Bound, Bounder

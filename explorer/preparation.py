@@ -8,8 +8,9 @@ import numpy as np
 
 from ..runtime.apart import Stopped, over_after
 from ..runtime.reference import Reference
+from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.worker import AbstractWorker, InputSets
+from ..runtime.worker.worker import AbstractWorker
 from ..search.budget import Interrupt
 from . import stages as st
 from .deadlines import Deadlines

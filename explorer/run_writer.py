@@ -12,10 +12,12 @@ from pathlib import Path
 from msgspec import structs
 
 from ..codegen.c.source import Source
+from ..runtime.files import write_atomically
 from ..runtime.measure.conditions import Conditions
 from ..runtime.records.folder import BEST, HEADER, SOURCE, TREE
 from ..runtime.records.journal import AbstractJournal
 from ..runtime.records.libraries import keep_library
+from ..runtime.records.loading import load_header, write_record
 from ..runtime.records.record import (
     SCHEMA,
     AgainRecord,
@@ -31,9 +33,6 @@ from ..runtime.records.record import (
     RemeasuredRecord,
     RunHeader,
     TallyRecord,
-    load_header,
-    write_atomically,
-    write_record,
 )
 from ..runtime.records.replay import StaleError
 from ..runtime.records.store import TunedKey, TunedStore

@@ -14,15 +14,11 @@ from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractDevice
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import DeviceError, DeviceOptions, open_device
+from ..runtime.files import write_atomically
 from ..runtime.records.folder import BEST, HEADER, SOURCE
 from ..runtime.records.libraries import library_beside, usable_library
-from ..runtime.records.record import (
-    BestFile,
-    RecordError,
-    load_best,
-    write_atomically,
-    write_record,
-)
+from ..runtime.records.loading import load_best, write_record
+from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
 from ..runtime.worker.outcome import FINAL, Failure, Measurement
 from ..runtime.worker.worker import AbstractWorker

@@ -16,7 +16,8 @@ import msgspec
 
 from ..runtime.records.folder import HEADER, JOURNAL
 from ..runtime.records.journal import read_journal
-from ..runtime.records.record import EvaluationRecord, Record, RecordError, RunHeader, load_header
+from ..runtime.records.loading import load_header
+from ..runtime.records.record import EvaluationRecord, Record, RecordError, RunHeader
 
 Event = dict[str, Any]
 

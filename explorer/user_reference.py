@@ -15,9 +15,9 @@ import numpy as np
 from ..runtime.apart import Stopped
 from ..runtime.measure.timing import Sampler, measure
 from ..runtime.records.stored import Parameter
+from ..runtime.worker.input_sets import InputSet, InputSets
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.verify import Expected, find_mismatch, poison_value
-from ..runtime.worker.worker import InputSet, InputSets
 
 _LOOK_S = 0.05
 _SLOW_S = 0.1  # a run that is timed fewer times

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ..runtime.files import write_atomically
 from ..runtime.records.folder import JOURNAL
-from ..runtime.records.record import write_atomically
 from .page import page_html
 from .rebuilt import rebuilt
 from .run_data import RunData, Source, load_run

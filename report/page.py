@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ..runtime.records.record import write_atomically
+from ..runtime.files import write_atomically
 from .contents import Contents, contents_of
 from .rebuilt import Rebuilt, rebuilt
 from .run_data import RunData, Source, load_run

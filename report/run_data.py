@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ..runtime.records.folder import BEST, HEADER, JOURNAL, TREE
 from ..runtime.records.journal import read_journal
+from ..runtime.records.loading import load_best, load_header
 from ..runtime.records.record import (
     BestFile,
     EvaluationRecord,
@@ -16,8 +17,6 @@ from ..runtime.records.record import (
     Record,
     RecordError,
     RunHeader,
-    load_best,
-    load_header,
 )
 from ..runtime.records.tree_file import TreeFile, read_trees
 

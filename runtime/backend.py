@@ -56,6 +56,11 @@ class AbstractArray(ABC):
     @abstractmethod
     def dtype(self) -> np.dtype[Any]: ...
 
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """First and last-plus-one address of the contents; None where this process has no address of them."""
+        return None
+
     @abstractmethod
     def upload(self, values: Array) -> None:
         """Set the contents; `values` has the array's shape and dtype. Undoes `freeze`."""
@@ -137,6 +142,23 @@ class CallArguments:
     restore: tuple[tuple[AbstractArray, Array], ...] = ()
 
 
+class AbstractMemoryProbe(ABC):
+    """Looks at memory again and again, between samples of other things."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> dict[str, list[float]]:
+        """Bytes a nanosecond, by way of using it, as in `Target.streams`."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """One more look."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back its memory."""
+
+
 class AbstractMachine(ABC):
     """The facts of what runs the code, and how they are measured."""
 
@@ -166,6 +188,16 @@ class AbstractMachine(ABC):
 
     def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
         """In a worker's child, with its `probe_library`: all samples of the facts by name. Raises DeviceError."""
+        raise DeviceError("this backend has no facts that could be measured")
+
+    def look(self, library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
+        """The same of what changes while the machine runs: how fast memory is read or, `whole`, all of it."""
+        raise DeviceError("this backend has no facts that could be measured")
+
+    def memory_probe(
+        self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
+    ) -> AbstractMemoryProbe:
+        """The same of memory, beside what is timed, with arrays of so many distinct bytes."""
         raise DeviceError("this backend has no facts that could be measured")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .without_gpu import copy_without
+from .without_gpu import OWN_TESTS, copy_without
 
 ROOT = Path(__file__).parent.parent
 # Backends of GPUs bring compilers of their own.
@@ -68,6 +68,19 @@ def test_every_package_is_installed() -> None:
         parts = init.parent.relative_to(ROOT).parts
         if not parts[0].startswith(".") and parts[0] not in ("build", "tests"):
             assert f'"kernelscape.{".".join(parts)}"' in listed
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_tests_of_others_ask_whether_a_backend_for_gpus_is_here(path: Path) -> None:
+    if not path.relative_to(ROOT).as_posix().startswith(OWN_TESTS):
+        named = [
+            n.module or ""
+            for n in ast.parse(path.read_text()).body
+            if isinstance(n, ast.ImportFrom)
+        ]
+        assert not [m for m in named if any(f"runtime.{b}" in m for b in GPU_BACKENDS)]
 
 
 def test_importing_the_package_imports_nothing() -> None:

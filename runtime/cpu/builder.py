@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ..backend import AbstractBuilder
 from ..building.artifact import Artifact
 from ..device import DeviceError, DeviceOptions
+from ..host import cpu_key
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library, end_compilers, find_compiler
 from .dialect import C_TEAM
-from .machine import cpu_key
 from .together import build_together, entry_of
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...codegen.c.source import Source
     from ...space.targets.target import Target
     from ..measure.calibration import Calibration
+    from .streams import NowProbe
 
 
 class CpuMachine(AbstractMachine):
@@ -46,6 +47,18 @@ class CpuMachine(AbstractMachine):
 
         assert library is not None
         return run_probe(library, n_threads)
+
+    def look(self, library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
+        from .probe import run_state_probe
+
+        return run_state_probe(library, n_threads, whole)
+
+    def memory_probe(
+        self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
+    ) -> NowProbe:
+        from .streams import NowProbe
+
+        return NowProbe(library, n_threads, read_bytes, written_bytes)
 
 
 class CpuReporter(AbstractReporter):

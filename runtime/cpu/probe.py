@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...space.targets.target import CacheLevel, Target
+from ..host import Machine, read_machine
 from ..measure.calibration import (
     LATENCIES,
     Calibration,
@@ -24,7 +25,6 @@ from ..measure.calibration import (
     load_calibration,
     stream_name,
 )
-from .machine import Machine, read_machine
 from .streams import (
     KINDS,
     N_ARRAYS,

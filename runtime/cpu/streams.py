@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...space.targets.target import StreamCurve
+from ..backend import AbstractMemoryProbe
+from ..host import Machine, read_machine
 from ..measure.calibration import curve_of, parse_stream, stream_name
 from ..measure.timing import DISTURBED, waited_ns
-from .machine import Machine, read_machine
 
 READ, WRITE, WRITE_NT, COPY, COPY_NT, TRIAD_NT, SCALE, READ3_WRITE_NT, TRIAD, READ3_WRITE = range(
     10
@@ -121,7 +122,7 @@ def curves_from(best: Mapping[str, float]) -> tuple[StreamCurve, ...]:
     return tuple(curve_of(kind, cores, rates) for (kind, cores), rates in found.items())
 
 
-class NowProbe:
+class NowProbe(AbstractMemoryProbe):
     """Looks at what memory, or the cache that holds as much, delivers while other things are timed.
 
     A step takes one sample of every second kind, with arrays of at most so many distinct bytes read and written, and no more than

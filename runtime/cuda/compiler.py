@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..records.record import write_atomically
+from ..files import write_atomically
 from ..worker.messages import write_message
 from ..worker.outcome import Failure
 from . import nvrtc

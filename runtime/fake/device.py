@@ -22,9 +22,10 @@ from ..backend import (
 )
 from ..building.artifact import Artifact
 from ..cpu.dialect import C_TEAM
+from ..worker.input_sets import InputSets
 from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
 from ..worker.verify import poison_value
-from ..worker.worker import AbstractWorker, InputSets, Outcome
+from ..worker.worker import AbstractWorker, Outcome
 
 if TYPE_CHECKING:
     from ...codegen.c.dialect import Dialect

@@ -13,7 +13,7 @@ import msgspec
 
 from ...space.targets.target import StreamCurve, Target
 from ..device import cache_folder
-from ..records.record import write_atomically
+from ..files import write_atomically
 from .timing import spread
 
 SCHEMA = 2

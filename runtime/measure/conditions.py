@@ -41,7 +41,7 @@ def take_conditions(
     """The conditions now; the caller adds what only it knows."""
     from datetime import UTC, datetime
 
-    from ..cpu.machine import read_machine
+    from ..host import read_machine
 
     machine = read_machine()
     return Conditions(

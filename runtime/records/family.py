@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from .record import BestFile, RecordError, check_best, read_json, write_record
+from .loading import check_best, read_json, write_record
+from .record import BestFile, RecordError
 
 SCHEMA = 1
 

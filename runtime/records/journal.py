@@ -17,7 +17,8 @@ from types import TracebackType
 
 import msgspec
 
-from .record import Record, RecordError, check_record, sync_folder
+from ..files import sync_folder
+from .record import Record, RecordError, check_record
 
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..cpu.machine import cpu_key
 from ..device import cache_folder
-from .record import BestFile, LibraryRecord, write_atomically
+from ..files import write_atomically
+from ..host import cpu_key
+from .record import BestFile, LibraryRecord
 from .store import default_store
 
 SUFFIX = ".so"

@@ -2,18 +2,12 @@
 
 Decisions are kept by name, never by number, so that a record outlives changes of the space; names of
 older versions are read as those of today (space/renamed.py).
-Loading is strict: a field that is missing, unknown or of the wrong type, a status that does not
-exist or a time that cannot be is a `RecordError` of one sentence.
+`loading.py` reads and writes the files, `journal.py` the records.
 """
 
 from __future__ import annotations
 
-import math
-import os
-import re
-import tempfile
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import msgspec
 
@@ -27,10 +21,6 @@ READ = (
     1,
     2,
 )  # what is read; the records of a journal one by one, so that a run may go on under another version
-
-# A pair of texts over several lines; people read these files, a decision a line. Within a text quotes
-# are escaped and lines are not broken, so nothing else matches.
-_PAIR = re.compile(rb'\[\n\s+("(?:[^"\\]|\\.)*"),\n\s+("(?:[^"\\]|\\.)*")\n\s+\]')
 
 Decisions = tuple[tuple[str, str], ...]  # choice name, value name
 PositiveNs = Annotated[float, msgspec.Meta(gt=0)]
@@ -310,122 +300,17 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         msgspec.structs.force_setattr(self, "decisions", renamed(self.decisions))
 
 
-T = TypeVar("T", RunHeader, BestFile)
-
-
-def write_record(path: Path, record: msgspec.Struct) -> None:
-    """Write a file that is complete or not there, whatever happens."""
-    text = msgspec.json.format(msgspec.json.encode(record), indent=2)
-    write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
-
-
-def load_best(path: Path) -> BestFile:
-    """Raises RecordError."""
-    best = _load(path, BestFile)
-    check_best(path, best)
-    return best
-
-
-def check_best(path: Path, best: BestFile) -> None:
-    """Raises RecordError where a well-formed record of `path` contradicts itself."""
-    gap = (best.time_ns - best.bound_ns) / best.time_ns
-    if not math.isclose(gap, best.gap, abs_tol=1e-6):
-        raise RecordError(
-            f"{path} was changed by hand: its gap does not follow from its time and bound"
-        )
-    _check_decisions(path, best.decisions)
-
-
-def load_header(path: Path) -> RunHeader:
-    """Raises RecordError."""
-    return _load(path, RunHeader)
-
-
 def check_record(record: Record) -> str | None:
     """What is inconsistent in a well-formed record, or None."""
     if not isinstance(record, EvaluationRecord):
         return None
     if (record.status == "ok") != (record.time_ns is not None):
         return f"status {record.status} and time {record.time_ns} exclude each other"
-    return _repeated(record.decisions)
+    return repeated(record.decisions)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the file by new content in one step, on disk before this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=path.name, suffix=".new", delete=False
-    ) as f:
-        try:
-            f.write(content)
-            f.flush()
-            os.fchmod(f.fileno(), 0o644)  # temporary files are private, results are not
-            os.fsync(f.fileno())
-            os.replace(f.name, path)
-        except BaseException:
-            # Ctrl-C may come when the file has its new name already.
-            Path(f.name).unlink(missing_ok=True)
-            raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename or a new file in the folder survive a loss of power."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file holds. Raises RecordError."""
-    try:
-        content = path.read_bytes()
-    except OSError as e:
-        raise RecordError(f"{path} cannot be read: {e.strerror}") from e
-    try:
-        return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise RecordError(f"{path} is torn or is no JSON: {e}") from e
-
-
-def _load(path: Path, kind: type[T]) -> T:
-    found = read_json(path)
-    schema = found.get("schema") if isinstance(found, dict) else None
-    if schema not in READ:
-        known = " and ".join(map(str, READ))
-        raise RecordError(f"{path} has schema {schema!r}, and this version reads schemas {known}")
-    strange = _strange_text(found)
-    if strange is not None:
-        raise RecordError(f"{path} was changed by hand: {strange!r:.60} is no text of one line")
-    try:
-        return msgspec.convert(found, kind)
-    except msgspec.ValidationError as e:
-        raise RecordError(f"{path} does not hold what it should: {e}") from e
-
-
-def _strange_text(found: Any) -> str | None:
-    """A text anywhere in a value that would not be printed as it is: it could do things to a terminal, or end a comment's line."""
-    waiting = [found]
-    while waiting:
-        x = waiting.pop()
-        if isinstance(x, dict):
-            waiting += (*x, *x.values())
-        elif isinstance(x, list):
-            waiting += x
-        elif isinstance(x, str) and not x.isprintable():
-            return x
-    return None
-
-
-def _check_decisions(path: Path, decisions: Decisions) -> None:
-    problem = _repeated(decisions)
-    if problem is not None:
-        raise RecordError(f"{path} was changed by hand: {problem}")
-
-
-def _repeated(decisions: Decisions) -> str | None:
+def repeated(decisions: Decisions) -> str | None:
+    """Says which choice is decided twice, if one is."""
     names = [name for name, _ in decisions]
     if len(set(names)) == len(names):
         return None

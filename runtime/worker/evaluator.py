@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import resource
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from ..backend import (
 from ..building.artifact import Artifact
 from ..device import DeviceError
 from ..measure.timing import Sampler, measure, waited_ns
+from .memory_limit import limit_memory, unlimited_memory
 from .messages import (
     Beside,
     Broken,
@@ -122,17 +122,15 @@ class Evaluator:
 
     def _probe(self, request: Probe | Calibrate) -> dict[str, list[float]]:
         library = None if request.library is None else Path(request.library)
-        with _unlimited_memory():
+        with unlimited_memory():
             if isinstance(request, Calibrate):
                 return self._machine.take_samples(library, self._n_threads)
-            from ..cpu.probe import run_state_probe
-
             assert library is not None
-            return run_state_probe(library, self._n_threads, request.whole)
+            return self._machine.look(library, self._n_threads, request.whole)
 
     def _prepare(self, request: Prepare) -> Ready:
         if self._runner.limits_memory:
-            _limit_memory(None)
+            limit_memory(None)
         self._sets, self._workspace = [], None
         self._roles = request.roles
         self._timed = request.sets[0] if request.sets else None
@@ -142,7 +140,7 @@ class Evaluator:
             _Set(self._runner, request.roles, s, shared, as_numpy=k == 0)
             for k, s in enumerate(request.sets)
         ]
-        limit_bytes = _limit_memory(request.allowance_bytes) if self._runner.limits_memory else 0
+        limit_bytes = limit_memory(request.allowance_bytes) if self._runner.limits_memory else 0
         return Ready(_spans(self._sets), limit_bytes)
 
     def _evaluate(
@@ -165,11 +163,9 @@ class Evaluator:
 
     def _interleave_beside(self, request: Interleave, beside: Beside) -> Outcomes:
         """As `_interleave`, with a look at memory before each round."""
-        from ..cpu.streams import NowProbe
-
         sizes = beside.read_bytes, beside.written_bytes
-        with _unlimited_memory():
-            probe = NowProbe(Path(beside.library), self._n_threads, *sizes)
+        with unlimited_memory():
+            probe = self._machine.memory_probe(Path(beside.library), self._n_threads, *sizes)
         try:
             found = self._interleave(request.artifacts, request.protocol, probe.step)
         finally:
@@ -213,7 +209,7 @@ class Evaluator:
         """Set 0 once more on arrays that begin at a line, where that may make a difference and there is memory for it."""
         if self._timed is None or not self._runner.placement_counts:
             return []
-        with _unlimited_memory(), suppress(MemoryError):
+        with unlimited_memory(), suppress(MemoryError):
             return [_Set(self._runner, self._roles, self._timed, {})]
         return []
 
@@ -330,17 +326,6 @@ class Evaluator:
         return measure(sampler, request.protocol)
 
 
-@contextmanager
-def _unlimited_memory() -> Iterator[None]:
-    """The probe's memory is no candidate's."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
 def _outcomes(
     outcomes: list[Measurement | Failure],
     *,
@@ -361,27 +346,5 @@ def _open(path: str) -> Array:
 
 
 def _spans(sets: list[_Set]) -> list[tuple[str, int, int]]:
-    from ..cpu.memory import CpuArray
-
-    return [
-        (name, *array.span)
-        for s in sets
-        for name, array in s.arrays.items()
-        if isinstance(array, CpuArray)
-    ]
-
-
-def _limit_memory(allowance_bytes: int | None) -> int:
-    """Limit private memory to what is used now plus the allowance (None: no limit); the limit in
-    bytes.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if allowance_bytes is None:
-        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-        return 0
-    used_pages = int(Path("/proc/self/statm").read_text().split()[5])
-    limit_bytes = used_pages * resource.getpagesize() + allowance_bytes
-    if hard != resource.RLIM_INFINITY:
-        limit_bytes = min(limit_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
-    return limit_bytes
+    named = ((name, array.span) for s in sets for name, array in s.arrays.items())
+    return [(name, *span) for name, span in named if span is not None]

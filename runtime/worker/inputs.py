@@ -25,6 +25,7 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
 from ...kernels.language.record import Recording
 from ...kernels.program.flow import Flow, flow_of
+from .input_sets import InputSet, InputSets
 from .verify import (
     Expected,
     integers_like,
@@ -34,7 +35,6 @@ from .verify import (
     spread,
     tolerance_factor,
 )
-from .worker import InputSet, InputSets
 
 if TYPE_CHECKING:
     from ..reference import Reference

@@ -7,15 +7,12 @@ of the inputs. Files in memory vanish with the parent, also when it is killed.
 
 from __future__ import annotations
 
-import os
-import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..backend import AbstractDevice
@@ -23,12 +20,13 @@ from ..building.artifact import Artifact
 from ..scratch import Scratch
 from .channel import Answer, Channel, Death
 from .child import SCRATCH_PREFIX
+from .deaths import explain
+from .input_sets import InputSets
+from .memory_files import MemoryFiles, write_set
 from .messages import (
     Beside,
     Calibrate,
     Evaluate,
-    ExpectedFiles,
-    Fault,
     Interleave,
     Outcomes,
     Prepare,
@@ -36,56 +34,13 @@ from .messages import (
     Rates,
     Ready,
     Request,
-    SetFiles,
     TimeFunction,
 )
 from .outcome import FINAL, Failure, Measurement, Protocol
-from .verify import Expected
 
 Array = NDArray[Any]
 _PROBE_S = 30.0  # for the memory that is looked at beside candidates, and the looks
 Outcome = Measurement | Failure
-
-# Half of the unreadable margin around an array: one address is as near to one array at most.
-_NEAR_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class InputSet:
-    """Arguments before the call, by name (every array of the sequence but its temporaries), and
-    what must hold after it.
-
-    Contents given for arrays of role "output" are not used: they hold `verify.poison_value`
-    before each verified run.
-    """
-
-    arrays: Mapping[str, Array]
-    scalars: Mapping[str, float | int | bool]
-    expected: Mapping[str, Expected]
-
-
-@dataclass(frozen=True)
-class InputSets:
-    """What candidates of one problem are run on. Set 0 is the one that is timed; all that expect
-    something are verified.
-
-    `roles` says "input" (never written), "output" (contents before the call do not matter) or
-    "inout", per array, in the order of the arguments.
-    """
-
-    roles: Mapping[str, str]
-    sets: tuple[InputSet, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all arrays of one set together."""
-        return sum(a.nbytes for a in self.sets[0].arrays.values())
-
-    @property
-    def written_bytes(self) -> int:
-        """Of those of one set that are written."""
-        arrays = self.sets[0].arrays
-        return sum(a.nbytes for name, a in arrays.items() if self.roles[name] != "input")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +153,7 @@ class Worker(AbstractWorker):
             self._channel.kill()  # it maps the files of the inputs before
         self._files.close()
         self._files = MemoryFiles()
-        sets = [_write_set(self._files, s, input_sets.roles) for s in input_sets.sets]
+        sets = [write_set(self._files, s, input_sets.roles) for s in input_sets.sets]
         allowance_bytes = self._options.memory_bytes
         if allowance_bytes is None:
             allowance_bytes = (512 << 20) + 2 * input_sets.size_bytes
@@ -351,91 +306,7 @@ class Worker(AbstractWorker):
 
     def _read(self, answer: Answer) -> list[Outcome]:
         if isinstance(answer, Death):
-            return [self._explain(answer)]
+            return [explain(answer, self._ready)]
         assert isinstance(answer, Outcomes)
         both = zip(answer.measured, answer.failed, strict=True)
         return [o for pair in both for o in pair if o is not None]
-
-    def _explain(self, death: Death) -> Failure:
-        """What kind of failure the end of the child was."""
-        limit_bytes, fault = self._ready.limit_bytes, death.fault
-        used_bytes = fault.used_bytes if fault is not None else death.used_bytes
-        # A failed allocation leaves use just under the limit, by less than one block of the
-        # allocator's growth.
-        is_full = limit_bytes > 0 and used_bytes > limit_bytes - (64 << 20)
-        if death.signal == signal.SIGKILL:
-            return Failure("memory", "the system killed it, most likely for its memory", death.log)
-        if is_full:
-            return Failure(
-                "memory", f"it used up the {limit_bytes >> 20} MiB it may have", death.log
-            )
-        if death.timed_out:
-            return Failure("timeout", f"no answer within {death.deadline_s:.1f} s", death.log)
-        where = self._locate(fault) if fault is not None else ""
-        return Failure("crash", death.what + where, death.log)
-
-    def _locate(self, fault: Fault) -> str:
-        for name, first, end in self._ready.regions:
-            if first <= fault.address < end:
-                return f" writing inside the read-only input {name}"
-        for name, first, end in self._ready.regions:
-            if first - _NEAR_BYTES <= fault.address < end + _NEAR_BYTES:
-                return f" {_offset(fault.address, first, end)} of {name}"
-        return f" at address {fault.address:#x}" if fault.signal in (11, 7) else ""
-
-
-def _offset(address: int, first: int, end: int) -> str:
-    if address < first:
-        return f"{first - address} bytes before the start"
-    return f"{address - end} bytes past the end"
-
-
-class MemoryFiles:
-    """.npy files that have no name on any disk; others open them through /proc/PID/fd."""
-
-    def __init__(self) -> None:
-        self._fds: list[int] = []
-
-    def write(self, name: str, array: Array) -> str:
-        """A path that a child of this process can open while this is not closed."""
-        fd = os.memfd_create(name)
-        self._fds.append(fd)
-        with open(fd, "wb", closefd=False) as f:
-            np.save(f, array, allow_pickle=False)
-        return f"/proc/{os.getpid()}/fd/{fd}"
-
-    def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-        """The same for an array of zeros, which takes no memory."""
-        fd = os.memfd_create(name)
-        self._fds.append(fd)
-        with open(fd, "wb", closefd=False) as f:
-            form = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(f, form)
-            f.truncate(f.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
-        return f"/proc/{os.getpid()}/fd/{fd}"
-
-    def close(self) -> None:
-        """Free them, once no child maps them any more."""
-        for fd in self._fds:
-            os.close(fd)
-        self._fds = []
-
-
-def _write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
-    expected = {}
-    for name, e in s.expected.items():
-        size = e.magnitude
-        kept = files.write(f"{name}.size", size) if isinstance(size, np.ndarray) else size
-        expected[name] = ExpectedFiles(files.write(f"{name}.want", e.want), e.factor, kept)
-    arrays = {
-        name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
-        if roles[name] == "output"
-        else files.write(name, _in_order(a))
-        for name, a in s.arrays.items()
-    }
-    return SetFiles(arrays, dict(s.scalars), expected)
-
-
-def _in_order(array: Array) -> Array:
-    """The same in C order; a scalar stays one, which NumPy's own function makes an array of."""
-    return np.ascontiguousarray(array).reshape(array.shape)

@@ -8,7 +8,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.runtime.records.record import load_best
+from kernelscape.runtime.records.loading import load_best
 
 from .command import SMALL, objects
 

@@ -17,10 +17,11 @@ from kernelscape.explorer.workload import Workload
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.library import load
-from kernelscape.runtime.emulator.device import COMPILE_FLAGS
-from kernelscape.runtime.emulator.text import emulated_kernels
 
 from .gpu_cases import BICGK, NEEDS_COMPILER, decided, gpu, nvrtc_is_there
+
+emulator = pytest.importorskip("kernelscape.runtime.emulator.device")
+emulator_text = pytest.importorskip("kernelscape.runtime.emulator.text")
 
 pytestmark = [*NEEDS_COMPILER, pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")]
 STUBS = Path(__file__).parent / "emulated_cuda"
@@ -65,11 +66,21 @@ def _ran(texts: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str
     folder.mkdir()
     for file, text in texts.items():
         (folder / file).write_text(text)
-    (folder / "all.cpp").write_text(emulated_kernels(texts["kernel.cu"], '#include "runtime.h"'))
+    (folder / "all.cpp").write_text(
+        emulator_text.emulated_kernels(texts["kernel.cu"], '#include "runtime.h"')
+    )
     include = ("-I", STUBS, "-I", folder)
     strict = ("-std=c11", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
     for command in (
-        ("g++", *COMPILE_FLAGS, *include, "-c", folder / "all.cpp", "-o", folder / "all.o"),
+        (
+            "g++",
+            *emulator.COMPILE_FLAGS,
+            *include,
+            "-c",
+            folder / "all.cpp",
+            "-o",
+            folder / "all.o",
+        ),
         ("gcc", *strict, *include, "-c", folder / "main.c", "-o", folder / "main.o"),
         ("gcc", folder / "main.o", folder / "all.o", "-lm", "-o", folder / "check"),
     ):

@@ -14,10 +14,10 @@ from kernelscape.explorer.machine import (
     lower_to_earlier,
 )
 from kernelscape.runtime.cpu.device import CpuDevice
-from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import guess_target, load_target
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
+from kernelscape.runtime.host import read_machine
 from kernelscape.runtime.measure.calibration import (
     SCHEMA,
     Calibration,

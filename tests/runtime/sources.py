@@ -7,8 +7,8 @@ from kernelscape.codegen.c.source import Argument, Source
 from kernelscape.runtime.measure.conditions import Conditions
 from kernelscape.runtime.records.record import BestFile
 from kernelscape.runtime.records.stored import StoredSequence
+from kernelscape.runtime.worker.input_sets import InputSet, InputSets
 from kernelscape.runtime.worker.verify import Expected
-from kernelscape.runtime.worker.worker import InputSet, InputSets
 
 N = 1000
 

@@ -8,7 +8,6 @@ from itertools import count, pairwise
 
 import pytest
 from kernelscape.runtime.cpu import streams
-from kernelscape.runtime.cpu.machine import read_machine
 from kernelscape.runtime.cpu.probe import (
     guess_target,
     load_target,
@@ -16,6 +15,7 @@ from kernelscape.runtime.cpu.probe import (
     target_from_samples,
 )
 from kernelscape.runtime.cpu.streams import footprints
+from kernelscape.runtime.host import read_machine
 from kernelscape.runtime.measure.calibration import (
     SCHEMA,
     Calibration,

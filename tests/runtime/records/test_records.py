@@ -7,13 +7,8 @@ import os
 
 import pytest
 from kernelscape.runtime.measure.conditions import Conditions, take_conditions
-from kernelscape.runtime.records.record import (
-    RecordError,
-    RunHeader,
-    load_best,
-    load_header,
-    write_record,
-)
+from kernelscape.runtime.records.loading import load_best, load_header, write_record
+from kernelscape.runtime.records.record import RecordError, RunHeader
 
 from ..sources import best
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernelscape.runtime.worker.input_sets import InputSet, InputSets
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.verify import Expected
-from kernelscape.runtime.worker.worker import InputSet, InputSets, Worker, WorkerOptions
+from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ..sources import CORRECT, input_sets, source
 

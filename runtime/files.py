@@ -1,0 +1,35 @@
+"""Files that are complete or not there, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the file by new content in one step, on disk before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=path.name, suffix=".new", delete=False
+    ) as f:
+        try:
+            f.write(content)
+            f.flush()
+            os.fchmod(f.fileno(), 0o644)  # temporary files are private, results are not
+            os.fsync(f.fileno())
+            os.replace(f.name, path)
+        except BaseException:
+            # Ctrl-C may come when the file has its new name already.
+            Path(f.name).unlink(missing_ok=True)
+            raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new file in the folder survive a loss of power."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

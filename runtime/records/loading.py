@@ -1,0 +1,98 @@
+"""Reading and writing the files of a run that are written as a whole: run.json and best.json.
+
+Loading is strict: a field that is missing, unknown or of the wrong type, a status that does not
+exist or a time that cannot be is a `RecordError` of one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..files import write_atomically
+from .record import READ, BestFile, Decisions, RecordError, RunHeader, repeated
+
+# A pair of texts over several lines; people read these files, a decision a line. Within a text quotes
+# are escaped and lines are not broken, so nothing else matches.
+_PAIR = re.compile(rb'\[\n\s+("(?:[^"\\]|\\.)*"),\n\s+("(?:[^"\\]|\\.)*")\n\s+\]')
+
+T = TypeVar("T", RunHeader, BestFile)
+
+
+def write_record(path: Path, record: msgspec.Struct) -> None:
+    """Write a file that is complete or not there, whatever happens."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2)
+    write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
+
+
+def load_best(path: Path) -> BestFile:
+    """Raises RecordError."""
+    best = _load(path, BestFile)
+    check_best(path, best)
+    return best
+
+
+def check_best(path: Path, best: BestFile) -> None:
+    """Raises RecordError where a well-formed record of `path` contradicts itself."""
+    gap = (best.time_ns - best.bound_ns) / best.time_ns
+    if not math.isclose(gap, best.gap, abs_tol=1e-6):
+        raise RecordError(
+            f"{path} was changed by hand: its gap does not follow from its time and bound"
+        )
+    _check_decisions(path, best.decisions)
+
+
+def load_header(path: Path) -> RunHeader:
+    """Raises RecordError."""
+    return _load(path, RunHeader)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. Raises RecordError."""
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise RecordError(f"{path} cannot be read: {e.strerror}") from e
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise RecordError(f"{path} is torn or is no JSON: {e}") from e
+
+
+def _load(path: Path, kind: type[T]) -> T:
+    found = read_json(path)
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if schema not in READ:
+        known = " and ".join(map(str, READ))
+        raise RecordError(f"{path} has schema {schema!r}, and this version reads schemas {known}")
+    strange = _strange_text(found)
+    if strange is not None:
+        raise RecordError(f"{path} was changed by hand: {strange!r:.60} is no text of one line")
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as e:
+        raise RecordError(f"{path} does not hold what it should: {e}") from e
+
+
+def _strange_text(found: Any) -> str | None:
+    """A text anywhere in a value that would not be printed as it is: it could do things to a terminal, or end a comment's line."""
+    waiting = [found]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, dict):
+            waiting += (*x, *x.values())
+        elif isinstance(x, list):
+            waiting += x
+        elif isinstance(x, str) and not x.isprintable():
+            return x
+    return None
+
+
+def _check_decisions(path: Path, decisions: Decisions) -> None:
+    problem = repeated(decisions)
+    if problem is not None:
+        raise RecordError(f"{path} was changed by hand: {problem}")
