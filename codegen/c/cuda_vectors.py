@@ -6,6 +6,7 @@ Names are those of codegen/c/vectors.py, so that lowering is one; the definition
 from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.ops import OPS
 from .cuda_prelude import ATOMIC_EXTREMA
 from .vectors import SCALAR_TYPES, Helpers, Prelude, mask_dtype, math_function, scalar_helper
 
@@ -62,12 +63,6 @@ LANES_ARITHMETIC(+) LANES_ARITHMETIC(-) LANES_ARITHMETIC(*) LANES_ARITHMETIC(/)
 LANES_BITS(&) LANES_BITS(|)
 LANES_COMPARISON(<) LANES_COMPARISON(<=) LANES_COMPARISON(>) LANES_COMPARISON(>=) LANES_COMPARISON(==) LANES_COMPARISON(!=)
 LANES_UNARY(-) LANES_UNARY(~)"""
-_COMBINE = {
-    "add": "a + b",
-    "mul": "a * b",
-    "min": "a < b ? a : b",
-    "max": "a > b ? a : b",
-}
 
 
 class CudaHelpers(Helpers):
@@ -161,7 +156,7 @@ def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
 
 def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
     """Combines neighbours until one value is left."""
-    step = _COMBINE[operation].replace("a", "x[l]").replace("b", "x[l + n]")
+    step = OPS[operation].combine.replace("a", "x[l]").replace("b", "x[l + n]")
     return (
         f"{_INLINE} {c} {name}({v} x) {{\n"
         f"    for (int n = {lanes // 2}; n > 0; n /= 2)\n"
@@ -192,7 +187,7 @@ def _threads(name: str, operation: str, c: str) -> str:
     times `first`, through shared memory: `first` is at least a warp, so that warps differ and lanes do not.
     """
     scope, op = operation.split("_")
-    combined = _COMBINE[op]
+    combined = OPS[op].combine
     if scope == "warp":
         return (
             f"{_INLINE} {c} {name}({c} a, int first, int end) {{\n"

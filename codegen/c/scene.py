@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from math import isfinite
 
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.ops import OPS
 from ...kernels.ir.walk import loads
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
 from ...space.families.tiling import vector_width
@@ -28,17 +30,16 @@ from .scopes import Context, Flat, Over, PartialLoop
 from .tiles import Tile
 from .vectors import type_name
 
-NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}
-
 
 def neutral(op: str, dtype: DType) -> c.CExpr:
     """The neutral element of a reduction."""
+    value = OPS[op].neutral
+    assert value is not None
     if dtype.is_float:
-        return constant(NEUTRAL[op], dtype)
-    if op in ("add", "mul"):
-        return c.number(int(NEUTRAL[op]))
-    bits = dtype.size_bytes * 8
-    return c.Id(f"INT{bits}_MAX" if op == "min" else f"INT{bits}_MIN")
+        return constant(value, dtype)
+    if isfinite(value):
+        return c.number(int(value))
+    return c.Id(f"INT{dtype.size_bytes * 8}_{'MAX' if value > 0 else 'MIN'}")
 
 
 class Scene:

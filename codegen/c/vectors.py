@@ -13,7 +13,6 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.ops import OPS
 
 SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
-_OPERATORS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "max": "a > b ? a : b"}
 
 
 def type_name(dtype: DType, lanes: int) -> str:
@@ -220,7 +219,7 @@ class CHelpers(Helpers):
         """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
         c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
         if lanes == 2:
-            a_b = _OPERATORS[operation].replace("a", "x[0]").replace("b", "x[1]")
+            a_b = OPS[operation].combine.replace("a", "x[0]").replace("b", "x[1]")
             return f"static inline {c} {name}({v} x) {{ return {a_b}; }}"
         half = prelude.vector_type(dtype, lanes // 2)
         rest = prelude.use(f"fold_{operation}", dtype, lanes // 2)
@@ -238,7 +237,7 @@ class CHelpers(Helpers):
 def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
     """The definition of an operation on scalars of C type `c`."""
     if operation in ("min", "max"):
-        return f"static inline {c} {name}({c} a, {c} b) {{ return {_OPERATORS[operation]}; }}"
+        return f"static inline {c} {name}({c} a, {c} b) {{ return {OPS[operation].combine}; }}"
     if operation == "floordiv":
         if dtype.is_float:
             return f"static inline {c} {name}({c} a, {c} b) {{ return ({c})floor(a / b); }}"

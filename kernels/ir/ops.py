@@ -19,7 +19,8 @@ class Op:
 
     `numpy` is what it means. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a double;
     with an f behind it that on a float. `module` is where Python has the function of that name, "" for a builtin. `flops` are
-    operations on floats that are surely executed. `neutral` is the value that changes nothing, of those that reduce.
+    operations on floats that are surely executed. `neutral` is the value that changes nothing, of those that reduce;
+    `combine` says in C how two results `a` and `b` of such a reduction become one, `noun` is what people call it.
     `is_partial`: not defined for all numbers. `doc` makes it a function of the language.
     """
 
@@ -32,6 +33,8 @@ class Op:
     module: str = "math"
     flops: float = 0.0
     neutral: float | None = None
+    combine: str = ""
+    noun: str = ""
     is_partial: bool = False
     doc: str = ""
 
@@ -40,6 +43,7 @@ class Op:
         return self.takes == "floats"
 
 
+INF = float("inf")
 TRANSCENDENTAL = 4.0  # a polynomial of at least this many operations
 
 _FUNCTIONS = (
@@ -88,14 +92,14 @@ _OPERATORS = (
     Op("neg", 1, np.negative, sign="-"),
     Op("not", 1, np.logical_not, "bools", sign="not"),
     Op("abs", 1, np.abs, c="fabs", module=""),
-    Op("add", 2, np.add, sign="+", flops=1.0, neutral=0.0),
+    Op("add", 2, np.add, sign="+", flops=1.0, neutral=0.0, combine="a + b", noun="sum"),
     Op("sub", 2, np.subtract, sign="-", flops=1.0),
-    Op("mul", 2, np.multiply, sign="*", flops=1.0, neutral=1.0),
+    Op("mul", 2, np.multiply, sign="*", flops=1.0, neutral=1.0, combine="a * b", noun="product"),
     Op("div", 2, np.true_divide, "floats", sign="/", flops=1.0, is_partial=True),
     Op("floordiv", 2, np.floor_divide, "integers", sign="//", flops=1.0, is_partial=True),
     Op("mod", 2, np.mod, "integers", sign="%", flops=1.0, is_partial=True),
-    Op("min", 2, np.minimum, flops=1.0, neutral=float("inf")),
-    Op("max", 2, np.maximum, flops=1.0, neutral=float("-inf")),
+    Op("min", 2, np.minimum, flops=1.0, neutral=INF, combine="a < b ? a : b", noun="min"),
+    Op("max", 2, np.maximum, flops=1.0, neutral=-INF, combine="a > b ? a : b", noun="max"),
     Op("and", 2, np.logical_and, "bools", sign="and"),
     Op("or", 2, np.logical_or, "bools", sign="or"),
 )

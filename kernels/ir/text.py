@@ -52,7 +52,6 @@ _BINDS = {
     "floordiv": 6,
     "mod": 6,
 }
-_REDUCE = {"add": "sum", "mul": "product", "min": "min", "max": "max"}
 
 Names = Mapping[
     str, str
@@ -240,7 +239,7 @@ def show_task(task: Task, names: Names | None = None) -> str:
     if task.op is None or task.finish is None:
         return f"{head}{target}:{task.dtype.name} = {value}{exact}"
     over = ", ".join(names.get("loop " + x.name, x.name) for x in task.loops if x.is_reduction)
-    reduced = f"{_REDUCE[task.op]}({over}) {value}"
+    reduced = f"{OPS[task.op].noun}({over}) {value}"
     if isinstance(task.finish, Accumulator):
         return f"{head}{target}:{task.dtype.name} = {reduced}{exact}"
     finish = show_value(task.finish, names)

@@ -31,7 +31,7 @@ from .ops import OPS
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Expr | Stmt)
-REDUCE_OPS: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
+REDUCE_OPS: tuple[ReduceOp, ...] = get_args(ReduceOp)
 
 
 _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
