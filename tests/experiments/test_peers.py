@@ -167,7 +167,7 @@ def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
     spared = {}
 
     def noted(by, source):
-        spared[source.entry] = set(by.compiler.flags) & set(FEWER_PASSES)
+        spared[source.entry] = set(by.builder.compiler.flags) & set(FEWER_PASSES)
         return built(by, source)
 
     monkeypatch.setattr(peers_row, "built", noted)

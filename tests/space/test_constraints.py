@@ -245,7 +245,7 @@ def replaced(old, new):
 
 @pytest.mark.parametrize("kind", ["flow", "anti", "output"])
 def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
-    every = backbone.dependences
+    every = backbone.build.dependences
 
     def some(problem):
         return tuple(d for d in every(problem) if d.kind != kind)
@@ -256,7 +256,7 @@ def test_the_judge_sees_dependences_that_are_ignored(monkeypatch, kind):
         monkeypatch.setitem(build.FAMILIES, CPU, replaced(order.FAMILY, unordered))
     else:
         problem = chain_problem(chain if kind == "anti" else twice)
-        monkeypatch.setattr(backbone, "dependences", some)
+        monkeypatch.setattr(backbone.build, "dependences", some)
     assert some_illegal(problem)
 
 

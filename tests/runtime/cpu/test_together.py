@@ -113,7 +113,7 @@ def test_compilers_get_as_much_text_each(device, sources, monkeypatch):
         groups.append(sum(len(s.text) for s in group))
         return [Failure("compile", s.text) for s in group]
 
-    monkeypatch.setattr(device, "build_together", note)
+    monkeypatch.setattr(device.builder, "build_together", note)
     built = build_many(device.builder, longer, 2)
     assert [f.advice for f in built] == [s.text for s in longer]  # in their order
     assert max(groups) < 1.2 * min(groups)
