@@ -29,9 +29,9 @@ def test_neighbours_are_legal_and_mostly_near(name):
         changed.append(int((found.domains != centre.domains)[space.searchable].sum()))
     assert min(changed) >= 1
     # A random completion differs in most of its open choices; a neighbour must not.
-    random = [space.root().random_completion(rng) for _ in range(20)]
+    random = [space.root().random_completion(rng) for _ in range(100)]
     far = [int((r.domains != centre.domains)[space.searchable].sum()) for r in random]
-    assert np.median(changed) < 2 / 3 * np.median(far)
+    assert np.mean(changed) < 2 / 3 * np.mean(far)
 
 
 def evaluated(space, evaluate, n, neighbour):
