@@ -2,7 +2,7 @@
 
     python -m kernelscape.experiments.space_growth [--only maps-48 multigrid] [--again]
 
-makes each row in a process of its own, below a minute each, and writes experiments/results/space_growth.md and .json after every
+makes each row in a process of its own, below a minute each, and writes its page in experiments/results/ after every
 row. The exit status is 1 when the multigrid iteration misses a goal.
 """
 

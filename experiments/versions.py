@@ -80,7 +80,8 @@ from kernelscape.explorer.saved import load
 from kernelscape.runtime.records.replay import dialect_of, rebuild
 best = load(sys.argv[1])
 builder = getattr(best.device, "builder", best.device)
-made = builder.build(rebuild(best.file, best.device.facts(), dialect_of(best.device)).source)
+machine = getattr(best.device, "machine", best.device)
+made = builder.build(rebuild(best.file, machine.facts(), dialect_of(best.device)).source)
 a = made.arguments
 print(json.dumps([made.path, made.entry, [[x.name, x.kind, x.dtype, x.shape] for x in a]]))
 """
