@@ -14,10 +14,10 @@ from ..kernels.language.record import record_sequence
 from ..kernels.library import load
 from ..kernels.offload.pipeline import normalise
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Dim
+from ..space.backbone import INNER, MID, OUTER, Dim, Flow
 from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
-from ..space.engine.order import Node, forest
+from ..space.engine.order import MERGED, Node, forest
 from ..space.targets.target import CacheLevel, Target
 
 MEBI = 1 << 20
@@ -75,7 +75,8 @@ class IdealMachine:
     """Runs a complete candidate element by element through one least-recently-used cache of lines.
 
     One thread; a line is written back when it is evicted dirty, and a write never fetches a line.
-    Registers hold accumulators and REGISTER flows; nothing else is free.
+    Registers hold accumulators and REGISTER flows. What a thread keeps of an array for another task (SHARED) is free where
+    both share a loop, since it may then be as small as a tile. Else it is a copy of the whole array, which takes its lines.
     """
 
     def __init__(self, candidate: Candidate, n_lines: int) -> None:
@@ -87,8 +88,33 @@ class IdealMachine:
         for array in self.space.problem.arrays:
             self.base[array.name] = at
             at += -(-array.size_bytes // 64) * 64
+        # By the task that writes the copy, and by the one that reads it.
+        self.filled: dict[tuple[int, str], int] = {}
+        self.taken: dict[tuple[int, str], int] = {}
+        for f in self.whole_copies():
+            key = (f.producer, f.array)
+            if key not in self.filled:
+                self.filled[key] = at
+                at += -(-self.space.problem.array(f.array).size_bytes // 64) * 64
+            self.taken[f.consumer, f.array] = self.filled[key]
         self.lines: OrderedDict[int, bool] = OrderedDict()
         self.read = self.written = 0
+
+    def whole_copies(self) -> list[Flow]:
+        """Flows through an array of a thread whose two tasks share no loop."""
+        values = self.c.assignment()
+        model = self.space.model
+
+        def share_a_loop(f: Flow) -> bool:
+            return any(
+                model.relation(values, d.order_id, e.order_id) == MERGED
+                for d, partners in self.b.partners.items()
+                for e in partners
+                if (d.task, e.task) == (f.producer, f.consumer)
+            )
+
+        shared = [f for f, var in self.v.mem_space.items() if self.c.value(var) == ch.SHARED]
+        return [f for f in shared if not share_a_loop(f)]
 
     def traffic(self, calls: int = 3) -> tuple[float, float]:
         """Bytes read and written by a call, on average, once a first call has warmed the cache."""
@@ -140,10 +166,21 @@ class IdealMachine:
         # The last step of a reduction that starts at index 0 everywhere ends at the last index.
         is_last = all(index[x.name] == x.extent - 1 for x in task.loops if x.is_reduction)
         for access, in_finish in task_reads(task):
-            if (is_last or not in_finish) and self.is_in_memory(t, access.array):
-                self.touch(self.address(access, index), False)
-        if is_last and self.is_stored(t):
-            self.touch(self.address(task.target, index), True)
+            if in_finish and not is_last:
+                continue
+            place = t, access.array
+            if place in self.taken:
+                self.touch(self.taken[place] + self.offset(access, index), False)
+            elif self.is_in_memory(*place):
+                self.touch(self.base[access.array] + self.offset(access, index), False)
+            if place in self.filled:  # an input, kept for a task that reads it again
+                self.touch(self.filled[place] + self.offset(access, index), True)
+        if is_last:
+            written = self.offset(task.target, index)
+            if self.is_stored(t):
+                self.touch(self.base[task.target.array] + written, True)
+            if (t, task.target.array) in self.filled:
+                self.touch(self.filled[t, task.target.array] + written, True)
 
     def is_in_memory(self, t: int, array: str) -> bool:
         flows = [f for f in self.v.mem_space if (f.consumer, f.array) == (t, array)]
@@ -154,13 +191,14 @@ class IdealMachine:
     def is_stored(self, t: int) -> bool:
         return t not in self.v.store or self.c.value(self.v.store[t]) == ch.KEEP
 
-    def address(self, access: Access, index: dict[str, int]) -> int:
+    def offset(self, access: Access, index: dict[str, int]) -> int:
+        """Of an element in its array, in bytes."""
         array = self.space.problem.array(access.array)
         flat: int = 0
         for axis, extent in zip(access.axes, array.shape, strict=True):
             assert axis is not None
             flat = flat * extent + axis.const + sum(c * index[name] for name, c in axis.terms)
-        return int(self.base[access.array] + flat * array.dtype.size_bytes)
+        return int(flat * array.dtype.size_bytes)
 
     def touch(self, address: int, is_write: bool) -> None:
         line = address // 64
