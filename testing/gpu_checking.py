@@ -22,6 +22,7 @@ from ..space.targets.target import Target
 from .calling import InputSet, call_once, in_child
 
 SHEETS = ("a100", "h200")  # data sheets of GPUs with architectures sm_80 and sm_90
+_SECONDS = 240.0  # for a text of random decisions, beside other compilers
 _ORDERS = ("forward", "backward", "random")
 
 
@@ -72,12 +73,15 @@ def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) 
     said = []
     for sheet in sheets:
         report = _device_for(sheet, folder).reporter.report(source)
-        log = report.log if isinstance(report, Failure) else report.warnings
-        said += [f"{sheet}: {log or 'refused'}"] if log or isinstance(report, Failure) else []
+        if isinstance(report, Failure):
+            said.append(f"{sheet}: {report.kind}: {report.advice} {report.log}")
+        elif report.warnings:
+            said.append(f"{sheet}: {report.warnings}")
     return "\n".join(said)
 
 
 # Kept: its processes take as long to start as a small text to compile.
 @lru_cache(maxsize=len(SHEETS))
 def _device_for(sheet: str, folder: Path) -> AbstractDevice:
-    return open_device("cuda", DeviceOptions(build_folder=folder, profile=sheet))
+    options = DeviceOptions(build_folder=folder, profile=sheet, compile_timeout_s=_SECONDS)
+    return open_device("cuda", options)
