@@ -93,10 +93,9 @@ def check_source(
     )
     device.runner.check()
     target = device.machine.facts()
-    if target.is_gpu != (foreign.launch is not None):
-        needed = (
-            "CUDA text and needs --grid and --block" if target.is_gpu else "C: leave out --grid"
-        )
+    has_kernels = bool(device.builder.dialect().kernel_open)
+    if has_kernels != (foreign.launch is not None):
+        needed = "CUDA text and needs --grid and --block" if has_kernels else "C: leave out --grid"
         raise RecordError(f"for the target {options.target} the source is {needed}")
     function, source = foreign_source(
         foreign.file,

@@ -27,11 +27,8 @@ GPU_PLACES = (
 # How often other files still ask.
 GPU_QUESTIONS = {
     "codegen/plan.py": 1,
-    "explorer/check.py": 2,
     "runtime/records/replay.py": 1,
-    "search/bound/bounder.py": 1,
-    "search/starts/complete.py": 5,
-    "search/starts/proposals.py": 3,
+    "search/starts/complete.py": 2,
 }
 # Modules that replace what they do not own.
 PATCHERS = {"mock", "unittest", "pytest"}

@@ -7,18 +7,19 @@ is monotone once the parent's value is handed in, and it names the resource that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ...space.engine.candidate import Candidate, Space
+from ...space.targets.kind import CPU, GPU
 from . import common as bt
 from . import gpu as gt
 from . import gpu_facts as gf
 from .columns import Floats
-from .gpu_tables import build_gpu_tables
+from .gpu_tables import GpuTables, build_gpu_tables
 from .operations import named_flops
 from .tables import build_tables
 
@@ -26,15 +27,34 @@ __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
 
 Mask = npt.NDArray[np.uint32]
 
-# In the order of common.py, where the levels of cache follow, and of gpu.py.
-_NAMES = (
-    *("memory read", "memory write", "memory", "streams"),
-    *("operations", "chain", "loads", "launches"),
-)
-_GPU_NAMES = (
-    *("memory read", "memory write", "memory", "L2", "L1", "shared memory"),
-    *("operations", "issue", "latency", "launches"),
-)
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What the bound of a kind of target counts."""
+
+    names: tuple[str, ...]  # in the order of common.py or gpu.py
+    has_levels: bool  # whether the target's levels of cache follow
+    gpu_tables: Callable[[Space], GpuTables] | None  # beside those that all kinds have
+
+
+_TERMS: Mapping[str, _Terms] = {
+    CPU: _Terms(
+        (
+            *("memory read", "memory write", "memory", "streams"),
+            *("operations", "chain", "loads", "launches"),
+        ),
+        True,
+        None,
+    ),
+    GPU: _Terms(
+        (
+            *("memory read", "memory write", "memory", "L2", "L1", "shared memory"),
+            *("operations", "issue", "latency", "launches"),
+        ),
+        False,
+        build_gpu_tables,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +103,10 @@ class Bounder:
     def __init__(self, space: Space, *, compiler_vectorises: bool = False) -> None:
         self.space = space
         self.tables = build_tables(space, compiler_vectorises)
-        self.gpu = build_gpu_tables(space) if space.target.is_gpu else None
+        counted = _TERMS[space.target.kind]
+        self.gpu = None if counted.gpu_tables is None else counted.gpu_tables(space)
         levels = tuple(level.name for level in space.target.levels)
-        self.names = (*_NAMES, *levels) if self.gpu is None else _GPU_NAMES
+        self.names = (*counted.names, *levels) if counted.has_levels else counted.names
         self._scratch = bt.make_scratch(self.tables, len(self.names))
         self._phase = np.zeros(len(space.problem.tasks), np.int64)
         self._terms = np.zeros(len(self.names))

@@ -133,6 +133,7 @@ class _Wanted:
         self.fusion, self.tile, self.packing = sketch.fusion, sketch.tile, sketch.packing
         self.threads = sketch.threads if isinstance(sketch.threads, Along) else Along()
         self.block = sketch.threads if isinstance(sketch.threads, Block) else Block()
+        self.is_in_blocks = isinstance(sketch.threads, Block)
         self.roles: Roles = find_roles(
             space,
             merge=self.fusion.loops and not self.fusion.in_sweeps,
@@ -217,7 +218,7 @@ class _Wanted:
     def rank(self, d: Dim) -> tuple[int, int]:
         """Position in the nest: smaller is further out."""
         loop = self.roles.rank[d.task, d.loop.name]
-        if self.space.target.is_gpu:  # results are around what is summed
+        if self.is_in_blocks:  # results are around what is summed
             return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
         # A panel keeps its outer dim outside and walks its mid dim innermost.
         is_panel = self.tile.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
@@ -243,7 +244,7 @@ class _Wanted:
                 self.inner(d, var)
 
     def outer(self, d: Dim, var: int) -> None:
-        if self.space.target.is_gpu:
+        if self.is_in_blocks:
             task = self.space.problem.tasks[d.task]
             is_whole = all(loop.is_reduction or loop.extent == 1 for loop in task.loops)
             is_block = not d.loop.is_reduction or is_whole or self.block.sums is not Sums.WHOLE
@@ -253,7 +254,7 @@ class _Wanted:
         self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
 
     def mid(self, d: Dim, var: int) -> None:
-        if self.space.target.is_gpu:
+        if self.is_in_blocks:
             self.mid_of_block(d, var)
             return
         n = self.tile_size(d) if self.tile.blocks else self.tile.block
@@ -278,7 +279,7 @@ class _Wanted:
         return depth if d.loop.is_reduction else 1
 
     def mid_of_block(self, d: Dim, var: int) -> None:
-        """Of a GPU: threads along two loops of each task; what a product sums up is staged by blocks."""
+        """Threads of a block along two loops of each task; what a product sums up is staged by blocks."""
         n, kind = 1, ch.THREAD
         if self.roles.vector.get(d.task) == d.loop.name:
             n = self.block.contiguous

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ...kernels.ir.access import flat_strides
 from ...space import choices as ch
 from ...space.backbone import Operand, written_arrays
 from ...space.engine.candidate import Space
+from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
 from .roles import find_roles, sweeps
 from .sketches import Along, Axis, Block, CopyInputs, Fusion, Packing, Sketch, Sums, Tile
@@ -20,14 +21,24 @@ BLOCK_THREADS = 256  # of a GPU, where nothing is known better
 
 def default_sketch(space: Space) -> Sketch:
     """Every task by itself, as a plain compiler would make it: the baseline."""
-    threads = Block(BLOCK_THREADS) if space.target.is_gpu else Along()
-    return Sketch(fusion=Fusion(launch=False, loops=False), threads=threads)
+    fusion = Fusion(launch=False, loops=False)
+    return Sketch(fusion=fusion, threads=PROPOSALS[space.target.kind].threads)
 
 
 def greedy_sketch(space: Space) -> Sketch:
     """As much in one loop as is legal."""
-    if space.target.is_gpu:
-        return Sketch(tile=Tile(rows=4), threads=Block(BLOCK_THREADS))
+    return PROPOSALS[space.target.kind].greedy(space)
+
+
+def sketches(space: Space) -> Iterator[Sketch]:
+    """Sketches worth a measurement, the most promising first; some may come twice."""
+    yield from PROPOSALS[space.target.kind].all(space, greedy_sketch(space))
+
+
+# --- CPUs ----------------------------------------------------------------------------------------
+
+
+def _greedy_of_cpu(space: Space) -> Sketch:
     total_bytes = sum(a.size_bytes for a in space.problem.arrays if a.role != "temp")
     is_beyond_caches = total_bytes > space.target.last_cache_bytes
     return Sketch(
@@ -38,12 +49,7 @@ def greedy_sketch(space: Space) -> Sketch:
     )
 
 
-def sketches(space: Space) -> Iterator[Sketch]:
-    """Sketches worth a measurement, the most promising first; some may come twice."""
-    greedy = greedy_sketch(space)
-    if space.target.is_gpu:
-        yield from _of_gpu(space, greedy)
-        return
+def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     if loops >= 3:  # of a product without packed panels much is known: it waits for memory
         yield from _packed_products(space, greedy)
@@ -208,6 +214,13 @@ def has_gaps(space: Space, o: Operand) -> bool:
     return all(abs(k) > 1 for k in strides.values())
 
 
+# --- GPUs ----------------------------------------------------------------------------------------
+
+
+def _greedy_of_gpu(_: Space) -> Sketch:
+    return Sketch(tile=Tile(rows=4), threads=Block(BLOCK_THREADS))
+
+
 def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     yield greedy
@@ -230,3 +243,21 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         yield replace(warps, threads=Block(32, 8, Sums.PARTIALS))
     yield replace(greedy, stores=ch.STREAM)
     yield replace(greedy, fusion=Fusion(launch=False, loops=False))
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposals:
+    """What is proposed for a kind of target: the threads of the baseline, the greedy sketch, and all that are made from it."""
+
+    threads: Along | Block
+    greedy: Callable[[Space], Sketch]
+    all: Callable[[Space, Sketch], Iterator[Sketch]]
+
+
+PROPOSALS: Mapping[str, _Proposals] = {
+    CPU: _Proposals(Along(), _greedy_of_cpu, _of_cpu),
+    GPU: _Proposals(Block(BLOCK_THREADS), _greedy_of_gpu, _of_gpu),
+}
