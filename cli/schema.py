@@ -51,6 +51,8 @@ class Space(AbstractLine, tag="space"):
     open: int
     open_by_kind: dict[str, int]
     constraints: int
+    components: int  # tasks of different ones share no launch
+    launch_tasks: int | None  # a launch has no more, that follow one another; None: it may have all
     feasible: bool
     bound_ns: float | UnsetType = UNSET  # the next four: where there is an implementation
     limiting: str | UnsetType = UNSET

@@ -24,6 +24,7 @@ from ..search.bound.explain import explain
 from ..search.precompile import precompile
 from ..search.tree.estimate import SpaceEstimate, estimate_knuth
 from ..search.tree.ordering import NextChoice
+from ..space.backbone import LAUNCH_TASKS
 from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
 from .log import Unit, closed_fields, closed_lines, count_choices, space_lines
@@ -84,6 +85,9 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
     yield from _indented(show_graph(build_graph(problem)))
     yield from ("", "Space")
     yield from (f"  {line}" for line in space_lines(problem, space, None))
+    if launch_tasks(space) is not None:
+        n = len(space.backbone.components)
+        yield f"  Launches   {n} component{'s' * (n > 1)} | of at most {LAUNCH_TASKS} tasks that follow one another"
     yield from (f"  {line}" for line in closed_lines(closed_tasks(problem)))
     root = space.root()
     if isinstance(root, DeadEnd):
@@ -105,6 +109,11 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
         yield f"  {estimate_text(estimate(space, root, seed, n_descents))}"
 
 
+def launch_tasks(space: Space) -> int | None:
+    """How many tasks, one after the other, may share a launch; None where all of them may."""
+    return LAUNCH_TASKS if len(space.problem.tasks) > LAUNCH_TASKS else None
+
+
 def show_fields(space: Space, seed: int, n_descents: int) -> dict[str, Any]:
     """The same as one JSON object."""
     problem = space.problem
@@ -122,6 +131,8 @@ def show_fields(space: Space, seed: int, n_descents: int) -> dict[str, Any]:
         "open": n_open,
         "open_by_kind": by_kind,
         "constraints": len(space.model.declarations),
+        "components": len(space.backbone.components),
+        "launch_tasks": launch_tasks(space),
         "feasible": isinstance(root, Candidate),
     }
     if isinstance(root, Candidate):

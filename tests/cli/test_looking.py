@@ -10,6 +10,7 @@ import kernelscape
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.kernels.library import names
+from kernelscape.space.backbone import LAUNCH_TASKS
 
 from .command import objects
 
@@ -34,6 +35,48 @@ def test_show_tells_the_space(explore) -> None:
     assert sum(fields["open_by_kind"].values()) == fields["open"] <= fields["choices"]
     low, high = fields["implementations"][1:]
     assert low <= fields["implementations"][0] <= high
+
+
+LONG = """
+import numpy as np
+import kernelscape as ks
+
+@ks.kernel
+def shift(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i] = x[i] + 1.0
+
+def ten(a, b):
+    for _ in range(5):
+        shift(a, b)
+        shift(b, a)
+
+def two(a, b):
+    shift(a, b)
+    shift(b, a)
+
+def make_arguments(sizes, dtype, rng):
+    return np.zeros(64, np.float32), np.zeros(64, np.float32)
+"""
+
+
+def test_show_tells_what_limits_launches(explore, tmp_path: Path) -> None:
+    """Of a sequence that fits into one launch nothing is said."""
+    file = tmp_path / "long.py"
+    file.write_text(LONG)
+    code, out, _ = explore("show", f"{file}:ten", "--descents", 0)
+    (line,) = [line for line in out.splitlines() if line.startswith("  Launches")]
+    assert code == 0
+    _, out, _ = explore("show", f"{file}:ten", "--json", "--descents", 0)
+    (fields,) = objects(out)
+    n = fields["components"]
+    assert fields["launch_tasks"] == LAUNCH_TASKS < len(fields["tasks"])
+    assert line.split(None, 1)[1] == (
+        f"{n} component{'s' if n > 1 else ''} | of at most {LAUNCH_TASKS} tasks that follow one another"
+    )
+    assert "  Launches" not in explore("show", f"{file}:two", "--descents", 0)[1]
+    (fields,) = objects(explore("show", f"{file}:two", "--json", "--descents", 0)[1])
+    assert (fields["components"], fields["launch_tasks"]) == (1, None)
 
 
 def test_doctor_finds_a_compiler(explore) -> None:

@@ -10,6 +10,7 @@ from kernelscape.experiments import (
     paper_tables,
     run_row,
     run_table,
+    space_growth,
     think_speed,
     tree_shape,
 )
@@ -26,6 +27,26 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_space_of_a_chain_is_measured_in_a_process_of_its_own(tmp_path):
+    given = ["--only", "maps-24", "--descents", "2", "--results", str(tmp_path)]
+    assert space_growth.main(given) == 0
+    (row,) = read_results("space_growth", tmp_path)["rows"]
+    assert (row["status"], row["n_tasks"], row["n_descents"]) == ("ok", 24, 2)
+    assert 0 < row["n_open"] < row["n_choices"]
+    assert row["descent_ms"] > 0
+    assert "| maps |" in (tmp_path / "space_growth.md").read_text()
+
+
+def test_the_multigrid_iteration_is_held_to_its_goals():
+    row = {"name": "multigrid", "status": "ok", "build_s": 0.5, "root_s": 0.4}
+    row |= {"descent_ms": 20.0, "memory_mib": 200.0}
+    assert space_growth.failures([row]) == []
+    slow = row | {"root_s": 0.6, "descent_ms": 60.0, "memory_mib": 400.0}
+    assert len(space_growth.failures([slow])) == 3
+    assert space_growth.failures([slow | {"name": "maps"}]) == []
 
 
 @pytest.mark.compiler

@@ -96,7 +96,8 @@ def test_results_have_one_page_a_question_and_one_folder():
     assert [p.name for p in RESULTS.iterdir() if p.is_dir()] == ["raw"]
     index = (RESULTS / "README.md").read_text()
     linked = set(re.findall(r"\]\((\w+\.md)\)", index))
-    assert linked == {p.name for p in RESULTS.glob("*.md")} - {"README.md"}
+    pages = {p.name for p in RESULTS.glob("*.md")} - {"README.md"}
+    assert linked == pages, f"lines of its table are missing or too many: {sorted(linked ^ pages)}"
     machines = json.loads((RESULTS / "raw" / "machines.json").read_text())
     for file in (RESULTS / "raw").glob("*.*.json"):
         page, key, _ = file.name.split(".")
