@@ -44,8 +44,6 @@ class BuildQueue:
         self._waiting: dict[str, Source] = {}
         self._begun: list[_Group] = []
         self._built_cost, self._built_s = 0.0, 0.0  # of what was built, and the compilers' time
-        self.ahead_s = 0.0
-        """Seconds in which compilers ran and nobody waited for them."""
 
     def put(self, source: Source, n_to_come: int) -> None:
         """One that will be asked for, together with others, of which at most so many are still to come."""
@@ -65,7 +63,6 @@ class BuildQueue:
         Raises Stopped once nobody wants them any more.
         """
         asked_s = time.monotonic()
-        n_ahead = len(self._begun)
         begun = {s.key for group in self._begun for s in group.sources}
         left = {s.key: s for s in sources if s.key not in begun}
         for share in self._shared_out(left, asked_s):
@@ -77,7 +74,6 @@ class BuildQueue:
                     raise Stopped
         finally:  # also where the user wants to wait no longer
             self.forget()
-        self.ahead_s += _covered_s(groups[:n_ahead], asked_s)
         found: dict[str, Artifact | Failure] = {}
         for group in groups:
             made = group.future.result()
@@ -165,16 +161,6 @@ def _make(builder: AbstractBuilder, sources: list[Source]) -> _Made:
         for b in built
     ]
     return _Made(placed, began_s, ended_s)
-
-
-def _covered_s(groups: Sequence[_Group], until_s: float) -> float:
-    """Seconds before `until_s` in which any of the groups was being built. They are in the order of their beginnings."""
-    covered_s, reached_s = 0.0, 0.0
-    for g in groups:
-        ended_s = min(until_s, g.future.result().ended_s)
-        covered_s += max(0.0, ended_s - max(reached_s, g.began_s))
-        reached_s = max(reached_s, ended_s)
-    return covered_s
 
 
 def build_many(

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from kernelscape.codegen.c.source import Source
@@ -210,24 +211,23 @@ class Clock:
         return self.now_s
 
 
-@pytest.mark.parametrize("is_done", [False, True])
-def test_time_in_which_nobody_waited_is_counted(device, monkeypatch, is_done):
-    clock = Clock()
+def test_when_its_compiler_ran_stands_in_what_was_built(monkeypatch):
+    class Compiling(Gated):
+        def build(self, source):
+            return replace(super().build(source), build_ns=1)
+
+    device, clock = Compiling(), Clock()
     monkeypatch.setattr(build_queue, "time", clock)
     queue, sources = BuildQueue(device, 2, 1), [text(k) for k in range(4)]
     queue.put(sources[0], 3)  # begun at 0
     device.begun(1)
-    if is_done:
-        clock.now_s = 2.0
-        device.let(1)
-        queue._begun[0].future.result(LONG_S)
-    clock.now_s = 3.0
-    device.let_once_begun(2, lambda: setattr(clock, "now_s", 5.0))
-    queue.take(sources)
-    assert queue.ahead_s == (2.0 if is_done else 3.0)
-    device.let()
-    queue.take([text(9)])
-    assert queue.ahead_s == (2.0 if is_done else 3.0)
+    clock.now_s = 2.0
+    device.let(1)
+    queue._begun[0].future.result(LONG_S)
+    clock.now_s = 3.0  # asked for, and all others begun
+    device.let_once_begun(3, lambda: setattr(clock, "now_s", 5.0))
+    times = [built.compiling_s for built in queue.take(sources)]
+    assert times == [(0.0, 2.0), (3.0, 5.0), (3.0, 5.0), (3.0, 5.0)]
 
 
 def test_whoever_waits_no_longer_has_compilers_ended():
