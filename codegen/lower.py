@@ -15,7 +15,7 @@ from .c.vectors import CHelpers, Prelude, type_name, uses_math
 from .lower_kernels import lower_kernels
 from .passes.nests import nests
 from .passes.pipeline import PASSES, Passes, run
-from .passes.storage import APART_BYTES, Workspace
+from .passes.storage import Workspace
 from .plan import read_plan
 from .program import (
     Program,
@@ -31,13 +31,10 @@ from .program import (
 ENTRY = "run_sequence"
 
 
-def lower(
-    candidate: Candidate, apart_bytes: int = APART_BYTES, passes: Passes | None = None
-) -> Program:
+def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
     """The program of a complete candidate. Equal candidates give equal programs; nothing is chosen here.
 
-    On a CPU `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread has for itself in the workspace. `passes`:
-    others than those of the target.
+    `passes`: others than those of the target.
     """
     target = candidate.space.target
     passes = passes or PASSES[target.kind]
@@ -45,7 +42,7 @@ def lower(
         return lower_kernels(candidate, passes)
     plan = read_plan(candidate)
     prelude = Prelude(CHelpers())
-    workspace = Workspace(target.cores, apart_bytes)
+    workspace = Workspace(target.cores, passes.apart_bytes)
     temporaries = place_temporaries(plan, workspace)
     names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
     functions, calls = [], []

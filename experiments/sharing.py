@@ -17,6 +17,7 @@ import numpy as np
 
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..codegen.passes.pipeline import CPU
 from ..codegen.passes.storage import APART_BYTES
 from ..explorer.entry import library_workload
 from ..kernels.library import load
@@ -121,7 +122,9 @@ def _quick_ns(worker: AbstractWorker, artifact: Artifact) -> float:
 
 
 def _source(candidate: Candidate, device: CpuDevice, apart_bytes: int = APART_BYTES) -> Source:
-    return print_source(lower(candidate, apart_bytes), dialect_of(device))
+    return print_source(
+        lower(candidate, passes=replace(CPU, apart_bytes=apart_bytes)), dialect_of(device)
+    )
 
 
 def report(made: dict[str, Any]) -> str:

@@ -144,7 +144,7 @@ def apart_source_of(candidate: Candidate) -> Source:
 
 def crowded_source_of(candidate: Candidate) -> Source:
     """The same with nothing between what threads have for themselves: what one writes far beyond its own shows."""
-    return print_source(lower(candidate, apart_bytes=0), C_TEAM)
+    return print_source(lower(candidate, passes=replace(CPU, apart_bytes=0)), C_TEAM)
 
 
 def with_delays(text: str) -> str:

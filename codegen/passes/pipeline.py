@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...space.targets.target import Target
 from ..c import csyntax as c
@@ -19,6 +19,7 @@ from .nests import nests
 from .packing import place_block_copies, place_blocks
 from .reductions import place_block_sums, place_sums
 from .shifting import shift_late
+from .storage import APART_BYTES
 from .tails import cut_elements, cut_rows
 
 Pass = Callable[[Launch, Plan], Launch]
@@ -27,10 +28,14 @@ SyntaxPass = Callable[[tuple[c.CStmt, ...], tuple[c.Parameter, ...]], tuple[c.CS
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes in order: of the loop IR, and then of the C syntax of a function's body with these parameters."""
+    """Passes in order: of the loop IR, and then of the C syntax of a function's body with these parameters.
+
+    `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread of a team has for itself in the workspace.
+    """
 
     loops: tuple[Pass, ...]
     syntax: tuple[SyntaxPass, ...] = ()
+    apart_bytes: int = APART_BYTES
 
     @property
     def are_of_grids(self) -> bool:
@@ -40,7 +45,7 @@ class Passes:
     def without(self, *left_out: Pass | SyntaxPass) -> Passes:
         """The same but for some passes that a program is right without."""
         loops = tuple(p for p in self.loops if p not in left_out)
-        return Passes(loops, tuple(p for p in self.syntax if p not in left_out))
+        return replace(self, loops=loops, syntax=tuple(p for p in self.syntax if p not in left_out))
 
 
 CPU = Passes(
