@@ -26,7 +26,14 @@ from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.free_memory import within_free_memory
-from ..runtime.records.folder import HEADER, JOURNAL, forget_run_folder, make_run_folder, run_name
+from ..runtime.records.folder import (
+    HEADER,
+    JOURNAL,
+    forget_run_folder,
+    make_run_folder,
+    run_folder,
+    run_name,
+)
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import rebuild_problem
@@ -217,7 +224,7 @@ def resume(
     gcc or clang by name: a file must not choose any program to be run. Raises as `explore`, and StaleError where the run is of
     another machine or another version of its space.
     """
-    folder = Path(directory)
+    folder = run_folder(Path(directory))
     header = load_header(folder / HEADER)
     if not (folder / JOURNAL).exists():  # it is there before the header, and is never removed
         raise RecordError(f"{folder / JOURNAL} is gone: begin another run in another folder")

@@ -15,7 +15,7 @@ from ..codegen.lower import lower, print_source
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks
 from ..runtime.device import open_device
 from ..runtime.measure.conditions import take_conditions
-from ..runtime.records.folder import BEST, HEADER, JOURNAL
+from ..runtime.records.folder import BEST, HEADER, JOURNAL, run_folder
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import (
@@ -23,7 +23,6 @@ from ..runtime.records.record import (
     EvaluationRecord,
     NoteRecord,
     Record,
-    RecordError,
     TallyRecord,
 )
 from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
@@ -221,9 +220,7 @@ def _load(place: Path) -> tuple[BestFile, tuple[Record, ...] | None]:
     best = stored_best(place)
     if not place.is_dir():
         return best, None
-    if not (place / HEADER).exists():
-        raise RecordError(f"{place} holds no run: it has no {HEADER}")
-    return best, read_journal(place / JOURNAL)
+    return best, read_journal(run_folder(place) / JOURNAL)
 
 
 def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) -> float:

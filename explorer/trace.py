@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from ..runtime.records.folder import HEADER, JOURNAL
+from ..runtime.records.folder import HEADER, JOURNAL, run_folder
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_header
-from ..runtime.records.record import EvaluationRecord, Record, RecordError, RunHeader
+from ..runtime.records.record import EvaluationRecord, Record, RunHeader
 
 Event = dict[str, Any]
 
@@ -29,9 +29,7 @@ _ROWS = {_SESSIONS: "sessions", _MEASUREMENTS: "measurements", _MACHINE: "machin
 
 def trace_of(directory: str | Path) -> dict[str, Any]:
     """The trace of a run directory, as a JSON object. Raises RecordError."""
-    folder = Path(directory)
-    if not folder.is_dir():
-        raise RecordError(f"{folder} is no run directory: a trace is drawn from the journal of one")
+    folder = run_folder(Path(directory))
     header = load_header(folder / HEADER)
     records = read_journal(folder / JOURNAL)
     return {

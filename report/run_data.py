@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from ..runtime.records.folder import BEST, HEADER, JOURNAL, TREE
+from ..runtime.records.folder import BEST, HEADER, JOURNAL, TREE, run_folder
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_best, load_header
 from ..runtime.records.record import (
@@ -115,12 +115,7 @@ def folder_of(run: Source) -> Path:
     named = run if isinstance(run, str | Path) else run.directory
     if named is None:
         raise RecordError("this best belongs to no run directory: name the directory of its run")
-    place = Path(named)
-    if place.is_file():
-        place = place.parent
-    if not (place / HEADER).exists():
-        raise RecordError(f"{place} holds no run: it has no {HEADER}")
-    return place
+    return run_folder(Path(named))
 
 
 def load_run(run: Source) -> RunData:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from .record import RecordError
+
 HEADER, JOURNAL, BEST = "run.json", "journal.jsonl", "best.json"
 TREE = "tree.jsonl"  # may be deleted
 SOURCE = "kernel"  # with the suffix of its language
@@ -24,6 +26,15 @@ def make_run_folder(runs: Path, name: str) -> Path:
             number += 1
         else:
             return folder
+
+
+def run_folder(named: Path) -> Path:
+    """The directory of a run, named itself or by a file in it. Raises RecordError where it holds none."""
+    folder = named.parent if named.is_file() else named
+    if not (folder / HEADER).exists():
+        where = "it has" if folder == named else "beside it there is"
+        raise RecordError(f"{named} holds no run: {where} no {HEADER}")
+    return folder
 
 
 def forget_run_folder(folder: Path) -> None:
