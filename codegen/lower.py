@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..kernels.ir.kernel import DType
 from ..space.engine.candidate import Candidate
 from .c import csyntax as c
 from .c.block import CMemory, Writer
@@ -11,6 +12,7 @@ from .c.names import c_names
 from .c.scene import Scene
 from .c.source import Source
 from .c.team import team_writer, written
+from .c.usage import parameters, thread_parameters
 from .c.vectors import CHelpers, Prelude, type_name, uses_math
 from .lower_kernels import lower_kernels
 from .passes.nests import nests
@@ -21,11 +23,8 @@ from .program import (
     Program,
     arguments,
     decisions,
-    dtype_named,
-    parameters,
     place_temporaries,
     sentence,
-    thread_parameters,
 )
 
 ENTRY = "run_sequence"
@@ -149,7 +148,7 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
             if used or program.temporaries:
                 p.line(f"char *workspace = args[{k}];")
         elif program.names[a.name] in used:
-            kind = type_name(dtype_named(a.dtype), 0)
+            kind = type_name(DType(a.dtype), 0)
             value = f"args[{k}]" if a.kind == "array" else f"*({kind} *)args[{k}]"
             p.line(f"{kind} {'*' if a.kind == 'array' else ''}{program.names[a.name]} = {value};")
     for array, offset in program.temporaries:

@@ -12,6 +12,7 @@ from .c.kernel_scene import KernelScene
 from .c.names import RESERVED_CUDA, c_names
 from .c.scene import Scene
 from .c.source import KernelLaunch
+from .c.usage import identifiers, parameters, without_unused
 from .c.vectors import Prelude, type_name
 from .loops.ir import Launch
 from .passes.nests import nests
@@ -22,11 +23,8 @@ from .program import (
     Program,
     arguments_of,
     decisions,
-    identifiers,
-    parameters,
     place_temporaries,
     sentence,
-    without_unused,
 )
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more

@@ -27,8 +27,8 @@ from .worker.outcome import Failure, Measurement, Protocol
 
 if TYPE_CHECKING:
     from ..codegen.c.dialect import Dialect
+    from ..codegen.c.index_checks import IndexChecks
     from ..codegen.c.source import Source
-    from ..codegen.index_checks import IndexChecks
     from ..space.targets.target import Target
     from .measure.calibration import Calibration
     from .signature import Signature

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ..program import identifiers
 from . import csyntax as c
 from .names import identifier
+from .usage import identifiers
 
 _Terms = tuple[tuple[c.CExpr, int], ...]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Problem
 from ..passes.storage import ALIGNMENT_BYTES
-from ..program import dtype_named
 from .cprint import in_comment
 from .names import RESERVED_CUDA, c_names
 from .source import Argument, Source
@@ -125,7 +125,7 @@ def _comment(source: Source, problem: Problem, function: str) -> list[str]:
 
 def _parameter(a: Argument, role: str, named: dict[str, str]) -> tuple[str, str]:
     """A parameter's declaration, and what it is."""
-    kind = type_name(dtype_named(a.dtype), 0)
+    kind = type_name(DType(a.dtype), 0)
     if a.kind == "scalar":
         return f"{kind} {named[a.name]}", "by value"
     const = "const " if role == "input" else ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..loops.ir import Alone, Barrier, Late, Loop, Node, phases_of
-from ..program import identifiers, parameters, without_unused
 from . import csyntax as c
 from .scene import Scene
+from .usage import identifiers, parameters, without_unused
 
 _TEAM = (c.Id("tid"), c.Id("n_threads"))
 

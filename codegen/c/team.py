@@ -10,13 +10,13 @@ from ...space.backbone import Flow
 from ..loops.ir import Loop, Owner
 from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
 from ..plan import TaskPlan
-from ..program import without_unused
 from . import csyntax as c
 from .launch import LaunchWriter, Threads
 from .packed import PackedOperands
 from .scene import Scene
 from .scopes import Context
 from .sums import Reductions
+from .usage import without_unused
 from .values import Values
 from .vectors import type_name
 

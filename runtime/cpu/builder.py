@@ -22,8 +22,8 @@ from .together import build_together, entry_of
 
 if TYPE_CHECKING:
     from ...codegen.c.dialect import Dialect
+    from ...codegen.c.index_checks import IndexChecks
     from ...codegen.c.source import Source
-    from ...codegen.index_checks import IndexChecks
     from .index_check import IndexCheck
 
 

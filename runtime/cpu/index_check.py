@@ -1,11 +1,11 @@
-"""The checks of indices (codegen/index_checks.py), built and loaded: run before each call of a tuned function."""
+"""The checks of indices (codegen/c/index_checks.py), built and loaded: run before each call of a tuned function."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
-from ...codegen.index_checks import CHECK, FIND, IndexChecks
+from ...codegen.c.index_checks import CHECK, FIND, IndexChecks
 from ..device import DeviceOptions
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library

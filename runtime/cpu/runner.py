@@ -30,8 +30,8 @@ from .calling import load_extension, make_caller
 from .memory import CpuArray, address_of
 
 if TYPE_CHECKING:
+    from ...codegen.c.index_checks import IndexChecks
     from ...codegen.c.source import Argument
-    from ...codegen.index_checks import IndexChecks
     from .builder import CpuBuilder
     from .index_check import IndexCheck
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...codegen.c.dialect import Dialect
 from ...codegen.c.header import header_text
+from ...codegen.c.index_checks import index_checks
 from ...codegen.c.source import Argument, Source
-from ...codegen.index_checks import index_checks
 from ...codegen.lower import lower, print_source
 from ...kernels.ir.task import Problem
 from ...kernels.language.record import Recording
@@ -245,7 +245,7 @@ def make_tuned(
 ) -> Tuned:
     """Build a source and load it into this process. Raises StaleError when that fails.
 
-    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/index_checks.py.
+    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/c/index_checks.py.
     """
     artifact = device.builder.build(rebuilt.source)
     module = artifact if isinstance(artifact, Failure) else device.runner.load(artifact)

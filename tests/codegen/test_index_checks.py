@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelscape.codegen.index_checks import index_checks
+from kernelscape.codegen.c.index_checks import index_checks
 from kernelscape.codegen.program import arguments_of
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence

@@ -10,18 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..kernels.ir import kernel as ir
-from ..kernels.ir.text import show_expr
-from ..kernels.ir.walk import Renaming, children, coerced, nested_statements, walk
-from ..kernels.language.record import Recording
-from .c import csyntax as c
-from .c.block import CMemory, Value, Writer
-from .c.cprint import expression
-from .c.names import c_names
-from .c.point import row_strides
-from .c.source import Argument
-from .c.vectors import CHelpers, Prelude, type_name
-from .program import dtype_named
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.text import show_expr
+from ...kernels.ir.walk import Renaming, children, coerced, nested_statements, walk
+from ...kernels.language.record import Recording
+from . import csyntax as c
+from .block import CMemory, Value, Writer
+from .cprint import expression
+from .names import c_names
+from .point import row_strides
+from .source import Argument
+from .vectors import CHelpers, Prelude, type_name
 
 CHECK, FIND = "check_indices", "find_index"
 Range = tuple[int, int]
@@ -72,7 +71,7 @@ def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexCh
         if a.kind == "array"
         else f"    const {kind} {names[a.name]} = *({kind} *)args[{k}];"
         for k, a in enumerate(arguments)
-        if a.kind != "workspace" and (kind := type_name(dtype_named(a.dtype), 0))
+        if a.kind != "workspace" and (kind := type_name(ir.DType(a.dtype), 0))
     ]
     heads = (f"int64_t {CHECK}(void **args)", f"int64_t {FIND}(void **args, int64_t *value)")
     parts = ["#include <math.h>", "#include <stdint.h>", prelude.text()]
