@@ -36,7 +36,7 @@ from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from ..space.targets.target import CacheLevel, Target
 from .conditions import stamp, stamp_text
-from .expert import VARIANTS, expert_device, expert_source, names
+from .expert import VARIANTS, expert_source, names
 from .measuring import failure_text, level_of, median, spread
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import ratio_text, table, time_text
@@ -112,7 +112,7 @@ def make_part(job: Job, options: FirstOptions) -> Row:
     if not chosen:
         raise RuntimeError(f"no first candidate is called {' or '.join(options.tags)}")
     sources = {tag: print_source(lower(c), dialect_of(device)) for tag, c in chosen.items()}
-    made = _built(device, sources) | _built(expert_device(device), _expert_sources(workload))
+    made = _built(device, sources) | _built(device.with_all_passes(), _expert_sources(workload))
     artifacts = {tag: a for tag, a in made.items() if isinstance(a, Artifact)}
     failed = {tag: failure_text(f) for tag, f in made.items() if isinstance(f, Failure)}
     rng = np.random.default_rng(options.seed)

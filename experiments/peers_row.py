@@ -34,7 +34,7 @@ from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Protocol
 from ..runtime.worker.worker import Worker, WorkerOptions
 from .conditions import stamp
-from .expert import VARIANTS, expert_device, expert_source
+from .expert import VARIANTS, expert_source
 from .measuring import built, level_of, median, spread, time_ns
 from .peers_bars import UNSTRIDED
 from .rows import Job, Row
@@ -208,7 +208,7 @@ def choose(
         for v in ("", *VARIANTS[name])
     }
     variants = list(sources)
-    theirs = expert_device(device)
+    theirs = device.with_all_passes()
     artifacts = [built(device, ours), *(built(theirs, s) for s in sources.values())]
     with Worker(device) as worker:
         worker.prepare(input_sets)

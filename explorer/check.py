@@ -11,7 +11,6 @@ from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.building.queue import build_many
-from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.record import BestFile, RecordError
@@ -111,7 +110,7 @@ def check_source(
     input_sets = make_input_sets(
         workload.recording, workload.problem, workload.arguments, rng, options.input_sets
     )
-    built = _their_device(device).builder.build(source)
+    built = device.with_all_passes().builder.build(source)
     with open_worker(device) as worker:
         worker.prepare(input_sets)
         theirs = built if isinstance(built, Failure) else worker.evaluate(built, FINAL)
@@ -142,16 +141,6 @@ def check_source(
             lower_to(scale, target, look_at(device, worker))
             found = replace(found, bound_ns=Bounder(space).bound(root).ns * scale.factor)
     return found
-
-
-def _their_device(device: AbstractDevice) -> AbstractDevice:
-    """The same with all passes of the compiler, which a search spares some of."""
-    if not isinstance(device, CpuDevice):
-        return device
-    theirs = open_device("cpu", DeviceOptions(compiler=device.builder.compiler.path))
-    assert isinstance(theirs, CpuDevice)
-    theirs.builder.compiler = device.builder.compiler.unspared()
-    return theirs
 
 
 def _chosen(

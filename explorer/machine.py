@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from ..runtime.apart import Stopped
 from ..runtime.backend import AbstractDevice
-from ..runtime.cpu.device import CpuDevice
-from ..runtime.cpu.probe import learn_latencies
 from ..runtime.measure.calibration import LATENCIES, parse_stream
 from ..runtime.measure.conditions import Conditions, take_conditions
 from ..runtime.records.record import EvaluationRecord
@@ -24,20 +22,17 @@ from ..space.targets.target import Target
 def open_worker(device: AbstractDevice) -> AbstractWorker:
     """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
     device.runner.check()
-    from ..runtime.fake.device import FakeDevice, FakeWorker
-
-    return FakeWorker(device) if isinstance(device, FakeDevice) else Worker(device)
+    return device.worker() or Worker(device)
 
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:
     """The conditions now, with the compiler and the speed of memory."""
-    if isinstance(device, CpuDevice):
-        compiler = device.builder.compiler
-        return take_conditions(
-            compiler=compiler.version, flags=compiler.flags, memory_bytes_per_ns=worker.probe()
-        )
+    is_probed = device.machine.probe_library() is not None
     return take_conditions(
-        compiler=device.reporter.version(), accelerator=device.machine.accelerator()
+        compiler=device.reporter.version(),
+        flags=device.reporter.flags(),
+        memory_bytes_per_ns=worker.probe() if is_probed else 0.0,
+        accelerator=device.machine.accelerator(),
     )
 
 
@@ -53,7 +48,7 @@ def time_reference(
     A library's threads wait for one another all the time: where other work has one core for a moment, all of its threads stand
     still. A product of 12 ms so took 30 ms, with 30 of 33 samples disturbed.
     """
-    if not isinstance(device, CpuDevice):
+    if not device.runner.times_functions:
         return None
     worker = Worker(device, WorkerOptions(runs_candidates=False))
     worker.end_when(is_over)
@@ -73,8 +68,8 @@ def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
     A look at memory after a pass through the caches is a little too fast to be kept.
     """
     samples = worker.probe_state()
-    if samples and isinstance(device, CpuDevice):
-        learn_latencies(samples)
+    if samples:
+        device.machine.learn(samples)
     return {name: (min if name in LATENCIES else max)(s) for name, s in samples.items()}
 
 

@@ -79,8 +79,8 @@ class Standing:
     def _library(
         self, evaluator: Evaluator, candidate: Candidate, other: CompiledBest | None
     ) -> Path | None:
-        """The shared library of a candidate that was built alone, as a replay would; None of a GPU."""
-        if self.device.name != "cpu":
+        """The shared library of a candidate that was built alone, as a replay would; None where none is made."""
+        if not self.device.builder.makes_libraries:
             return None
         if other is not None:
             return Path(other.library)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..space.targets.target import Target
     from .measure.calibration import Calibration
     from .signature import Signature
+    from .worker.worker import AbstractWorker
 
 Array = NDArray[Any]
 
@@ -194,6 +195,9 @@ class AbstractMachine(ABC):
         """The same of what changes while the machine runs: how fast memory is read or, `whole`, all of it."""
         raise DeviceError("this backend has no facts that could be measured")
 
+    def learn(self, samples: dict[str, list[float]]) -> None:  # noqa: B027  # most have nothing stored
+        """Keep what a `look` at the `whole` state met that is less than the stored facts say, where that may be: latencies."""
+
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
     ) -> AbstractMemoryProbe:
@@ -204,6 +208,8 @@ class AbstractMachine(ABC):
 class AbstractBuilder(ABC):
     """How texts are spelt, and what is built of them."""
 
+    makes_libraries = False
+    """Whether an artifact is a shared library, which a later process may `adopt`."""
     most_together = 1
     """Sources that one compiler is given at once."""
 
@@ -243,6 +249,8 @@ class AbstractRunner(ABC):
 
     limits_memory = True
     """Whether the private memory of a worker's child may be limited."""
+    times_functions = False
+    """Whether functions of NumPy may be timed beside: arrays are in the memory of this machine, and times mean something."""
     placement_counts = False
     """Whether code may be slower on arrays that begin where NumPy puts them."""
 
@@ -302,6 +310,10 @@ class AbstractReporter(ABC):
         """The compiler, for people; "" where there is none. Raises DeviceError where it is missing."""
         return ""
 
+    def flags(self) -> tuple[str, ...]:
+        """Those of every build, as records keep them; () where they say nothing."""
+        return ()
+
     def report(self, source: Source) -> BuildReport | Failure:
         """Build, and say what the launches take of the device. Raises DeviceError where the backend cannot say."""
         raise DeviceError("this backend does not report what code takes")
@@ -315,6 +327,14 @@ class AbstractDevice(ABC):
     builder: AbstractBuilder
     runner: AbstractRunner
     reporter: AbstractReporter
+
+    def worker(self) -> AbstractWorker | None:
+        """What evaluates on this device without a child; None: a child does (runtime/worker/worker.py)."""
+        return None
+
+    def with_all_passes(self) -> AbstractDevice:
+        """The same device with all passes of its compiler, of which a search spares some: for texts that others wrote."""
+        return self
 
     def others(self) -> list[AbstractDevice]:
         """The same device with each other compiler that works here; none where the options name the one to take."""

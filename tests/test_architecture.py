@@ -6,6 +6,7 @@ Where code of today still breaks a rule, it is listed here. The lists may only g
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +31,7 @@ GPU_QUESTIONS = {
     "runtime/records/replay.py": 1,
     "search/starts/complete.py": 2,
 }
+BACKEND_DEVICE = re.compile(r"runtime\.\w+\.(device|runner|builder)$")
 # Modules that replace what they do not own.
 PATCHERS = {"mock", "unittest", "pytest"}
 
@@ -142,6 +144,21 @@ def test_nobody_else_asks_whether_a_target_is_a_gpu() -> None:
     )
     assert asked - Counter(GPU_QUESTIONS) == Counter()
     assert Counter(GPU_QUESTIONS) - asked == Counter(), "gone: take it off the list"
+
+
+# --- backends ------------------------------------------------------------------------------------
+
+
+def test_nobody_asks_which_backend_a_device_is() -> None:
+    """What differs is asked of its four interfaces (runtime/backend.py); a backend's own folder knows itself."""
+    named = [
+        f"{name_of(path)}: {ast.unparse(node)}"
+        for path in files(*(folder for folder in PRODUCT if folder != "runtime"))
+        for node in ast.walk(tree_of(path))
+        if (isinstance(node, ast.ImportFrom) and BACKEND_DEVICE.search(node.module or ""))
+        or (isinstance(node, ast.Compare) and "device.name" in ast.unparse(node))
+    ]
+    assert named == []
 
 
 # --- experiments ---------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from ...codegen.c.source import Argument, Source
 from ...kernels.language.record import Recording
-from ...runtime.cpu.device import CpuDevice
-from ...runtime.device import DeviceOptions, open_device
 
 FOLDER = Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^#include "(\w+\.[ch])"\n', re.MULTILINE)
@@ -118,14 +116,6 @@ def expert_source(
     }
     flags = (*_FLAGS, *(f"-D{key}={value}" for key, value in facts.items()), *variant.split())
     return Source(_read(f"{name}.c"), name, tuple(arguments), n_threads, flags)
-
-
-def expert_device(device: CpuDevice) -> CpuDevice:
-    """A device that builds with all passes of the compiler of `device`, which a search spares some of."""
-    theirs = open_device("cpu", DeviceOptions(compiler=device.builder.compiler.path))
-    assert isinstance(theirs, CpuDevice)
-    theirs.builder.compiler = device.builder.compiler.unspared()
-    return theirs
 
 
 def _read(file: str) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class CpuBuilder(AbstractBuilder):
     """The system's C compiler. Raises DeviceError on first use where none works."""
 
+    makes_libraries = True
     most_together = 8  # more take longer to come back than starting compilers would
 
     def __init__(self, options: DeviceOptions) -> None:

@@ -53,6 +53,11 @@ class CpuMachine(AbstractMachine):
 
         return run_state_probe(library, n_threads, whole)
 
+    def learn(self, samples: dict[str, list[float]]) -> None:
+        from .probe import learn_latencies
+
+        learn_latencies(samples)
+
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
     ) -> NowProbe:
@@ -74,6 +79,9 @@ class CpuReporter(AbstractReporter):
     def version(self) -> str:
         return self._builder.compiler.version
 
+    def flags(self) -> tuple[str, ...]:
+        return self._builder.compiler.flags
+
 
 class CpuDevice(AbstractDevice):
     """This machine's CPU."""
@@ -85,6 +93,12 @@ class CpuDevice(AbstractDevice):
         self.runner: CpuRunner = CpuRunner(self.builder)
         self.machine = CpuMachine(self.builder)
         self.reporter = CpuReporter(self.builder)
+
+    def with_all_passes(self) -> CpuDevice:
+        compiler = self.builder.compiler
+        theirs = CpuDevice(replace(self.builder.options, compiler=compiler.path))
+        theirs.builder.compiler = compiler.unspared()
+        return theirs
 
     def others(self) -> list[AbstractDevice]:
         o = self.builder.options

@@ -134,6 +134,7 @@ def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bo
 class CpuRunner(AbstractRunner):
     """This machine's cores. What it needs of C beside artifacts comes from `builder`."""
 
+    times_functions = True
     placement_counts = True
 
     def __init__(self, builder: CpuBuilder) -> None:

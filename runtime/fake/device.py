@@ -199,6 +199,9 @@ class FakeDevice(AbstractDevice):
         self.runner: FakeRunner = FakeRunner(time_ns, script)
         self.reporter: AbstractReporter = FakeReporter()
 
+    def worker(self) -> FakeWorker:
+        return FakeWorker(self)
+
 
 class FakeWorker(AbstractWorker):
     """Answers from the fake device, in this process."""

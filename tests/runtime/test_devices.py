@@ -224,3 +224,14 @@ def test_settings_of_a_child_are_those_it_is_given(tmp_path, monkeypatch):
     environment = Channel("cpu", None, tmp_path, environment=given)._environment()
     assert environment["OPENBLAS_NUM_THREADS"] == "2"
     assert "OPENBLAS_CORETYPE" not in environment and "OMP_NUM_THREADS" not in environment
+
+
+def test_what_others_wrote_is_built_with_all_passes(cpu):
+    """As a search's own texts are not; a device that spares none is its own."""
+    theirs = cpu.with_all_passes()
+    assert not set(FEWER_PASSES) & set(theirs.reporter.flags())
+    assert LEVEL in theirs.reporter.flags()
+    assert theirs.builder.options.build_folder == cpu.builder.options.build_folder
+    assert cpu.reporter.flags() == cpu.builder.compiler.flags != theirs.reporter.flags()
+    fake = FakeDevice()
+    assert fake.with_all_passes() is fake
