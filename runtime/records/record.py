@@ -95,17 +95,17 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     compiling_s: tuple[Share, Share] | msgspec.UnsetType = msgspec.UNSET
 
 
-class EvaluationRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="evaluation",
+class AbstractEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="event"
 ):
-    """One candidate that was built and run, or was tried to."""
+    """One line of a journal. Its options, but for those that are repeated below, are those of all events."""
 
     at_s: Share  # since the run began, over all its sessions
+
+
+class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation"):
+    """One candidate that was built and run, or was tried to."""
+
     decisions: Decisions
     source_key: str
     status: Status
@@ -128,62 +128,30 @@ class EvaluationRecord(
         msgspec.structs.force_setattr(self, "decisions", renamed(self.decisions))
 
 
-class IncumbentRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="incumbent",
-):
+class IncumbentRecord(AbstractEvent, frozen=True, kw_only=True, tag="incumbent"):
     """A new best; `source_key` names its evaluation."""
 
-    at_s: Share
     source_key: str
     time_ns: PositiveNs
 
 
-class BoundRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="bound",
-):
+class BoundRecord(AbstractEvent, frozen=True, kw_only=True, tag="bound"):
     """The bound over the whole space moved."""
 
-    at_s: Share
     bound_ns: Share
     limiting: str = ""  # the resource that sets it; "" only where a version of schema 1 wrote it
 
 
-class TallyRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="tally",
-):
+class TallyRecord(AbstractEvent, frozen=True, kw_only=True, tag="tally"):
     """What the search has done and pruned since its session began; a later one replaces it."""
 
-    at_s: Share
     counts: dict[str, Count]  # the names are those of search.events.Tally
     refused: dict[str, Count]  # values that a constraint forbade, by its sentence
 
 
-class NoteRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="note",
-):
+class NoteRecord(AbstractEvent, frozen=True, kw_only=True, tag="note"):
     """Anything else worth keeping: a session began or ended, the worker was restarted, an alarm."""
 
-    at_s: Share
     kind: str
     text: str = ""
 
@@ -197,49 +165,25 @@ class AgainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     search_ns: PositiveNs  # what the search had measured
 
 
-class RemeasuredRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="remeasured",
-):
+class RemeasuredRecord(AbstractEvent, frozen=True, kw_only=True, tag="remeasured"):
     """The best candidates timed again in turn, fastest first; the first `n_ties` cannot be told apart."""
 
-    at_s: Share
     entries: tuple[AgainRecord, ...]
     n_ties: Count
     is_disturbed: bool = False  # the machine was too restless: the times of the search stand
 
 
-class MachineRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="machine",
-):
+class MachineRecord(AbstractEvent, frozen=True, kw_only=True, tag="machine"):
     """The machine at the beginning of a session (`ratio` 1), and whenever one program takes `ratio` times as long as before."""
 
-    at_s: Share
     device: str
     compiler: str
     ratio: PositiveNs = 1.0
 
 
-class KeptRecord(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-    tag_field="event",
-    tag="kept",
-):
+class KeptRecord(AbstractEvent, frozen=True, kw_only=True, tag="kept"):
     """What a session took to keep its records, at its end."""
 
-    at_s: Share
     session_s: Share
     journal_s: Share
     tree_s: Share
