@@ -28,7 +28,6 @@ GPU_PLACES = (
 # How often other files still ask.
 GPU_QUESTIONS = {
     "codegen/plan.py": 1,
-    "runtime/records/replay.py": 1,
     "search/starts/complete.py": 2,
 }
 BACKEND_DEVICE = re.compile(r"runtime\.\w+\.(device|runner|builder)$")

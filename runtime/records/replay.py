@@ -19,10 +19,9 @@ from ...kernels.ir.task import Problem
 from ...kernels.language.record import Recording
 from ...kernels.offload.pipeline import normalise
 from ...kernels.program.archive import ArchiveError
-from ...space.build import build_space, widened
+from ...space.build import KINDS, build_space, widened
 from ...space.engine.candidate import Candidate, DeadEnd, Space
 from ...space.engine.decisions import DecisionError, restore
-from ...space.families.block_memory import REGISTER_ROOMS
 from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..signature import Result, Signature
@@ -76,12 +75,12 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
     """The implementation that the decisions name. Raises StaleError when there is none.
 
-    On a GPU it may be one of the same space with more room for registers.
+    Where registers are counted it may be one of the same space with more room for them.
     """
     try:
         return _restore_here(space, decisions)
     except StaleError:
-        for room in REGISTER_ROOMS[1:] if space.target.is_gpu else ():
+        for room in KINDS[space.target.kind].register_rooms[1:]:
             with suppress(StaleError):
                 return _restore_here(widened(space, room), decisions)
         raise

@@ -24,4 +24,5 @@ CPU_KIND = TargetKind(
     has_narrow_vectors=False,
     streams_vectors_only=True,
     has_load_hints=False,  # none but prefetches
+    register_rooms=(1,),
 )

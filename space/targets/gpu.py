@@ -8,6 +8,7 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 from __future__ import annotations
 
 from ..backbone import INNER, MID, OUTER
+from ..families.block_memory import REGISTER_ROOMS
 from ..families.packing import GPU_STAGED
 from ..families.reduction import ATOMIC, GPU_REDUCTION, LANES, PARTIALS, TREE
 from ..families.tiling import GPU_DIM_KIND
@@ -29,4 +30,5 @@ GPU_KIND = TargetKind(
     has_narrow_vectors=True,
     streams_vectors_only=False,  # a streaming store of every type
     has_load_hints=True,
+    register_rooms=REGISTER_ROOMS,
 )

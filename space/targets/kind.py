@@ -27,3 +27,6 @@ class TargetKind:
     has_narrow_vectors: bool  # of two elements and more; otherwise whole registers only
     streams_vectors_only: bool
     has_load_hints: bool
+    register_rooms: tuple[
+        int, ...
+    ]  # how many times the registers may be counted; (1,): they are not
