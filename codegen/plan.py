@@ -209,9 +209,10 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         found = (f for f, var in v.mem_space.items() if candidate.value(var) == space_value)
         return tuple(f for f in found if f.producer == t)
 
-    staged = {o.access.array: candidate.value(x) for o, x in v.staged.items() if o.task == t}
     by_team = frozenset(
-        name for name, x in staged.items() if x == ch.TEAM_COPY and not space.target.is_gpu
+        o.access.array
+        for o, x in v.packed_by.items()
+        if o.task == t and candidate.value(x) == ch.BY_TEAM
     )
     loops = tuple(_loop_plan(candidate, t, loop) for loop in task.loops)
     copies = tuple(
@@ -229,7 +230,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         kept=tuple(f for f in out(ch.SHARED) if f.is_read),
         prefetches=_prefetches(candidate, t, loops, copies),
         asks_for_sums=t in v.sums and candidate.value(v.sums[t]) == ch.SUMS_AHEAD,
-        stages={name: 1 if name in by_team else n for name, n in staged.items()},
+        stages={o.access.array: candidate.value(x) for o, x in v.staged.items() if o.task == t},
         by_team=by_team,
         layouts={
             o.access.array: ch.LAYOUT[candidate.value(var)]

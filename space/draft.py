@@ -44,6 +44,7 @@ class Variables:
     thread_level: dict[tuple[Dim, Dim], int] = field(default_factory=dict)  # mid dims of one task
     mem_space: dict[Flow, int] = field(default_factory=dict)
     staged: dict[Operand, int] = field(default_factory=dict)
+    packed_by: dict[Operand, int] = field(default_factory=dict)
     layout: dict[Operand, int] = field(default_factory=dict)  # of copies in shared memory
     cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
     load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array

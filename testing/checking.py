@@ -239,6 +239,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
 
 RARE = (
     "staged",
+    "packed_by",
     "mem_space",
     "cache",
     "load_cache",

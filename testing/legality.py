@@ -339,7 +339,7 @@ class Judge:
 
     def check_packed_by_all(self, task: Any, array: str) -> None:
         """What a team packs together is packed where all of its threads are, and there is a team."""
-        if self.choice("staged", f"{task.name}.{array}") != "TEAM_COPY":
+        if self.choice("packed_by", f"{task.name}.{array}") != "TEAM":
             return
         if self.region is not None:
             raise IllegalError(f"{task.name} packs {array} by a team inside a parallel loop")
@@ -349,7 +349,7 @@ class Judge:
 
     def is_copied(self, task: Any, array: str) -> bool:
         how = self.choice("staged", f"{task.name}.{array}")
-        return how in ("COPY", "TWO_STAGES", "TEAM_COPY")
+        return how in ("COPY", "TWO_STAGES")
 
     def leave(self, name: str) -> None:
         """After a task's outermost reduction loop its sums are finished; behind a loop no block is packed ahead of it."""

@@ -353,6 +353,10 @@ class _Wanted:
             self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():
             self.want(var, *self.copies(o))
+        by_team = self.packing is not None and self.packing.by_team
+        packer = ch.BY_TEAM if by_team else ch.BY_THREAD
+        for var in self.v.packed_by.values():
+            self.want(var, *_first_of(packer, ch.BY_THREAD, ch.BY_TEAM))
         for var in self.v.layout.values():
             self.want(var, ch.PADDED, ch.PLAIN)
         for d, var in self.v.reduction.items():
@@ -365,10 +369,8 @@ class _Wanted:
         packing = self.packing
         if packing is None or not self.pays(o, packing.every):
             return (ch.DIRECT, ch.COPY)
-        is_gpu = self.space.target.is_gpu
-        by_team = (ch.TEAM_COPY,) if packing.by_team and not is_gpu else ()
-        stages = packing.stages if is_gpu or has_gaps(self.space, o) else ch.COPY
-        return tuple(dict.fromkeys((*by_team, stages, ch.COPY, ch.DIRECT)))
+        is_ahead = self.space.target.copies_asynchronously or has_gaps(self.space, o)
+        return _first_of(packing.stages if is_ahead else ch.COPY, ch.COPY, ch.DIRECT)
 
     def is_read_once(self, t: int, array: str) -> bool:
         """Whether a task reads each element of an array once: every loop takes part in the access."""
@@ -377,13 +379,11 @@ class _Wanted:
         return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
 
     def pays(self, o: Operand, every: bool) -> bool:
-        """Pack what the vector loop walks: the other operand is read a scalar at a time. All threads of a block read either.
+        """Pack what the vector loop walks: the other operand is read a scalar at a time.
 
-        A vector is in the cache of a multiprocessor as it is: whether a copy is better is for the search to find out.
+        A vector is in a cache as it is: whether a copy is better is for the search to find out.
         """
-        if self.space.target.is_gpu:
-            return len(o.loops) > 1
-        return every or self.roles.vector.get(o.task) in o.loops
+        return len(o.loops) > 1 and (every or self.roles.vector.get(o.task) in o.loops)
 
 
 def _first_of(wanted: int, *values: int) -> tuple[int, ...]:

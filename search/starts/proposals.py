@@ -227,8 +227,8 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if loops >= 3:
         square = replace(greedy, tile=Tile(8, 2, block=16), threads=Block(16, 16))
         for stages in (2, 1, 3):
-            yield replace(square, packing=Packing(stages=stages))
-        small = replace(square, tile=Tile(4, 1, block=16), packing=Packing())
+            yield replace(square, packing=Packing(every=True, stages=stages))
+        small = replace(square, tile=Tile(4, 1, block=16), packing=Packing(every=True))
         yield small
         yield replace(small, threads=Block(8, 8))
         yield replace(square, tile=Tile(8, 2))

@@ -83,7 +83,8 @@ class Packing:
 
     Where it is `depth_first`, blocks of what is summed are outermost, so that what is read in vectors is packed once for all rows
     of a thread, and of all threads where it is packed `by_team`; sums are in memory then, and asked for before what is added to
-    them is computed where they are `prefetched`. Copies have `stages`: of a CPU those whose elements are far apart.
+    them is computed where they are `prefetched`. Copies have `stages`: where nothing copies asynchronously, those whose elements
+    are far apart.
     """
 
     every: bool = False

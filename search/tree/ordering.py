@@ -32,6 +32,7 @@ _DEFAULT = (
     "order of mid",  # whatever has a mid dim
     "mem_space",
     "staged",
+    "packed_by",
     "layout",
     "reduction",
     "store",
@@ -42,6 +43,7 @@ _DEFAULT = (
 )
 _SIZE_FIRST = (
     "staged",
+    "packed_by",
     "layout",
     "mem_space",
     "inner size",

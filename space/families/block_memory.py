@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from ...kernels.ir.task import Task
 from ..backbone import INNER, OUTER, Flow, Operand, index_loops
-from ..draft import Draft, Family, bits
+from ..draft import Draft, Family, all_but, bits
 from ..engine.model import Group, Literal, Term
 from ..targets.gpu_facts import is_small, row_order, shared_bytes
 from ..targets.kind import GPU
 from .memory import MEM_SPACE, SHARED, spaces_of
 from .order import MERGED, ORDER
-from .packing import GPU_STAGED
+from .packing import DIRECT, STAGED
 from .reduction import LANES
 from .threads import threads_of
 
@@ -117,8 +117,8 @@ def _bytes_of_vector(
 def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
     """Each stage has a block, and what its layout leaves free between rows."""
     v, array = s.v, s.array(o.access.array)
-    any_of = (Literal(v.staged[o], bits(*range(1, len(GPU_STAGED)))),)
-    stages = Term(None, v.staged[o], tuple(range(len(GPU_STAGED))))
+    any_of = (Literal(v.staged[o], all_but(STAGED, DIRECT)),)
+    stages = Term(None, v.staged[o], tuple(range(len(STAGED))))
     row = row_order(o, array)[-1]
     sizes = {
         name: [Term(None, v.size[d], v.universe[d]) for d in s.levels(o.task, name)[1:]]

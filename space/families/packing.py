@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from ..backbone import INNER, MID, OUTER, Dim, Operand
-from ..draft import Draft, Family, bits
+from ..draft import Draft, Family, all_but, bits
 from ..engine.model import Term
 from ..targets.gpu_facts import row_order
 from ..targets.kind import CPU, GPU
@@ -16,21 +16,19 @@ from .order import BEFORE, INSIDE, OUTSIDE
 from .schedule import BLOCKED
 from .tiling import LOOP, PARALLEL, THREAD, WITHOUT_LOOP
 
-DIRECT, COPY, TWO_STAGES = range(3)
+DIRECT, COPY, TWO_STAGES, THREE_STAGES = range(4)
 STAGED = (
     "DIRECT",  # read where it lies
     "COPY",  # the block of one outer tile is packed first, in the order in which it is used
-    "TWO_STAGES",  # two such blocks: the next one is packed, some slices with each register tile, while one is used
-)
-TEAM_COPY = len(STAGED)  # of a CPU; a GPU has another value there
-CPU_STAGED = (
-    *STAGED,  # each thread packs what it needs for itself
-    "TEAM_COPY",  # one block for all threads of the launch, of which each packs a part
-)
-GPU_STAGED = (
-    *STAGED,  # all threads of a block copy it into shared memory; of several blocks the next ones travel asynchronously
+    "TWO_STAGES",  # two such blocks: while one is used, the next is packed, a few slices with each register tile, or travels
     "THREE_STAGES",  # three: the next two travel
 )  # a value is the number of blocks
+
+BY_THREAD, BY_TEAM = range(2)
+PACKED_BY = (
+    "THREAD",  # each thread packs what it needs for itself
+    "TEAM",  # one block for all threads of the launch, of which each packs a part
+)  # of CPUs with several cores: what a GPU copies is shared memory of a block, and copied by all of its threads
 
 PLAIN, ODD, PADDED, SWIZZLED = range(4)
 LAYOUT = (
@@ -40,10 +38,8 @@ LAYOUT = (
     "SWIZZLED",  # nothing between them: the vectors of each row change places, in another way than those of the next row
 )
 
-# Values of `staged` on a CPU, for clauses.
-_COPIED = bits(COPY, TWO_STAGES, TEAM_COPY)
-_NOT_AHEAD = bits(DIRECT, COPY, TEAM_COPY)
-_NOT_BY_TEAM = bits(DIRECT, COPY, TWO_STAGES)
+_COPIED = all_but(STAGED, DIRECT)
+_NOT_AHEAD = bits(DIRECT, COPY)
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -54,17 +50,18 @@ def declare(s: Draft) -> None:
         # On a CPU a vector is contiguous and cached as it is. Threads of a block along the loop that a vector does not go along
         # read the same of it: one of them can for all.
         if len(o.loops) > 1 or s.kind.mid_dims_have_threads:
-            s.v.staged[o] = s.b.add("staged", (o.name,), s.kind.stagings, _stagings(s))
+            s.v.staged[o] = s.b.add("staged", (o.name,), STAGED, _stagings(s))
+    for o in s.v.staged if s.kind.has_teams and s.target.cores > 1 else ():
+        s.v.packed_by[o] = s.b.add("packed_by", (o.name,), PACKED_BY)
     for o in s.v.staged if s.kind.has_layouts else ():
         s.v.layout[o] = s.b.add("layout", (o.name,), LAYOUT)
 
 
 def _stagings(s: Draft) -> int:
-    """How operands may be copied."""
-    if s.kind.has_layouts:
-        return bits(*range(len(GPU_STAGED) if s.target.copies_asynchronously else 2))
-    team = (TEAM_COPY,) if s.target.cores > 1 else ()
-    return bits(DIRECT, COPY, TWO_STAGES, *team)
+    """How many blocks of an operand there may be."""
+    kind, is_asynchronous = s.kind, s.target.copies_asynchronously
+    most = kind.max_asynchronous_stages if is_asynchronous else kind.max_stages
+    return bits(*range(1 + most))
 
 
 # --- predicates ------------------------------------------------------------------------------
@@ -81,6 +78,10 @@ def copy_outside(staged: int, order: int) -> bool:
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
     """`order` is that of another loop's outer dim to the mid dim of `kind`."""
     return kind in WITHOUT_LOOP or staged == DIRECT or order == OUTSIDE
+
+
+def copy_of_team(staged: int, packed_by: int) -> bool:
+    return packed_by == BY_THREAD or staged == COPY
 
 
 def layout_of_copy(staged: int, layout: int) -> bool:
@@ -133,7 +134,8 @@ def blocks_of_threads(s: Draft) -> None:
         present = [(v.kind[x[MID]], bits(LOOP)) for x in loops]
         b.clause("copy of a block", [(var, bits(DIRECT)), *present])
         _packed_ahead(s, o, var)
-        _packed_by_team(s, o, var)
+        if o in v.packed_by:
+            _packed_by_team(s, o, var, v.packed_by[o])
         for f, space in v.mem_space.items():
             ends = (f.producer, f.consumer) if f.is_read else (f.consumer,)
             if o.task in ends and f.array == o.access.array:
@@ -146,7 +148,7 @@ def blocks_of_threads(s: Draft) -> None:
             for x in loops
             for level in (MID, INNER)
         ]
-        terms.append(Term(None, var, (1, 1, 2, 1)))
+        terms.append(Term(None, var, (1, 1, 2, 3)))
         most = max(1, s.target.last_cache_bytes // element)
         b.product_at_most(f"copy of {o.name} in cache", terms, most)
 
@@ -169,15 +171,16 @@ def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
         b.clause("packed ahead", [(staged, _NOT_AHEAD), unshared, *around, *in_blocks])
 
 
-def _packed_by_team(s: Draft, o: Operand, staged: int) -> None:
+def _packed_by_team(s: Draft, o: Operand, staged: int, packed_by: int) -> None:
     """All threads come to the place where a block is packed, as often as one another, and a loop inside of it is shared out."""
     b, v = s.b, s.v
     blocks = [s.levels(o.task, name)[OUTER] for name in o.loops]
     outer = s.dims_at(o.task, OUTER)
     shared = [(v.kind[d], bits(PARALLEL)) for d in outer]
-    b.clause("packed by a team", [(staged, _NOT_BY_TEAM), *shared])
+    b.table2("one block of a team", staged, packed_by, copy_of_team, share=copy_of_team)
+    b.clause("packed by a team", [(packed_by, bits(BY_THREAD)), *shared])
     for d in outer:
-        in_step = [(staged, _NOT_BY_TEAM), (v.kind[d], bits(LOOP))]
+        in_step = [(packed_by, bits(BY_THREAD)), (v.kind[d], bits(LOOP))]
         if d in blocks:
             b.clause("packed in step", in_step)
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..backbone import INNER, OUTER
-from ..families.packing import CPU_STAGED
 from ..families.reduction import LANES, PARTIALS, REDUCTION
 from ..families.tiling import DIM_KIND
 from .kind import CPU, TargetKind
@@ -13,12 +12,14 @@ CPU_KIND = TargetKind(
     dim_kinds=DIM_KIND,
     reductions=REDUCTION,
     shared_reductions={OUTER: (PARTIALS,), INNER: (LANES,)},
-    stagings=CPU_STAGED,
+    max_stages=2,
+    max_asynchronous_stages=2,
     # Few values between powers of two: register tiles of 3, 6 and 12 rows matter for dense products, and blocks of 384 steps fill
     # three quarters of a first cache of 32 KiB.
     mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 1024, 4096),
     inner_sizes=(1, 2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128),
     mid_dims_have_threads=False,
+    has_teams=True,
     has_layouts=False,  # copies are packed in the order in which they are used
     keeps_in_own_caches=True,
     has_narrow_vectors=False,

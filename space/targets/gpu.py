@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ..backbone import INNER, MID, OUTER
 from ..families.block_memory import REGISTER_ROOMS
-from ..families.packing import GPU_STAGED
 from ..families.reduction import ATOMIC, GPU_REDUCTION, LANES, PARTIALS, TREE
 from ..families.tiling import GPU_DIM_KIND
 from .cpu import CPU_KIND
@@ -20,11 +19,13 @@ GPU_KIND = TargetKind(
     dim_kinds=GPU_DIM_KIND,
     reductions=GPU_REDUCTION,
     shared_reductions={OUTER: (PARTIALS, ATOMIC), MID: (TREE,), INNER: (LANES,)},
-    stagings=GPU_STAGED,
+    max_stages=1,
+    max_asynchronous_stages=3,
     # Mid dims may be threads, and those that reduce together come in powers of two.
     mid_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
     inner_sizes=CPU_KIND.inner_sizes,
     mid_dims_have_threads=True,
+    has_teams=False,  # a copy is in shared memory, and all threads of its block copy it
     has_layouts=True,
     keeps_in_own_caches=False,  # a block has no cache in which prefetches or what it keeps could wait
     has_narrow_vectors=True,

@@ -17,11 +17,13 @@ class TargetKind:
     reductions: tuple[str, ...]
     # How a reduction dim of a level may be reduced, other than in order.
     shared_reductions: Mapping[int, tuple[int, ...]]
-    stagings: tuple[str, ...]
+    max_stages: int  # blocks of a copy
+    max_asynchronous_stages: int  # where the target copies asynchronously
     # Universes of the integer choice `size`: 1 is in all, so that a level can be absent.
     mid_sizes: tuple[int, ...]
     inner_sizes: tuple[int, ...]
     mid_dims_have_threads: bool  # mid dims may be shared out to the threads of a block
+    has_teams: bool  # all threads of a launch meet, and may pack a block together
     has_layouts: bool  # rows of a copy may be moved apart, because of banks
     keeps_in_own_caches: bool  # a core keeps what it uses in caches of its own
     has_narrow_vectors: bool  # of two elements and more; otherwise whole registers only

@@ -48,14 +48,18 @@ def _covers(space, wanted):
             yield mid, str(min(cover, int(wanted[mid])))
 
 
-def random_copies(recording, staged, n, cores, seed):
-    """So many random candidates in which an operand is `staged` in this way."""
+def random_copies(recording, wanted, n, cores, seed):
+    """So many random candidates in which an operand has the values that are wanted of it, by kind of choice."""
     space = build_space(normalise(recording), checking.target(cores, 32))
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(TRIES * n):
-        var = rng.choice([x for o, x in space.variables.staged.items() if len(o.loops) == 2])
-        root = space.root().decide(int(var), 1 << staged)
+        of_two = [o for o in space.variables.staged if len(o.loops) == 2]
+        operand = of_two[rng.integers(len(of_two))]
+        root = space.root()
+        for kind, value in wanted.items():
+            var = getattr(space.variables, kind)[operand]
+            root = root if isinstance(root, DeadEnd) else root.decide(var, 1 << value)
         made = root if isinstance(root, DeadEnd) else checking.random_candidate(root, rng)
         if isinstance(made, Candidate):
             found.append(made)

@@ -64,7 +64,7 @@ OF_PARTIALS = {
     "dim_kind(multiply0.i.outer)": "LOOP",
     "dim_kind(multiply0.k.outer)": "PARALLEL",
 }
-BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "TEAM_COPY"}
+BESIDE_TEAM = {**IN_PARTS, "staged(multiply0.b)": "COPY", "packed_by(multiply0.b)": "TEAM"}
 BOTH_AHEAD = {**PRODUCT, "staged(multiply0.b)": "TWO_STAGES"}
 # So many iterations of the innermost loop that it runs in strips.
 IN_STRIPS = {**PRODUCT, "size(multiply0.k.mid)": "64", "size(multiply0.k.inner)": "1"}
@@ -98,7 +98,9 @@ NESTS = {
 def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
     """Partial tiles and blocks, one block only, teams smaller than planned, called twice."""
     recording, args = recorded(name, dtype, **sizes)
-    candidates = random_copies(recording, ch.TWO_STAGES, CANDIDATES, 2, sum(sizes.values()))
+    candidates = random_copies(
+        recording, {"staged": ch.TWO_STAGES}, CANDIDATES, 2, sum(sizes.values())
+    )
     assert len(candidates) == CANDIDATES
     sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "ahead"):

@@ -22,6 +22,7 @@ from .packed_cases import decided, inputs_of, random_copies, recorded
 
 nd = types.ndarray()
 CANDIDATES = 6
+TEAM = {"staged": ch.COPY, "packed_by": ch.BY_TEAM}
 
 # All threads pack blocks of 16 x 32 elements of B, then each goes through rows of its own.
 PRODUCT = {
@@ -36,7 +37,8 @@ PRODUCT = {
     "size(multiply0.k.mid)": "16",
     "size(multiply0.k.inner)": "1",
     "staged(multiply0.a)": "DIRECT",
-    "staged(multiply0.b)": "TEAM_COPY",
+    "staged(multiply0.b)": "COPY",
+    "packed_by(multiply0.b)": "TEAM",
     "order(multiply0.k.outer,multiply0.j.outer)": "OUTER",
     "order(multiply0.j.outer,multiply0.i.outer)": "OUTER",
     "order(multiply0.j.mid,multiply0.k.mid)": "OUTER",
@@ -62,7 +64,7 @@ def product(cores=2, more=None, **sizes):
 def test_what_a_team_packs_computes_the_same(tmp_path, name, sizes, dtype, cores):
     """Partial tiles and blocks, more threads than tiles of a block, teams smaller than planned, called again and again."""
     recording, args = recorded(name, dtype, **sizes)
-    candidates = random_copies(recording, ch.TEAM_COPY, CANDIDATES, cores, sum(sizes.values()))
+    candidates = random_copies(recording, TEAM, CANDIDATES, cores, sum(sizes.values()))
     assert len(candidates) == CANDIDATES
     sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "team"):
@@ -133,7 +135,7 @@ def test_a_team_packs_what_others_of_the_launch_have_written(tmp_path):
     shapes = ((33, 47), (29, 33), (29, 47))
     args = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
     recording = record_sequence(halve_and_multiply, args, "halve_and_multiply")
-    candidates = random_copies(recording, ch.TEAM_COPY, CANDIDATES, 3, 5)
+    candidates = random_copies(recording, TEAM, CANDIDATES, 3, 5)
     assert len(candidates) == CANDIDATES
     sources = [checking.crowded_source_of(c) for c in candidates]
     one_launch = [s for s in sources if "launch_1" not in s.text and "t_packed" in s.text]
@@ -167,15 +169,28 @@ def test_one_core_is_no_team():
     space = build_space(
         normalise(recorded("matmul", np.float32, m=64, n=64, k=64)[0]), checking.target(1, 32)
     )
-    assert all(ch.TEAM_COPY not in space.root().values(x) for x in space.variables.staged.values())
+    assert space.variables.staged
+    assert not space.variables.packed_by
+
+
+def test_all_threads_pack_one_block():
+    """Who packs is a choice of copies of one block alone: nobody packs what is read where it lies, and each thread packs ahead."""
+    recording, _ = recorded("matmul", np.float32, m=64, n=64, k=64)
+    space = build_space(normalise(recording), checking.target(2, 32))
+    for o, staged in space.variables.staged.items():
+        packed_by, root = space.variables.packed_by[o], space.root()
+        assert root.decide(packed_by, 1 << ch.BY_TEAM).values(staged) == (ch.COPY,)
+        packers = {x: c.values(packed_by) for x, c in root.expand(staged)}
+        alone, both = (ch.BY_THREAD,), (ch.BY_THREAD, ch.BY_TEAM)
+        assert packers == {ch.DIRECT: alone, ch.COPY: both, ch.TWO_STAGES: alone}
 
 
 def test_rows_of_threads_are_not_packed_by_all():
     """The rows of A are shared out: no place is the same for all threads where a block of them is packed."""
     recording, _ = recorded("matmul", np.float32, m=64, n=64, k=64)
-    wanted = {k: x for k, x in PRODUCT.items() if not k.startswith("staged")}
+    wanted = {k: x for k, x in PRODUCT.items() if not k.startswith(("staged", "packed_by"))}
     space = build_space(normalise(recording), checking.target(2, 32))
     found = restore(space, wanted.items())
     assert isinstance(found, Candidate), found
-    a = next(x for o, x in space.variables.staged.items() if o.access.array == "a")
-    assert ch.TEAM_COPY not in found.values(a)
+    packers = {o.access.array: found.values(x) for o, x in space.variables.packed_by.items()}
+    assert packers == {"a": (ch.BY_THREAD,), "b": (ch.BY_THREAD, ch.BY_TEAM)}

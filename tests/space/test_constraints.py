@@ -349,13 +349,14 @@ def test_a_team_packs_exactly_where_the_judge_lets_it():
     rng = np.random.default_rng(3)
     found = {True: 0, False: 0}
     for _ in range(400):
-        var = int(rng.choice(list(space.variables.staged.values())))
-        root = space.root().decide(var, 1 << ch.COPY)
+        operands = list(space.variables.staged)
+        operand = operands[rng.integers(len(operands))]
+        root = space.root().decide(space.variables.staged[operand], 1 << ch.COPY)
         made = root if isinstance(root, DeadEnd) else root.random_completion(rng)
         if isinstance(made, DeadEnd):
             continue
         values = made.assignment().copy()
-        values[var] = ch.TEAM_COPY
+        values[space.variables.packed_by[operand]] = ch.BY_TEAM
         allowed = space.model.violations(values) == []
         assert allowed == (illegal(Flipped(space, values)) == ""), dict(made.decisions())
         found[allowed] += 1

@@ -1,4 +1,4 @@
-"""Decisions that a version wrote in which the kinds `prefetch` and `cache` named two choices each."""
+"""Decisions that versions wrote in which the kinds `prefetch`, `cache` and `staged` named two choices each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 from kernelscape.runtime.records.record import EvaluationRecord
-from kernelscape.runtime.records.replay import restore_complete
+from kernelscape.runtime.records.replay import restore_complete, restore_older
 from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.renamed import renamed
 from kernelscape.testing import checking
 from kernelscape.tests.codegen.packed_cases import decided, recorded
 from kernelscape.tests.codegen.test_ahead import SUMS_AHEAD
+from kernelscape.tests.codegen.test_team_copy import PRODUCT
 
 from .gpu_target import GPU, LARGE, problem_of
 
@@ -24,12 +25,12 @@ STORED = json.loads(
 )
 
 
-def read(name):
+def read(decisions):
     """The decisions of a journal's line of then, as they are read."""
     line = {
         "event": "evaluation",
         "at_s": 1.0,
-        "decisions": STORED[name],
+        "decisions": decisions,
         "source_key": "k",
         "status": "ok",
         "time_ns": 1.0,
@@ -41,7 +42,19 @@ def test_a_product_on_a_cpu_is_the_one_that_it_was():
     recording, _ = recorded("matmul", np.float32, m=288, n=1024, k=96)
     made = decided(recording, SUMS_AHEAD, 2)
     assert ["prefetch(multiply0.c)", "AHEAD"] in STORED["sums"]
-    again = restore_complete(made.space, read("sums"))
+    again = restore_complete(made.space, read(STORED["sums"]))
+    assert again.key == made.key
+    assert checking.source_of(again).key == checking.source_of(made).key
+
+
+@pytest.mark.parametrize(("staged", "by"), [("TEAM_COPY", "TEAM"), ("COPY", "THREAD")])
+def test_a_copy_is_packed_by_whom_it_was(staged, by):
+    """Who packs was a value of `staged`, and a copy without one was of each thread."""
+    recording, _ = recorded("matmul", np.float32, m=64, n=64, k=48)
+    made = decided(recording, PRODUCT | {"packed_by(multiply0.b)": by}, 2)
+    assert ["staged(multiply0.b)", "TEAM_COPY"] in STORED["team"]
+    stored = [[x, staged if value == "TEAM_COPY" else value] for x, value in STORED["team"]]
+    again = restore_older(made.space, read(stored))
     assert again.key == made.key
     assert checking.source_of(again).key == checking.source_of(made).key
 
@@ -49,10 +62,10 @@ def test_a_product_on_a_cpu_is_the_one_that_it_was():
 def test_a_product_on_a_gpu_is_the_one_that_it_was():
     space = build_space(problem_of("matmul", LARGE), GPU)
     assert ["cache(b->multiply0)", "STREAM"] in STORED["loads"]
-    made = restore_complete(space, read("loads"))
+    made = restore_complete(space, read(STORED["loads"]))
     assert isinstance(made, Candidate)
     held = dict(made.decisions())
-    assert held == dict(read("loads"))
+    assert held == dict(read(STORED["loads"]))
     assert held["load_cache(b->multiply0)"] == "STREAM"
     assert held["cache(multiply0.c)"] == "DEFAULT"
 

@@ -214,7 +214,9 @@ def test_panels_are_packed_once_where_what_is_summed_is_outermost(by_team: bool)
     in_last_cache = size["k.mid"] * size["j.mid"] * size["j.inner"] * 4 * n_blocks
     assert in_last_cache < space.target.last_cache_bytes
     staged = {o.access.array: made.value(x) for o, x in space.variables.staged.items()}
-    assert staged == {"a": ch.COPY, "b": ch.TEAM_COPY if by_team else ch.COPY}
+    packers = {o.access.array: made.value(x) for o, x in space.variables.packed_by.items()}
+    assert staged == {"a": ch.COPY, "b": ch.COPY}
+    assert packers == {"a": ch.BY_THREAD, "b": ch.BY_TEAM if by_team else ch.BY_THREAD}
     assert 4 * size["k.mid"] * size["i.mid"] * size["i.inner"] < space.target.own_cache_bytes
 
 
