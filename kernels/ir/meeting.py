@@ -71,18 +71,18 @@ def is_injective(
 ) -> bool:
     """Whether no two iterations of `loops` touch one element, whatever those `around` the access inside of them do."""
     here = AccessSet(BOX, (*loops, *around), index, guard)
-    return not any(_meet(here, here, loops, level) for level in range(len(loops)))
+    return not any(meet_at(here, here, loops, level) for level in range(len(loops)))
 
 
 def meet_in(a: AccessSet, b: AccessSet, loops: Sequence[Loop]) -> bool:
     """Whether `a` in one iteration of the common `loops` and `b` in another may touch one element."""
     return any(
-        _meet(x, y, loops, level) for level in range(len(loops)) for x, y in ((a, b), (b, a))
+        meet_at(x, y, loops, level) for level in range(len(loops)) for x, y in ((a, b), (b, a))
     )
 
 
-def _meet(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bool:
-    """Whether they may meet where the loops above `level` agree, and b's index there is the larger one."""
+def meet_at(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bool:
+    """Whether they may touch one element where the common `loops` above `level` agree, and b's index there is the larger one."""
     system = _System()
     steps = {}
     for k, loop in enumerate(loops):

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.affine import Affine, combine, constant, feasible, rename, to_affine
+from ..ir.access import AccessSet, maps_of
+from ..ir.affine import Affine, to_affine
 from ..ir.body import Closure
+from ..ir.domain import BOX
 from ..ir.kernel import NOWHERE, Expr, Location, ReduceOp
+from ..ir.meeting import meet_at, meet_in
 from ..ir.walk import loads
 from .distribute import (
     Assign,
@@ -36,6 +39,10 @@ class Use:
     path: Path
     is_write: bool
     op: ReduceOp | None = None  # of an update
+
+    @property
+    def elements(self) -> AccessSet:
+        return AccessSet(BOX, self.path, maps_of(self.axes))
 
 
 def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[Affine, ...]:
@@ -82,7 +89,7 @@ def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
         return  # updates by one operator commute
     shared = _shared(a.path, b.path)
     for level in range(len(shared)):
-        if conflicts(a, b, len(shared), level, -1):
+        if meet_at(b.elements, a.elements, shared, level):
             loop = user_loop(shared[level].name)
             raise NotStructuredError(
                 Closure.CARRIED, f"{a.array}, of which the loop {loop} needs older values", where
@@ -108,8 +115,7 @@ def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
 
 def carried(read: Use, write: Use, path: Path) -> bool:
     """Whether two iterations that differ on the shared loops `path` may touch one element."""
-    n = len(path)
-    return any(conflicts(read, write, n, level, sign) for level in range(n) for sign in (-1, 1))
+    return meet_in(read.elements, write.elements, path)
 
 
 def reduction_loops(s: Assign) -> Path:
@@ -125,44 +131,6 @@ def _shared(a: Path, b: Path) -> Path:
     while n < min(len(a), len(b)) and a[n].name == b[n].name:
         n += 1
     return a[:n]
-
-
-def conflicts(a: Use, b: Use, n_shared: int, level: int, sign: int) -> bool:
-    """Whether a and b may touch one element where shared loops above `level` agree and b's index
-    at `level` lies on the side `sign` of a's.
-    """
-    bounds: dict[str, tuple[int, int]] = {}
-    equations: list[Affine] = []
-    names_a = {loop.name: "a:" + loop.name for loop in a.path}
-    names_b = {loop.name: "b:" + loop.name for loop in b.path}
-    bounds |= {names_a[loop.name]: (0, loop.extent - 1) for loop in a.path}
-    bounds |= {names_b[loop.name]: (0, loop.extent - 1) for loop in b.path}
-    for k, loop in enumerate(a.path[:n_shared]):
-        reach = loop.extent - 1
-        step = "d:" + loop.name
-        low, high = ((-reach, -1) if sign < 0 else (1, reach)) if k == level else (-reach, reach)
-        bounds[step] = (0, 0) if k < level else (low, high)
-        terms = ((names_a[loop.name], 1), (names_b[loop.name], -1), (step, 1))
-        equations.append(combine((c, Affine(0, ((n, 1),))) for n, c in terms))
-    for x, y in zip(a.axes, b.axes, strict=True):
-        difference = combine([(1, rename(x, names_a)), (-1, rename(y, names_b))])
-        equations.extend((difference, *_by_distance(x, y, a.path[:n_shared], names_a, names_b)))
-    return feasible(equations, bounds)
-
-
-def _by_distance(
-    x: Affine, y: Affine, shared: Path, names_a: dict[str, str], names_b: dict[str, str]
-) -> tuple[Affine, ...]:
-    """`x - y = 0` again with b's shared indices written as a's plus the distance: sharper for
-    interval propagation.
-    """
-    parts = [(1, rename(x, names_a)), (-1, constant(y.const))]
-    inside = {loop.name for loop in shared}
-    for name, c in y.terms:
-        parts.append((-c, Affine(0, ((names_a[name] if name in inside else names_b[name], 1),))))
-        if name in inside:
-            parts.append((-c, Affine(0, (("d:" + name, 1),))))
-    return (combine(parts),)
 
 
 def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozenset[str]) -> bool:
