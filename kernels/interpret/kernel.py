@@ -39,10 +39,10 @@ from ..ir.kernel import (
     UpdateLocal,
 )
 from ..ir.ops import OPS
-from ..ir.simplify import linear, scalar
+from ..ir.simplify import scalar
 from ..language.calling import held_by
 from .contraction import contract, contraction, factors
-from .lanes import LanePlan, Plans, plan_lanes
+from .lanes import LanePlan, Plans, linear, plan_lanes
 
 MAX_LANES = (
     1 << 21

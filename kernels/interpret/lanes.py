@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir.kernel import (
+    Binary,
+    Cast,
     Const,
     Expr,
     For,
@@ -24,10 +26,10 @@ from ..ir.kernel import (
     SetLocal,
     Stmt,
     Store,
+    Unary,
     Update,
     UpdateLocal,
 )
-from ..ir.simplify import linear
 from ..ir.walk import children, nested_statements, walk
 from .contraction import contraction
 
@@ -123,6 +125,45 @@ def _is_private(accesses: list[tuple[Expr, ...]], loop: str, inside: set[str]) -
         if all(linear(indices[axis]) == form for indices in accesses[1:]):
             return True
     return False
+
+
+def linear(x: Expr) -> tuple[int, dict[str, int]] | None:
+    """`(constant, {loop: coefficient})` of an integer expression linear in loop indices; None for any other.
+
+    Not `to_affine`, which code generation rests on: the reference does not share its mistakes.
+    """
+    match x:
+        case Const(value=int(value)):
+            return value, {}
+        case LoopIndex(loop=loop):
+            return 0, {loop: 1}
+        case Cast(x=y, dtype=dtype) if dtype.is_integer and y.dtype.is_integer:
+            return linear(y)
+        case Unary(op="neg", x=y):
+            return _combined((0, {}), linear(y), -1)
+        case Binary(op="add", a=a, b=b):
+            return _combined(linear(a), linear(b), 1)
+        case Binary(op="sub", a=a, b=b):
+            return _combined(linear(a), linear(b), -1)
+        case Binary(op="mul", a=a, b=b):
+            left, right = linear(a), linear(b)
+            if left is None or right is None:
+                return None
+            if not left[1]:
+                return _combined((0, {}), right, left[0])
+            return _combined((0, {}), left, right[0]) if not right[1] else None
+    return None
+
+
+def _combined(
+    a: tuple[int, dict[str, int]] | None, b: tuple[int, dict[str, int]] | None, factor: int
+) -> tuple[int, dict[str, int]] | None:
+    if a is None or b is None:
+        return None
+    terms = dict(a[1])
+    for loop, coefficient in b[1].items():
+        terms[loop] = terms.get(loop, 0) + factor * coefficient
+    return a[0] + factor * b[0], {loop: c for loop, c in terms.items() if c}
 
 
 def _extents_allow(loop: For) -> bool:

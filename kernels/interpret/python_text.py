@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from ..ir.affine import limits
 from ..ir.kernel import (
     Accumulator,
     Binary,
@@ -33,7 +34,6 @@ from ..ir.kernel import (
     UpdateLocal,
 )
 from ..ir.ops import OPS, functions
-from ..ir.simplify import limits
 from ..ir.walk import walk
 
 NAME = "run"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from .kernel import Binary, Cast, Const, Expr, LoopIndex, Unary
+from .kernel import Binary, Cast, Const, Expr, LoopIndex, Select, Unary
 
 _WITNESSES = 8  # tries to guess a solution
 _MAX_SPLITS = 400  # give up (answer "feasible") beyond this
@@ -97,6 +97,55 @@ def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
         affine.const + sum(r for r in reach if r < 0),
         affine.const + sum(r for r in reach if r > 0),
     )
+
+
+def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
+    """The least and the greatest value of an affine index over its loops, both taken; None where not known."""
+    form = to_affine(x)
+    if form is None:
+        return None
+    known = {n: extent for n, _ in form.terms if (extent := extents.get(n)) is not None}
+    if len(known) < len(form.terms) or min(known.values(), default=1) < 1:
+        return None
+    return index_range(form, known)
+
+
+def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
+    """Numbers that enclose every value of an integer expression (not always reached); None where
+    not known.
+    """
+    exact = reach(x, extents)
+    if exact is not None:
+        return exact
+    match x:
+        case Binary(op=("min" | "max" | "add") as op, a=a, b=b):
+            left, right = limits(a, extents), limits(b, extents)
+            if left is None or right is None:
+                return _one_sided(op, left or right)
+            return _merge(op, left[0], right[0]), _merge(op, left[1], right[1])
+        case Binary(op="mod", b=Const(value=int(m))) if m > 0:
+            return 0, m - 1
+        case Binary(op="floordiv", a=a, b=Const(value=int(d))) if d > 0:
+            inner = limits(a, extents)
+            return None if inner is None else (inner[0] // d, inner[1] // d)
+        case Select(a=a, b=b):
+            left, right = limits(a, extents), limits(b, extents)
+            if left is not None and right is not None:
+                return min(left[0], right[0]), max(left[1], right[1])
+    return None
+
+
+def _merge(op: str, a: int, b: int) -> int:
+    if op == "add":
+        return a + b
+    return min(a, b) if op == "min" else max(a, b)
+
+
+def _one_sided(op: str, known: tuple[int, int] | None) -> tuple[int, int] | None:
+    """`min(unknown, k)` is at most k, `max(unknown, k)` at least k; 2**62 stands for no limit."""
+    if known is None or op == "add":
+        return None
+    return (-(2**62), known[1]) if op == "min" else (known[0], 2**62)
 
 
 # --- bounded integer systems ----------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import math
 
+from ..ir.affine import limits, reach
 from ..ir.kernel import BinaryOp, CompareOp, Const, DType, Expr, Load, Local
-from ..ir.simplify import binary, cast, compare, const, limits, reach, select, unary
+from ..ir.simplify import binary, cast, compare, const, select, unary
 from .arithmetic import Arithmetic
 from .calls import Calls, InlineCall
 from .errors import LanguageError

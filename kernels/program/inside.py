@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ..ir.affine import Affine, Bounds, combine, constant, feasible, index_range, to_affine
+from ..ir.affine import (
+    Affine,
+    Bounds,
+    combine,
+    constant,
+    feasible,
+    index_range,
+    limits,
+    to_affine,
+)
 from ..ir.kernel import Binary, Compare, Const, Expr, For, If, KernelIR, Load, Stmt, Store, Update
-from ..ir.simplify import limits
 from ..ir.walk import children, loads
 from ..offload.distribute import constant_extent
 

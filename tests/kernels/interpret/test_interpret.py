@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.interpret import kernel as interpret
 from kernelscape.kernels.interpret.kernel import evaluate_scalar, run_kernel
-from kernelscape.kernels.interpret.lanes import plan_lanes
+from kernelscape.kernels.interpret.lanes import linear, plan_lanes
+from kernelscape.kernels.ir.affine import limits, reach
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Binary,
@@ -35,7 +36,7 @@ from kernelscape.kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
-from kernelscape.kernels.ir.simplify import binary, compare, limits, linear, reach, unary
+from kernelscape.kernels.ir.simplify import binary, compare, unary
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements
 
