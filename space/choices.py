@@ -36,16 +36,14 @@ from .families.prefetching import (
     PREFETCH_OF_SUMS,
     SUMS_AHEAD,
 )
-from .families.reduction import ATOMIC, GPU_REDUCTION, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
+from .families.reduction import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .families.schedule import BLOCKED, CYCLIC, SCHEDULE
 from .families.shifting import IN_STEP, LATE, SHIFT
 from .families.stores import CACHE, CACHED, ELIDED, KEEP, STORE, STREAM
 from .families.threads import FASTER, NOT_THREADS, SLOWER, THREAD_LEVEL
 from .families.tiling import (
     ABSENT,
-    BLOCK,
     DIM_KIND,
-    GPU_DIM_KIND,
     LOOP,
     PARALLEL,
     THREAD,
@@ -58,7 +56,6 @@ __all__ = [
     "AFTER",
     "ATOMIC",
     "BEFORE",
-    "BLOCK",
     "BLOCKED",
     "BY_TEAM",
     "BY_THREAD",
@@ -75,8 +72,6 @@ __all__ = [
     "FASTER",
     "FUSED",
     "GLOBAL",
-    "GPU_DIM_KIND",
-    "GPU_REDUCTION",
     "INSIDE",
     "IN_STEP",
     "KEEP",

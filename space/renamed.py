@@ -10,10 +10,9 @@ _RENAMED = (
     (re.compile(r"prefetch\((.+\..+)\)"), r"prefetch_accumulators(\1)"),
     (re.compile(r"cache\((.+->.+)\)"), r"load_cache(\1)"),
 )
+# Values by kind of choice: a GPU had a word of its own, and how many blocks a copy has and who packs them was one choice.
+_VALUES = {"dim_kind": {"BLOCK": "PARALLEL"}, "staged": {"TEAM_COPY": "COPY"}}
 _OR = "|"  # between the values of an open choice (space/engine/decisions.py)
-# How many blocks a copy has and who packs them was one choice.
-_STAGED = re.compile(r"staged(\(.+\))")
-_BLOCKS_OF_ALL, _BLOCKS, _BY_TEAM = "TEAM_COPY", "COPY", "TEAM"
 
 
 def renamed(decisions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -22,14 +21,15 @@ def renamed(decisions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]
 
 
 def _now(name: str, value: str) -> Iterator[tuple[str, str]]:
-    if found := _STAGED.fullmatch(name):
-        blocks = (_BLOCKS if x == _BLOCKS_OF_ALL else x for x in value.split(_OR))
-        yield name, _OR.join(dict.fromkeys(blocks))
-        if value == _BLOCKS_OF_ALL:
-            yield f"packed_by{found[1]}", _BY_TEAM
-        return
+    kind, _, objects = name.partition("(")
+    values = _VALUES.get(kind, {})
+    yield _name_now(name), _OR.join(dict.fromkeys(values.get(x, x) for x in value.split(_OR)))
+    if (kind, value) == ("staged", "TEAM_COPY"):
+        yield f"packed_by({objects}", "TEAM"
+
+
+def _name_now(name: str) -> str:
     for before, now in _RENAMED:
         if found := before.fullmatch(name):
-            name = found.expand(now)
-            break
-    yield name, value
+            return found.expand(now)
+    return name

@@ -248,7 +248,7 @@ class _Wanted:
             task = self.space.problem.tasks[d.task]
             is_whole = all(loop.is_reduction or loop.extent == 1 for loop in task.loops)
             is_block = not d.loop.is_reduction or is_whole or self.block.sums is not Sums.WHOLE
-            self.want(var, *((ch.BLOCK, ch.LOOP) if is_block else (ch.LOOP, ch.BLOCK)))
+            self.want(var, *((ch.PARALLEL, ch.LOOP) if is_block else (ch.LOOP, ch.PARALLEL)))
             return
         is_parallel = self.threads.team and self.roles.parallel.get(d.task) == d.loop.name
         self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))

@@ -10,7 +10,7 @@ from ..engine.model import Term
 from ..targets.kind import GPU
 from .fusion import SEPARATE
 from .order import INSIDE, MERGED
-from .tiling import BLOCK, GPU_DIM_KIND, LOOP, WITHOUT_LOOP
+from .tiling import DIM_KIND, LOOP, PARALLEL, WITHOUT_LOOP
 
 MAX_BLOCK_DIMS = 3
 MAX_BLOCKS_PER_DIM = 65535  # of a grid's second and third dim
@@ -19,7 +19,7 @@ MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 
 def blocks_outermost(outer: int, other: int, order: int) -> bool:
     """`order` is that of `outer` to `other`."""
-    return outer != BLOCK or order != INSIDE or other in (BLOCK, *WITHOUT_LOOP)
+    return outer != PARALLEL or order != INSIDE or other in (PARALLEL, *WITHOUT_LOOP)
 
 
 def results_outside(free: int, reduced: int, order: int) -> bool:
@@ -51,7 +51,7 @@ def one_grid(s: Draft) -> None:
                 own = [e for e in partners[d] if e.task == there]
                 literals = [
                     (v.fused[t, u], bits(SEPARATE)),
-                    (v.kind[d], all_but(GPU_DIM_KIND, BLOCK)),
+                    (v.kind[d], all_but(DIM_KIND, PARALLEL)),
                     *((s.order(d, e), bits(MERGED)) for e in own),
                 ]
                 b.clause("one grid a launch", literals)
@@ -62,7 +62,7 @@ def blocks(s: Draft) -> None:
     runs inside a loop over what is summed.
     """
     b, v = s.b, s.v
-    is_block = tuple(int(k == BLOCK) for k in range(len(GPU_DIM_KIND)))
+    is_block = tuple(int(k == PARALLEL) for k in range(len(DIM_KIND)))
     for t, task in enumerate(s.problem.tasks):
         ordered, outer = s.ordered_dims(t), s.dims_at(t, OUTER)
         for d in outer:
@@ -71,7 +71,7 @@ def blocks(s: Draft) -> None:
                 b.table3("blocks outermost", v.kind[d], v.kind[e], s.order(d, e), rule, share=rule)
             limit = MAX_BLOCKS_ALONE if len(task.loops) == 1 else MAX_BLOCKS_PER_DIM
             _, mid, inner = s.levels(t, d.loop.name)
-            fits = GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit, BLOCK)
+            fits = GridFits(d.loop.extent, v.universe[mid], v.universe[inner], limit, PARALLEL)
             sizes = (v.size[mid], v.size[inner])
             b.table3("size of the grid", v.kind[d], *sizes, fits, share=fits)
         if len(outer) > MAX_BLOCK_DIMS:

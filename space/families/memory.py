@@ -13,9 +13,9 @@ from ..targets.gpu_facts import is_small
 from ..targets.kind import CPU, GPU
 from .fusion import SAME_LAUNCH
 from .order import APART, BEFORE, MERGED, OUTSIDE
-from .reduction import GPU_REDUCTION, SPLIT
+from .reduction import REDUCTION, SPLIT
 from .threads import THREAD_LEVEL, opposite
-from .tiling import DIM_KIND, GPU_DIM_KIND, PARALLEL, THREAD, VECTOR, merged_equal
+from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR, merged_equal
 
 REGISTER, SHARED, GLOBAL = range(3)
 MEM_SPACE = (
@@ -184,7 +184,7 @@ def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
             if d.loop.name not in mapped:
                 literals = [
                     (var, all_but(MEM_SPACE, REGISTER)),
-                    (s.v.kind[d], all_but(GPU_DIM_KIND, THREAD)),
+                    (s.v.kind[d], all_but(DIM_KIND, THREAD)),
                 ]
                 s.b.clause("registers of one thread", literals)
                 reasons.append((s.v.kind[d], bits(THREAD)))
@@ -280,7 +280,7 @@ def of_second_launches(s: Draft) -> None:
     """Semantics: a launch of its own finishes what blocks sum up together, and finds in memory what it needs for that."""
     for d, var in s.v.reduction.items():
         if d.level == OUTER:
-            whole = (var, all_but(GPU_REDUCTION, *SPLIT))
+            whole = (var, all_but(REDUCTION, *SPLIT))
             late = {x.array for x, in_finish in task_reads(s.problem.tasks[d.task]) if in_finish}
             for f, space in s.v.mem_space.items():
                 if f.consumer == d.task and f.array in late:

@@ -22,9 +22,6 @@ REDUCTION = (
     "LANES",  # one accumulator per lane or unrolled copy, added up at the end
     "TREE",  # threads combine pairwise (GPU)
     "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
-)
-GPU_REDUCTION = (
-    *REDUCTION,
     "ATOMIC",  # the blocks add to one result, which a launch before has set to nothing
 )
 SPLIT = (PARTIALS, ATOMIC)  # reductions that are shared out
@@ -40,7 +37,7 @@ def declare(s: Draft) -> None:
         if d.loop.is_reduction and d.level in s.kind.shared_reductions:
             free = s.problem.tasks[d.task].fast_math
             mask = reductions_of(s, d) if free else bits(SEQUENTIAL)
-            s.v.reduction[d] = s.b.add("reduction", (d.name,), s.kind.reductions, mask)
+            s.v.reduction[d] = s.b.add("reduction", (d.name,), REDUCTION, mask)
 
 
 def reductions_of(s: Draft, d: Dim) -> int:
@@ -123,7 +120,7 @@ def whole_at_the_end(s: Draft) -> None:
     for d, var in v.reduction.items():
         if d.level != OUTER:
             continue
-        whole = (var, all_but(GPU_REDUCTION, *SPLIT))
+        whole = (var, all_but(REDUCTION, *SPLIT))
         for dep in s.backbone.dependences:
             if not s.backbone.may_share_launch(dep.source, dep.sink):
                 continue
@@ -141,7 +138,7 @@ def _set_before(s: Draft, dep: Dependence, var: int) -> None:
     touched = {task.target.array, *({x.array for x in loads(start)} if start else ())}
     if adds_to_result(s.problem, task) and dep.array in touched:
         separate = (s.v.fused[dep.source, dep.sink], bits(SEPARATE))
-        one = (var, all_but(GPU_REDUCTION, ATOMIC))
+        one = (var, all_but(REDUCTION, ATOMIC))
         s.b.clause("a result is set before its launch", [one, separate])
 
 

@@ -15,22 +15,14 @@ from ..engine.model import Term
 from ..targets.kind import CPU, GPU
 from .order import INSIDE, MERGED
 
-PARALLEL, LOOP, UNROLL, VECTOR, ABSENT = range(5)
+PARALLEL, LOOP, UNROLL, VECTOR, ABSENT, THREAD = range(6)
 DIM_KIND = (
-    "PARALLEL",  # shared out to the threads of the launch (outer dims)
-    "LOOP",  # a loop (outer and mid dims)
-    "UNROLL",  # copies of the body (inner dims)
-    "VECTOR",  # vector registers, several where the size is a multiple of the lanes (inner dims)
-    "ABSENT",  # size 1: no loop (mid and inner dims)
-)
-BLOCK, THREAD = PARALLEL, 5
-GPU_DIM_KIND = (
-    "BLOCK",  # shared out to the blocks of the grid, a tile each (outer dims)
-    "LOOP",  # a loop that all threads of a block run (outer and mid dims)
+    "PARALLEL",  # shared out to what a launch starts: threads of a team, or blocks of a grid, a tile each (outer dims)
+    "LOOP",  # a loop, which all threads of a block run (outer and mid dims)
     "UNROLL",  # copies of the body; with threads on the mid dim, as far apart as there are threads (inner dims)
-    "VECTOR",  # vector types, several where the size is a multiple of the lanes (inner dims)
+    "VECTOR",  # vectors, several where the size is a multiple of the lanes (inner dims)
     "ABSENT",  # size 1: no loop (mid and inner dims)
-    "THREAD",  # one thread of the block an iteration (mid dims)
+    "THREAD",  # one thread of a block an iteration (mid dims)
 )
 WITHOUT_LOOP = (ABSENT, THREAD)  # kinds of mid dims for which no loop is written
 
@@ -44,7 +36,7 @@ MAX_UNROLLED = 16  # copies along one dim
 
 def declare(s: Draft) -> None:
     for d in s.backbone.dims:
-        s.v.kind[d] = s.b.add("dim_kind", (d.name,), s.kind.dim_kinds, kinds_of(s, d))
+        s.v.kind[d] = s.b.add("dim_kind", (d.name,), DIM_KIND, kinds_of(s, d))
     for d in s.backbone.dims:
         if d.level != OUTER:
             universe = sizes_of(s, d)

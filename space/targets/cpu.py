@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from ..backbone import INNER, OUTER
-from ..families.reduction import LANES, PARTIALS, REDUCTION
-from ..families.tiling import DIM_KIND
+from ..families.reduction import LANES, PARTIALS
 from .kind import CPU, TargetKind
 
 CPU_KIND = TargetKind(
     name=CPU,
-    dim_kinds=DIM_KIND,
-    reductions=REDUCTION,
     shared_reductions={OUTER: (PARTIALS,), INNER: (LANES,)},
     max_stages=2,
     max_asynchronous_stages=2,

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from ..backbone import INNER, MID, OUTER
 from ..families.block_memory import REGISTER_ROOMS
-from ..families.reduction import ATOMIC, GPU_REDUCTION, LANES, PARTIALS, TREE
-from ..families.tiling import GPU_DIM_KIND
+from ..families.reduction import ATOMIC, LANES, PARTIALS, TREE
 from .cpu import CPU_KIND
 from .kind import GPU, TargetKind
 
 GPU_KIND = TargetKind(
     name=GPU,
-    dim_kinds=GPU_DIM_KIND,
-    reductions=GPU_REDUCTION,
     shared_reductions={OUTER: (PARTIALS, ATOMIC), MID: (TREE,), INNER: (LANES,)},
     max_stages=1,
     max_asynchronous_stages=3,

@@ -13,8 +13,6 @@ class TargetKind:
     """A kind of target, as the families of choices read it (space/targets/cpu.py, gpu.py)."""
 
     name: str  # CPU, GPU
-    dim_kinds: tuple[str, ...]
-    reductions: tuple[str, ...]
     # How a reduction dim of a level may be reduced, other than in order.
     shared_reductions: Mapping[int, tuple[int, ...]]
     max_stages: int  # blocks of a copy

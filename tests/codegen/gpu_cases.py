@@ -66,8 +66,8 @@ def nvrtc_is_there():
 
 
 MATMUL = {
-    "dim_kind(multiply0.i.outer)": "BLOCK",
-    "dim_kind(multiply0.j.outer)": "BLOCK",
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "dim_kind(multiply0.j.outer)": "PARALLEL",
     "dim_kind(multiply0.k.outer)": "LOOP",
     "dim_kind(multiply0.i.mid)": "THREAD",
     "dim_kind(multiply0.j.mid)": "THREAD",
@@ -88,7 +88,7 @@ BICGK = {
     "fused(gemv0,add_gemvt0)": "SAME_LAUNCH",
     "order(gemv0.i.outer,add_gemvt0.i.outer)": "MERGED",
     "order(gemv0.j.outer,add_gemvt0.j.outer)": "MERGED",
-    "dim_kind(gemv0.i.outer)": "BLOCK",
+    "dim_kind(gemv0.i.outer)": "PARALLEL",
     "dim_kind(gemv0.j.outer)": "LOOP",
     "dim_kind(gemv0.j.mid)": "THREAD",
     "size(gemv0.j.mid)": "32",

@@ -88,7 +88,7 @@ def test_a_block_has_the_shape_of_its_threads(along, block, sizes, tmp_path):
 def test_all_threads_of_a_block_copy(staged, tmp_path):
     """Panels of 8 x 8 and 8 x 16 elements, by 64 threads in two dims and by 128 in three."""
     case = case_of("matmul", 6)
-    wanted = {"dim_kind(multiply0.k.outer)": "LOOP", "dim_kind(multiply0.i.outer)": "BLOCK"}
+    wanted = {"dim_kind(multiply0.k.outer)": "LOOP", "dim_kind(multiply0.i.outer)": "PARALLEL"}
     wanted |= {f"staged(multiply0.{x})": staged for x in "ab"}
     wanted |= {f"size(multiply0.{x}.inner)": "1" for x in "ijk"}
     flat = {"dim_kind(multiply0.k.mid)": "LOOP", "size(multiply0.k.mid)": "8"}

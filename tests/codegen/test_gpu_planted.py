@@ -29,7 +29,7 @@ BARRIER = "__syncthreads();"
 PARTIAL_TILE = re.compile(r"if \((\w+) \+ (\d+) <= (\d+)\)")
 
 TREE = {
-    "dim_kind(gemv0.i.outer)": "BLOCK",
+    "dim_kind(gemv0.i.outer)": "PARALLEL",
     "dim_kind(gemv0.j.outer)": "LOOP",
     "dim_kind(gemv0.j.mid)": "THREAD",
     "size(gemv0.j.mid)": "128",

@@ -179,7 +179,7 @@ def test_what_a_sum_is_added_to_is_set_first(tmp_path):
 def test_warps_meet_to_reduce(tmp_path):
     case = case_of("sgemv", 6)
     wanted = {
-        "dim_kind(gemv0.i.outer)": "BLOCK",
+        "dim_kind(gemv0.i.outer)": "PARALLEL",
         "dim_kind(gemv0.j.outer)": "LOOP",
         "dim_kind(gemv0.j.mid)": "THREAD",
         "size(gemv0.j.mid)": "128",

@@ -27,8 +27,8 @@ pytestmark = [*NEEDS_COMPILER, pytest.mark.skipif(not shutil.which("gcc"), reaso
 STUBS = Path(__file__).parent / "emulated_cuda"
 # Two tiles of 64 x 64 doubles in shared memory: 64 KiB, which a launch has to ask for.
 LARGE = {
-    "dim_kind(multiply0.i.outer)": "BLOCK",
-    "dim_kind(multiply0.j.outer)": "BLOCK",
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "dim_kind(multiply0.j.outer)": "PARALLEL",
     "dim_kind(multiply0.k.outer)": "LOOP",
     "dim_kind(multiply0.i.mid)": "THREAD",
     "dim_kind(multiply0.j.mid)": "THREAD",

@@ -161,7 +161,7 @@ def test_loops_are_inside_blocks(plans):
         backbone = candidate.space.backbone
         kinds = candidate.space.variables.kind
         for d in backbone.dims:
-            if d.level != OUTER or candidate.value(kinds[d]) != ch.BLOCK:
+            if d.level != OUTER or candidate.value(kinds[d]) != ch.PARALLEL:
                 continue
             for e in backbone.dims_of(d.task):
                 if e.order_id >= 0 and candidate.value(kinds[e]) == ch.LOOP:

@@ -27,7 +27,7 @@ from .gpu_target import GPU, LARGE, problem_of
         (
             "axpy",
             {
-                "dim_kind(add_scaled0.i.outer)": "BLOCK",
+                "dim_kind(add_scaled0.i.outer)": "PARALLEL",
                 "size(add_scaled0.i.mid)": "32",
                 "dim_kind(add_scaled0.i.mid)": "THREAD",
                 "dim_kind(add_scaled0.i.inner)": "VECTOR",
@@ -118,8 +118,8 @@ def test_known_implementations_are_in_the_space(name, decisions):
             "matmul",
             {
                 "staged(multiply0.a)": "TWO_STAGES",
-                "dim_kind(multiply0.i.outer)": "BLOCK",
-                "dim_kind(multiply0.k.outer)": "BLOCK",
+                "dim_kind(multiply0.i.outer)": "PARALLEL",
+                "dim_kind(multiply0.k.outer)": "PARALLEL",
             },
         ),
         (
@@ -130,7 +130,7 @@ def test_known_implementations_are_in_the_space(name, decisions):
             "matmul",
             {
                 "dim_kind(multiply0.k.outer)": "LOOP",
-                "dim_kind(multiply0.i.outer)": "BLOCK",
+                "dim_kind(multiply0.i.outer)": "PARALLEL",
                 "order(multiply0.i.outer,multiply0.k.outer)": "INNER",
             },
         ),

@@ -189,13 +189,13 @@ def test_launches_overlap_with_work_but_each_takes_its_time():
 def test_what_blocks_leave_takes_another_launch():
     space = gpu_space("sgemv", m=64, n=4096)
     apart = decided(space, {"dim_kind(gemv0.j.outer)": "LOOP"})
-    over_blocks = {"dim_kind(gemv0.j.outer)": "BLOCK", "reduction(gemv0.j.outer)": "PARTIALS"}
+    over_blocks = {"dim_kind(gemv0.j.outer)": "PARALLEL", "reduction(gemv0.j.outer)": "PARTIALS"}
     shared = decided(space, over_blocks)
     assert terms(apart)["launches"] == terms(root_of(space))["launches"] == 1 + LAUNCH_NS
     assert terms(shared)["launches"] == 1 + 2 * LAUNCH_NS
 
 
-ROWS = {"dim_kind(add0.i.outer)": "BLOCK", "dim_kind(add0.j.outer)": "BLOCK"}
+ROWS = {"dim_kind(add0.i.outer)": "PARALLEL", "dim_kind(add0.j.outer)": "PARALLEL"}
 N = 1024
 
 
@@ -245,8 +245,8 @@ def test_few_blocks_leave_multiprocessors_idle():
 
 
 PRODUCT = {
-    "dim_kind(multiply0.i.outer)": "BLOCK",
-    "dim_kind(multiply0.j.outer)": "BLOCK",
+    "dim_kind(multiply0.i.outer)": "PARALLEL",
+    "dim_kind(multiply0.j.outer)": "PARALLEL",
     "dim_kind(multiply0.k.outer)": "LOOP",
     "dim_kind(multiply0.k.mid)": "LOOP",
     "size(multiply0.k.mid)": "16",
@@ -299,7 +299,7 @@ def test_staged_operands_are_loaded_from_shared_memory():
 def test_a_reduction_in_one_thread_waits_for_every_addition():
     space = gpu_space("sgemv", m=64, n=1 << 16)
     wanted = {
-        "dim_kind(gemv0.i.outer)": "BLOCK",
+        "dim_kind(gemv0.i.outer)": "PARALLEL",
         "dim_kind(gemv0.j.outer)": "LOOP",
         "dim_kind(gemv0.j.inner)": "UNROLL",
         "size(gemv0.j.inner)": "4",
