@@ -4,7 +4,7 @@ Partial tiles: where register tiles do not divide a loop, the body of the loop a
 full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
 cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
 Where all that is read along a loop is packed, and sums in memory have room for whole tiles or take what is there of one, there is
-one version (`Scene.is_padded`).
+one version (`AccumulatorPlan.padded`).
 """
 
 from __future__ import annotations
@@ -299,8 +299,10 @@ class LaunchWriter:
         return [(m, p) for m, p in plans if p is not None and p.reach > 1]
 
     def may_be_cut(self, member: Member, p: LoopPlan) -> bool:
-        """Whether a loop ends inside a register tile."""
-        return not (p.divides or self.scene.is_padded(self.scene.plan.tasks[member.task], p))
+        """Whether a loop ends inside a register tile that is not computed whole."""
+        sums = self.scene.launch.accumulators.get(member.task)
+        is_padded = sums is not None and p.loop.name in sums.padded
+        return not (p.divides or is_padded)
 
     def versions(
         self, node: Loop, variable: c.CExpr, ctx: Context

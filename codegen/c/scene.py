@@ -169,21 +169,6 @@ class Scene:
             (task.index, p.loop.name), is_undecided_full or p.divides
         )
 
-    def is_padded(self, task: TaskPlan, p: LoopPlan) -> bool:
-        """Whether register tiles may be computed whole where a loop ends inside one.
-
-        So they are where all that the loop indexes is in packed blocks and memory accumulators of the thread, which have room for
-        whole tiles, or goes from registers to where there is room for a part of it.
-        """
-        acc = self.launch.accumulators.get(task.index)
-        if acc is not None and p.loop.name in acc.overhangs:
-            return True
-        # Of a loop that sums, what nobody packed would be added; of one whose register tile is all that is live, the finish may
-        # read registers of a producer that is cut.
-        if acc is None or not acc.has_room or acc.levels.get(p.loop.name, INNER) == INNER:
-            return False
-        return self.plan.is_read_from_blocks(task, p.loop.name)
-
     def is_named(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
         """Whether each copy of a register tile has a name of its own; else they are elements of an array."""
         return p.inner == 1 or self.is_full(task, p, ctx)

@@ -290,8 +290,7 @@ class AccumulatorPlan:
 
     `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
     inside the reduction) or a register tile. There are `n_partials` arrays of partial results. Those `in_result` are elements of
-    the result itself, and finished as they are. Of the loops that it `overhangs` register tiles are computed whole, though the
-    accumulators have no room for what lies beyond their ends: it is left out when they are flushed.
+    the result itself, and finished as they are. Of `padded` loops the register tile that the end cuts is computed whole.
     """
 
     owner: Owner
@@ -301,12 +300,17 @@ class AccumulatorPlan:
     flushes_at_body: bool
     n_partials: int = 1
     in_result: bool = False
-    overhangs: frozenset[str] = frozenset()
+    padded: frozenset[str] = frozenset()
 
     @property
     def has_room(self) -> bool:
         """Whether its array has room for whole register tiles, of which the last may reach beyond the end of a loop."""
         return self.owner is Owner.THREAD and not self.in_result
+
+    @property
+    def overhangs(self) -> frozenset[str]:
+        """The padded loops beyond whose ends the array has no room: what lies there is left out when it is flushed."""
+        return frozenset() if self.has_room else self.padded
 
     @property
     def is_small(self) -> bool:

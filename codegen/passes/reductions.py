@@ -71,7 +71,7 @@ def place_sums(launch: Launch, plan: Plan) -> Launch:
             plan.cores if owner is Owner.PARTIALS else 1,
         )
         made = replace(made, in_result=_is_in_result(launch, plan, task, made))
-        accumulators[t] = replace(made, overhangs=_overhangs(plan, task, made))
+        accumulators[t] = replace(made, padded=_padded(plan, task, made))
     for beside in notes.loops.values():
         # Partial results first: they are what the barrier before the combinations waits for.
         beside.after.sort(key=lambda p: isinstance(p, CombineSums))
@@ -132,11 +132,13 @@ def _extents(task: TaskPlan, levels: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _overhangs(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]:
+def _padded(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]:
     """Loops of the result whose last register tile may run past the end. Legal if every operand that they index is packed with
-    padding; what is computed of elements that nobody packed is dropped at the flush.
+    padding, and what is computed of elements that nobody packed goes where there is room for it, or is dropped at the flush.
+
+    Not where a register tile is all that is live: the finish may read registers of a producer that is cut.
     """
-    if made.has_room or not made.in_memory or made.flushes_at_body:
+    if not made.has_room and (not made.in_memory or made.flushes_at_body):
         return frozenset()
     return frozenset(
         p.loop.name
