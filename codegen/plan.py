@@ -344,11 +344,6 @@ def _same_launch(candidate: Candidate, t: int, u: int) -> bool:
     return candidate.value(candidate.space.variables.fused[min(t, u), max(t, u)]) == ch.SAME_LAUNCH
 
 
-def first_task(node: PlannedNode) -> int:
-    """Some task of a node."""
-    return node.task if isinstance(node, PlannedBody) else node.members[0].task
-
-
 def tasks_of(node: PlannedNode) -> list[int]:
     """Tasks whose bodies are in a node, in order."""
     if isinstance(node, PlannedBody):
