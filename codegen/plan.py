@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from math import prod
 
-from ..kernels.ir.access import access_of
+from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift, index_loops
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
 from ..space.engine.candidate import Candidate
 from ..space.engine.order import Node, forest
 

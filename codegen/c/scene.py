@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import product
 from math import isfinite
 
+from ...kernels.ir.access import index_loops
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.walk import loads
-from ...space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
+from ...space.backbone import INNER, MID, OUTER, Flow, Operand
 from ...space.families.tiling import vector_width
 from ...space.targets.target import Target
 from ..loops.ir import Launch, Runs, loops_in

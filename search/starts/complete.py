@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...kernels.ir.access import index_loops
 from ...kernels.ir.effects import task_reads
 from ...space import choices as ch
-from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand, index_loops
+from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.engine.candidate import Candidate, Space
 from ..tree.ordering import open_in_order
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations, product
 
-from ...kernels.ir.access import Access, flat_strides
+from ...kernels.ir.access import Access, flat_strides, index_loops
 from ...kernels.ir.effects import overwrites_all, task_reads
-from ..backbone import INNER, MID, OUTER, Flow, index_loops
+from ..backbone import INNER, MID, OUTER, Flow
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import is_small
 from ..targets.kind import CPU, GPU
