@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
-    """The tasks of a recorded sequence (DESIGN section 3): meaning kept, machine-independent,
+    """The tasks of a recorded sequence: meaning kept, machine-independent,
     equal for equal spellings.
     """
     known = {a.name: a for a in (*recording.arrays, *recording.temps)}

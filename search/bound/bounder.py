@@ -1,4 +1,4 @@
-"""A lower bound on the time of every completion of a candidate, in ns (DESIGN section 5).
+"""A lower bound on the time of every completion of a candidate, in ns.
 
 The bound is admissible: it counts only what is sure, at rates that were never exceeded. It is what
 the sequence takes when it is called again and again, so caches may hold what the last call left. It
