@@ -349,7 +349,7 @@ class _Wanted:
         for var in self.v.prefetch.values():
             self.want(var, *_first_of(sketch.prefetch, ch.NO_PREFETCH))
         is_prefetched = self.packing is not None and self.packing.prefetched
-        for var in self.v.sums.values():
+        for var in self.v.prefetch_accumulators.values():
             asked = ch.SUMS_AHEAD if is_prefetched else ch.NO_SUMS_AHEAD
             self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():

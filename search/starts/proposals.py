@@ -169,7 +169,7 @@ def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     yield every
     yield replace(every, tile=replace(every.tile, blocks=best.deep))
     yield once
-    if space.variables.sums:
+    if space.variables.prefetch_accumulators:
         # With each block of what is summed all sums pass by.
         tile = replace(once.tile, blocks=best.by_depth_deep)
         yield replace(once, tile=tile, packing=replace(deep, prefetched=True))
