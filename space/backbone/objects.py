@@ -70,6 +70,11 @@ class Flow:
         """Loops of the producer that index the array."""
         return index_loops(Access(self.array, self.axes))
 
+    @property
+    def index_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of loops that index the array."""
+        return tuple((p, c) for p, c in self.pairs if p in self.loops)
+
 
 @dataclass(frozen=True)
 class Operand:
