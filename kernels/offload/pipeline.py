@@ -17,10 +17,10 @@ from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
 from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.text import problem_key
 from ..ir.walk import Renaming, children, coerced, loads, locals_read, nested_statements
+from .closed import closed_task
 from .distribute import NotStructuredError, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .reductions import Split, split
-from .serial import closed_task
 
 if TYPE_CHECKING:
     from ..language.record import Call, Recording

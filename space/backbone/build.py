@@ -145,7 +145,7 @@ def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
     Reads that never meet the producer's writes count too: in a register they would find its value.
     """
     reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
-    return _covers(producer, d.array) and all(
+    return _covers(producer) and all(
         _same_element(producer.target, read, dict(d.mapped)) for read in reads
     )
 
@@ -160,7 +160,7 @@ def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:
     )
 
 
-def _covers(producer: Task, array: str) -> bool:
+def _covers(producer: Task) -> bool:
     """A value that the producer writes only in part must be read from memory: other elements came from elsewhere."""
     axes = producer.target.axes
     return all(a is not None and len(a.terms) <= 1 for a in axes)
