@@ -176,14 +176,14 @@ def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
 
     decide(wanted)
     if forbidden is None:  # what a task of the launch writes is not read-only
-        assert not cpsat.has_solution(space, domains)
+        assert cpsat.complete(space, domains) is None
         return
     found = cpsat.complete(space, domains, {}, 20.0)
     assert found is not None
     made = space.candidate(found)
     assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
     decide(forbidden)
-    assert not cpsat.has_solution(space, domains)
+    assert cpsat.complete(space, domains) is None
 
 
 @pytest.mark.parametrize("name", names())
