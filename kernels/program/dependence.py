@@ -1,4 +1,6 @@
-"""Dependences between tasks, and which pairs of loops keep them point to point when merged."""
+"""Dependences between tasks, and which pairs of loops keep them point to point when merged (DESIGN
+section 4).
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from .objects import (
     Prefetch,
     Shift,
 )
+from .patterns import index_loops, written_arrays
 
 __all__ = [
     "INNER",
@@ -30,4 +31,6 @@ __all__ = [
     "Prefetch",
     "Shift",
     "build_backbone",
+    "index_loops",
+    "written_arrays",
 ]
