@@ -77,7 +77,10 @@ version's own result, on arrays of NumPy, over the time that the version itself 
 _BUILD_BEFORE = """
 import json, sys
 from kernelscape.explorer.saved import load
-from kernelscape.runtime.records.replay import dialect_of, rebuild
+try:
+    from kernelscape.runtime.records.replay import dialect_of, rebuild
+except ModuleNotFoundError:  # versions in which runtime/ was one folder
+    from kernelscape.runtime.replay import dialect_of, rebuild
 best = load(sys.argv[1])
 builder = getattr(best.device, "builder", best.device)
 machine = getattr(best.device, "machine", best.device)
