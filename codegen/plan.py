@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from math import prod
 
-from ..kernels.ir.access import access_of
+from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift, index_loops
+from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
 from ..space.engine.candidate import Candidate
 from ..space.engine.order import Node, forest
 
@@ -229,7 +229,8 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         shared=tuple(f for f in out(ch.SHARED) if not f.is_read),
         kept=tuple(f for f in out(ch.SHARED) if f.is_read),
         prefetches=_prefetches(candidate, t, loops, copies),
-        asks_for_sums=t in v.sums and candidate.value(v.sums[t]) == ch.SUMS_AHEAD,
+        asks_for_sums=t in v.prefetch_accumulators
+        and candidate.value(v.prefetch_accumulators[t]) == ch.SUMS_AHEAD,
         stages={o.access.array: candidate.value(x) for o, x in v.staged.items() if o.task == t},
         by_team=by_team,
         layouts={

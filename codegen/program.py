@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..kernels.ir.effects import arrays_written
 from ..kernels.ir.task import ArrayInfo, Problem
 from ..kernels.ir.text import show_value
-from ..space.backbone import Operand, written_arrays
+from ..space.backbone import Operand
 from .c import csyntax as c
 from .c.source import Argument, KernelLaunch
 from .passes.storage import ALIGNMENT_BYTES, Workspace
@@ -56,7 +57,7 @@ def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
     """Whether a temporary is stored by some task, or filled by a body."""
     return any(
-        array.name in written_arrays(t.task) and (t.is_stored or not t.task.is_structured)
+        array.name in arrays_written(t.task) and (t.is_stored or not t.task.is_structured)
         for t in plan.tasks
     )
 

@@ -27,7 +27,7 @@ from ..space.build import build_space
 from ..space.engine import filters, propagate
 from ..space.engine.jit import cache_folder, compile_for, is_compiling
 from ..space.targets.target import CacheLevel, Target
-from .bound import common as bound_terms
+from .bound import cpu as cpu_bound
 from .bound.tables import build_tables
 
 # Each unit with those that it needs, the longest first.
@@ -146,12 +146,12 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     tables = build_tables(space, False)
     n = len(space.problem.tasks)
     phase, terms = np.zeros(n, np.int64), np.zeros(n)
-    scratch = bound_terms.make_scratch(tables, n)
+    scratch = cpu_bound.make_scratch(tables, n)
     preference, order = np.zeros((len(domains), 8), np.uint8), space.searchable
     children = np.zeros((2, len(domains)), np.uint32)
     results = (np.zeros(2, np.int64), np.zeros(2, np.int64))
     found: dict[Any, tuple[Any, ...]] = {
-        bound_terms.lower_bound: (tables, scratch, domains, phase, terms),
+        cpu_bound.lower_bound: (tables, scratch, domains, phase, terms),
         filters.filter_budget: (*at, 0),
         filters.filter_counter: (*at, 0),
         filters.filter_table3: (*at, 0),

@@ -32,8 +32,8 @@ from .families.prefetching import (
     NO_PREFETCH,
     NO_SUMS_AHEAD,
     PREFETCH,
+    PREFETCH_ACCUMULATORS,
     PREFETCH_ITERATIONS,
-    PREFETCH_OF_SUMS,
     SUMS_AHEAD,
 )
 from .families.reduction import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
@@ -96,8 +96,8 @@ __all__ = [
     "PARTIALS",
     "PLAIN",
     "PREFETCH",
+    "PREFETCH_ACCUMULATORS",
     "PREFETCH_ITERATIONS",
-    "PREFETCH_OF_SUMS",
     "READ_ONLY",
     "REDUCTION",
     "REGISTER",

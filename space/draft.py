@@ -49,7 +49,7 @@ class Variables:
     cache: dict[int, int] = field(default_factory=dict)  # of stores, by task
     load_cache: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     prefetch: dict[int, int] = field(default_factory=dict)  # by task
-    sums: dict[int, int] = field(default_factory=dict)  # prefetches of sums, by task
+    prefetch_accumulators: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
     shift: dict[Shift, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What may import what: the layers of DESIGN section 1, checked by import-linter and by reading the sources."""
+"""What may import what: the layers of ARCHITECTURE.md, checked by import-linter and by reading the sources."""
 
 from __future__ import annotations
 

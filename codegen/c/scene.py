@@ -10,7 +10,7 @@ from math import isfinite
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.walk import loads
-from ...space.backbone import INNER, MID, OUTER, Flow, Operand, index_loops
+from ...space.backbone import INNER, MID, OUTER, Flow, Operand
 from ...space.families.tiling import vector_width
 from ...space.targets.target import Target
 from ..loops.ir import Launch, Runs, loops_in
@@ -279,12 +279,7 @@ class Scene:
         )
         held = [self.flow_of.get((task.index, array)) for array in reads]
         registers = [found[0] for found in held if found is not None and found[1] == "register"]
-        return {
-            q
-            for f in registers
-            for p, q in f.pairs
-            if p in index_loops(self.plan.problem.tasks[f.producer].target)
-        }
+        return {q for f in registers for _, q in f.index_pairs}
 
     def global_array(self, name: str) -> c.CExpr:
         return c.Id(self.w.names[name])

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...kernels.ir.effects import task_reads
-from ...space.backbone import written_arrays
+from ...kernels.ir.effects import arrays_written, task_reads
 from ..loops.ir import (
     AdvanceCopies,
     AwaitCopies,
@@ -224,7 +223,7 @@ def _writes(p: Phase, task: TaskPlan) -> Iterator[str]:
     """The arrays of the sequence that it writes."""
     if isinstance(p, FinishSums | CombineSums) or _is_map(p, task):
         if not task.task.is_structured:
-            yield from sorted(written_arrays(task.task))
+            yield from sorted(arrays_written(task.task))
         elif task.is_stored:
             yield task.task.target.array
 

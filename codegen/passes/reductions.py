@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.effects import task_reads
+from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.kernel import Accumulator
-from ...space.backbone import INNER, MID, OUTER, written_arrays
+from ...space.backbone import INNER, MID, OUTER
 from ..loops.ir import (
     AccumulatorPlan,
     CombineSums,
@@ -171,5 +171,5 @@ def _is_in_result(launch: Launch, plan: Plan, task: TaskPlan, made: AccumulatorP
     touched = {a.array for a, _ in task_reads(task.task)}
     for t in set(launch.tasks) - {task.index}:
         other = plan.tasks[t].task
-        touched |= {a.array for a, _ in task_reads(other)} | written_arrays(other)
+        touched |= {a.array for a, _ in task_reads(other)} | set(arrays_written(other))
     return target.array not in touched

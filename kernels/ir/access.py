@@ -83,6 +83,11 @@ def access_of(load: Load) -> Access:
     return Access(load.array, tuple(to_affine(i) for i in load.indices))
 
 
+def index_loops(access: Access) -> set[str]:
+    """Loops that take part in an affine access."""
+    return {loop for axis in access.axes if axis is not None for loop, _ in axis.terms}
+
+
 def maps_of(axes: tuple[Affine | None, ...]) -> tuple[AxisMap, ...]:
     """The index maps of an access whose axes are affine or not known."""
     return tuple(map(AxisMap, axes))

@@ -8,6 +8,7 @@ from math import gcd
 
 from .kernel import Binary, Cast, Const, Expr, LoopIndex, Select, Unary
 
+BEYOND = 1 << 62  # every index
 _WITNESSES = 8  # tries to guess a solution
 _MAX_SPLITS = 400  # give up (answer "feasible") beyond this
 
@@ -57,6 +58,14 @@ def to_affine(e: Expr) -> Affine | None:
             return None if a is None or b is None else _binary(e.op, a, b)
         case _:
             return None
+
+
+def unclamped(extent: Expr) -> Expr:
+    """An extent without `max(.., 0)`: a loop over less than nothing does not run either."""
+    match extent:
+        case Binary(op="max", a=a, b=Const(value=0)) | Binary(op="max", a=Const(value=0), b=a):
+            return a
+    return extent
 
 
 def _binary(op: str, a: Affine, b: Affine) -> Affine | None:
@@ -142,10 +151,10 @@ def _merge(op: str, a: int, b: int) -> int:
 
 
 def _one_sided(op: str, known: tuple[int, int] | None) -> tuple[int, int] | None:
-    """`min(unknown, k)` is at most k, `max(unknown, k)` at least k; 2**62 stands for no limit."""
+    """`min(unknown, k)` is at most k, `max(unknown, k)` at least k; BEYOND stands for no limit."""
     if known is None or op == "add":
         return None
-    return (-(2**62), known[1]) if op == "min" else (known[0], 2**62)
+    return (-BEYOND, known[1]) if op == "min" else (known[0], BEYOND)
 
 
 # --- bounded integer systems ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Literal, TypeGuard
 
 from .access import ALWAYS, Access, AxisMap, Guard, State
-from .affine import Affine, combine, index_range, to_affine
+from .affine import Affine, combine, index_range, to_affine, unclamped
 from .domain import UNBOUNDED, Count, Loop, Residue
 from .kernel import (
     Binary,
@@ -197,7 +197,7 @@ class _Reader:
 
     def loop(self, s: For, guard: Guard, around: tuple[Loop, ...], here: frozenset[int]) -> None:
         self.forget(s.body)
-        extent = self.affine(_positive(self.resolved(s.extent)))
+        extent = self.affine(unclamped(self.resolved(s.extent)))
         loop = Loop(s.loop, UNBOUNDED, False, _count(s))
         if extent is not None and not extent.terms:
             loop = Loop(s.loop, max(0, extent.const), False)
@@ -377,15 +377,7 @@ def _sets(s: Stmt) -> TypeGuard[SetLocal | UpdateLocal]:
 
 
 def _count(s: For) -> Count:
-    e = _positive(s.extent)
+    e = unclamped(s.extent)
     while isinstance(e, Cast):
         e = e.x
     return Count("argument", e.name) if isinstance(e, Param) else Count("value", s.loop)
-
-
-def _positive(extent: Expr) -> Expr:
-    """An extent without `max(.., 0)`: a loop over less than nothing does not run either."""
-    match extent:
-        case Binary(op="max", a=a, b=Const(value=0)) | Binary(op="max", a=Const(value=0), b=a):
-            return a
-    return extent

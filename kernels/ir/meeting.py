@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .access import AccessSet, AxisMap, Guard
-from .affine import Affine, Bounds, combine, constant, feasible, index_range, rename
+from .affine import BEYOND, Affine, Bounds, combine, constant, feasible, index_range, rename
 from .domain import BOX, Active, Loop
-
-_FAR = 1 << 62  # beyond every index
 
 
 class _System:
@@ -27,7 +25,7 @@ class _System:
             self.equal(rename(affine, names), self.fresh(prefix, low, high - 1))
         parts = x.domain.parts if isinstance(x.domain, Active) else ()
         for part in (*x.guard.residues, *parts):
-            quotient = self.fresh(prefix, -_FAR, _FAR)
+            quotient = self.fresh(prefix, -BEYOND, BEYOND)
             multiple = combine([(part.modulus, quotient), (1, constant(part.remainder))])
             self.equal(rename(part.affine, names), multiple)
         return [self.axis(prefix, names, axis) for axis in x.index]

@@ -38,10 +38,6 @@ class Op:
     is_partial: bool = False
     doc: str = ""
 
-    @property
-    def floats_only(self) -> bool:
-        return self.takes == "floats"
-
 
 INF = float("inf")
 TRANSCENDENTAL = 4.0  # a polynomial of at least this many operations

@@ -1,14 +1,110 @@
-"""What of a problem is not opened: tasks whose bodies run as they were written, of which bound and search know nothing."""
+"""Closed tasks: statements kept whole under their outermost loop, of which bound and search know nothing; and what of a problem
+is closed, for people.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from ..ir.body import Reason
-from ..ir.task import Problem
+from ..ir.body import Closure, Reason, access_at, analyse
+from ..ir.domain import Loop
+from ..ir.kernel import (
+    ArrayParam,
+    Binary,
+    Const,
+    DType,
+    Expr,
+    For,
+    Load,
+    LoopIndex,
+    Stmt,
+    Update,
+)
+from ..ir.task import Problem, Task
+from ..ir.walk import Renaming, nested_statements
+from .distribute import constant_extent
 
 _NAMED = 3  # reasons in a sentence
+
+
+def closed_task(
+    body: tuple[Stmt, ...],
+    kernel: str,
+    arrays: Mapping[str, ArrayParam],
+    fast_math: bool,
+    reason: Reason,
+    *,
+    serial: bool = False,
+) -> Task | None:
+    """One task for `body`: parallel over its outermost loop where it is one loop of known range,
+    else serial.
+
+    None where nothing is written. Loops of `body` are uniquely named (`i@3`).
+    """
+    body = _plain(body)
+    loops: tuple[Loop, ...] = ()
+    if not serial and len(body) == 1 and isinstance(body[0], For):
+        extent = constant_extent(body[0].extent)
+        if extent is not None:
+            loops = (Loop(body[0].loop, extent, False),)
+            body = body[0].body
+    inside = analyse(body, loops, reason)
+    first = next((site for site in inside.sites if site.writes), None)
+    if first is None:
+        return None
+    target = access_at(first, loops)
+    dtype = arrays[target.array].dtype
+    return Task(
+        target.array,
+        kernel,
+        loops,
+        target,
+        dtype,
+        None,
+        body=inside,
+        fast_math=fast_math,
+        where=reason.where,
+    )
+
+
+def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The user's loop names again, numbered where the body repeats one."""
+    names: dict[str, Expr] = {}
+    used: set[str] = set()
+    for s in nested_statements(body):
+        if isinstance(s, For):
+            base = s.loop.split("@")[0]
+            n, name = 1, base
+            while name in used:
+                n += 1
+                name = f"{base}{n}"
+            used.add(name)
+            names[s.loop] = LoopIndex(name)
+    renaming = Renaming(loops=names)
+    return tuple(renaming.apply_stmt(s) for s in body)
+
+
+def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
+    """A structured `target op= value` as a closed task that keeps the order of its updates."""
+    assert task.op is not None
+    assert task.value is not None
+    assert isinstance(task.finish, Binary)
+    own = task.finish.a
+    assert isinstance(own, Load)
+    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
+    for loop in reversed(task.loops):
+        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+    serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
+    text = f"the updates of {own.array} in their order (fast_math=False)"
+    reason = Reason(Closure.ORDER, text, task.where)
+    made = closed_task(body, task.kernel, arrays, False, reason, serial=serial)
+    assert made is not None
+    return replace(made, name=task.name)
+
+
+# --- for people ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

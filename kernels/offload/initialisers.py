@@ -21,7 +21,7 @@ from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Loa
 from ..ir.meeting import apart
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
-from .serial import with_fixed_order
+from .closed import with_fixed_order
 
 
 def absorb_initialisers(tasks: tuple[Task, ...]) -> tuple[Task, ...]:

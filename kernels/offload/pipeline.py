@@ -17,17 +17,17 @@ from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
 from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.text import problem_key
 from ..ir.walk import Renaming, children, coerced, loads, locals_read, nested_statements
+from .closed import closed_task
 from .distribute import NotStructuredError, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .reductions import Split, split
-from .serial import closed_task
 
 if TYPE_CHECKING:
     from ..language.record import Call, Recording
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
-    """The tasks of a recorded sequence (DESIGN section 3): meaning kept, machine-independent,
+    """The tasks of a recorded sequence: meaning kept, machine-independent,
     equal for equal spellings.
     """
     known = {a.name: a for a in (*recording.arrays, *recording.temps)}

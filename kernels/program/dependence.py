@@ -1,6 +1,4 @@
-"""Dependences between tasks, and which pairs of loops keep them point to point when merged (DESIGN
-section 4).
-"""
+"""Dependences between tasks, and which pairs of loops keep them point to point when merged."""
 
 from __future__ import annotations
 

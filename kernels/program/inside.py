@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..ir.affine import (
+    BEYOND,
     Affine,
     Bounds,
     combine,
@@ -18,12 +19,11 @@ from ..ir.affine import (
     index_range,
     limits,
     to_affine,
+    unclamped,
 )
-from ..ir.kernel import Binary, Compare, Const, Expr, For, If, KernelIR, Load, Stmt, Store, Update
+from ..ir.kernel import Binary, Compare, Expr, For, If, KernelIR, Load, Stmt, Store, Update
 from ..ir.walk import children, loads
 from ..offload.distribute import constant_extent
-
-_FAR = 1 << 62  # beyond every index
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Around:
         equation = combine([(1, x), (-1, Affine(0, ((slack, 1),)))])
         return replace(
             self,
-            bounds={**self.bounds, slack: (0, _FAR)},
+            bounds={**self.bounds, slack: (0, BEYOND)},
             equations=(*self.equations, equation),
         )
 
@@ -100,7 +100,7 @@ def _in_loop(s: For, around: _Around) -> _Around | None:
     if n is not None:
         bounds = {**around.bounds, s.loop: (0, n - 1)}
         return replace(around, extents=extents, bounds=bounds) if n else None
-    x = to_affine(_positive(s.extent))
+    x = to_affine(unclamped(s.extent))
     if x is None or any(name not in around.bounds for name, _ in x.terms):
         return replace(around, extents=extents)
     _, most = index_range(x, {k: high + 1 for k, (_, high) in around.bounds.items()})
@@ -108,14 +108,6 @@ def _in_loop(s: For, around: _Around) -> _Around | None:
         return None
     inside = replace(around, extents=extents, bounds={**around.bounds, s.loop: (0, most - 1)})
     return inside.at_least_zero(combine([(1, x), (-1, Affine(1, ((s.loop, 1),)))]))
-
-
-def _positive(extent: Expr) -> Expr:
-    """An extent without `max(.., 0)`: a loop over less than nothing does not run either."""
-    match extent:
-        case Binary(op="max", a=a, b=Const(value=0)) | Binary(op="max", a=Const(value=0), b=a):
-            return a
-    return extent
 
 
 def _where(condition: Expr, around: _Around) -> _Around:

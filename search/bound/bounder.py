@@ -1,4 +1,4 @@
-"""A lower bound on the time of every completion of a candidate, in ns (DESIGN section 5).
+"""A lower bound on the time of every completion of a candidate, in ns.
 
 The bound is admissible: it counts only what is sure, at rates that were never exceeded. It is what
 the sequence takes when it is called again and again, so caches may hold what the last call left. It
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from ...space.engine.candidate import Candidate, Space
 from ...space.targets.kind import CPU, GPU
-from . import common as bt
+from . import common
+from . import cpu as ct
 from . import gpu as gt
 from . import gpu_facts as gf
 from .columns import Floats
@@ -32,7 +33,7 @@ Mask = npt.NDArray[np.uint32]
 class _Terms:
     """What the bound of a kind of target counts."""
 
-    names: tuple[str, ...]  # in the order of common.py or gpu.py
+    names: tuple[str, ...]  # in the order of cpu.py or gpu.py
     has_levels: bool  # whether the target's levels of cache follow
     gpu_tables: Callable[[Space], GpuTables] | None  # beside those that all kinds have
 
@@ -107,7 +108,7 @@ class Bounder:
         self.gpu = None if counted.gpu_tables is None else counted.gpu_tables(space)
         levels = tuple(level.name for level in space.target.levels)
         self.names = (*counted.names, *levels) if counted.has_levels else counted.names
-        self._scratch = bt.make_scratch(self.tables, len(self.names))
+        self._scratch = ct.make_scratch(self.tables, len(self.names))
         self._phase = np.zeros(len(space.problem.tasks), np.int64)
         self._terms = np.zeros(len(self.names))
         self._none_known = np.zeros(len(space.problem.tasks))
@@ -127,7 +128,7 @@ class Bounder:
         if self.gpu is None:
             found = (self._phase, self._terms)
             return max(
-                parent_ns, float(bt.lower_bound(self.tables, self._scratch, domains, *found))
+                parent_ns, float(ct.lower_bound(self.tables, self._scratch, domains, *found))
             )
         known = self._none_known if registers is None else np.array(registers, np.float64)
         return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
@@ -177,15 +178,15 @@ class Bounder:
     def _named_phases(self, domains: Mask) -> tuple[Phase, ...]:
         tasks, arrays = self.space.problem.tasks, self.space.problem.arrays
         phases, nobody = [], np.zeros((len(tasks), len(tasks)), np.bool_)
-        moved = np.zeros((len(tasks), bt.N_MOVED))
+        moved = np.zeros((len(tasks), common.N_MOVED))
         for p in sorted(set(self._phase.tolist())):
             reads, writes = [], []
             for a, array in enumerate(arrays):
-                bt.array_traffic(self.tables, domains, self._phase, nobody, a, moved)
-                if moved[p, bt.ARRAY_READS]:
-                    reads.append((array.name, float(moved[p, bt.ARRAY_READS])))
-                if moved[p, bt.ARRAY_WRITES]:
-                    writes.append((array.name, float(moved[p, bt.ARRAY_WRITES])))
+                common.array_traffic(self.tables, domains, self._phase, nobody, a, moved)
+                if moved[p, common.ARRAY_READS]:
+                    reads.append((array.name, float(moved[p, common.ARRAY_READS])))
+                if moved[p, common.ARRAY_WRITES]:
+                    writes.append((array.name, float(moved[p, common.ARRAY_WRITES])))
             members = tuple(t.name for k, t in enumerate(tasks) if self._phase[k] == p)
             phases.append(Phase(members, tuple(reads), tuple(writes)))
         return tuple(phases)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...space.engine.candidate import Space
 from .bounder import Bound, Bounder, Phase
-from .common import CLOCK_SLACK
+from .core_costs import CLOCK_SLACK
 from .operations import SureOperations
 
 

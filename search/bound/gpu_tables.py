@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels.ir.access import Access, access_of, flat_strides
+from ...kernels.ir.access import Access, access_of, flat_strides, index_loops
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.task import ArrayInfo, Task, extents
-from ...space.backbone import INNER, MID, OUTER, index_loops
+from ...space.backbone import INNER, MID, OUTER
 from ...space.engine.candidate import Space
 from ...space.families.block_memory import register_words
 from .columns import Ints, Table, Universes, table

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...kernels.ir.access import index_loops
 from ...kernels.ir.effects import task_reads
 from ...space import choices as ch
-from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand, index_loops
+from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.engine.candidate import Candidate, Space
 from ..tree.ordering import open_in_order
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -348,7 +349,7 @@ class _Wanted:
         for var in self.v.prefetch.values():
             self.want(var, *_first_of(sketch.prefetch, ch.NO_PREFETCH))
         is_prefetched = self.packing is not None and self.packing.prefetched
-        for var in self.v.sums.values():
+        for var in self.v.prefetch_accumulators.values():
             asked = ch.SUMS_AHEAD if is_prefetched else ch.NO_SUMS_AHEAD
             self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():

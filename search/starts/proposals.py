@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...kernels.ir.access import flat_strides
+from ...kernels.ir.effects import arrays_written
 from ...space import choices as ch
-from ...space.backbone import Operand, written_arrays
+from ...space.backbone import Operand
 from ...space.engine.candidate import Space
 from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
@@ -90,7 +91,7 @@ def _stores_around_pay(space: Space) -> bool:
     target = space.target
     if not target.own_cache_bytes:
         return False
-    written = {name for task in space.problem.tasks for name in written_arrays(task)}
+    written = {name for task in space.problem.tasks for name in arrays_written(task)}
     most_bytes = max(space.problem.array(name).size_bytes for name in written)
     stored_per_ns = target.levels[-1].read_bytes_per_ns / 2
     is_beyond_own = most_bytes > target.own_cache_bytes * target.cores
@@ -168,7 +169,7 @@ def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     yield every
     yield replace(every, tile=replace(every.tile, blocks=best.deep))
     yield once
-    if space.variables.sums:
+    if space.variables.prefetch_accumulators:
         # With each block of what is summed all sums pass by.
         tile = replace(once.tile, blocks=best.by_depth_deep)
         yield replace(once, tile=tile, packing=replace(deep, prefetched=True))

@@ -15,7 +15,6 @@ from .objects import (
     Prefetch,
     Shift,
 )
-from .patterns import index_loops, written_arrays
 
 __all__ = [
     "INNER",
@@ -31,6 +30,4 @@ __all__ = [
     "Prefetch",
     "Shift",
     "build_backbone",
-    "index_loops",
-    "written_arrays",
 ]

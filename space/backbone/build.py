@@ -6,12 +6,12 @@ from bisect import bisect_left
 from itertools import product
 
 from ...kernels.ir.access import Access
-from ...kernels.ir.effects import task_reads
+from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Problem, Task
 from ...kernels.program.dependence import Dependence, dependences, shared_reads
 from . import objects
 from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge
-from .patterns import operands, prefetches, rereads, shifts, written_arrays
+from .patterns import operands, prefetches, rereads, shifts
 
 
 def build_backbone(problem: Problem) -> Backbone:
@@ -23,7 +23,7 @@ def build_backbone(problem: Problem) -> Backbone:
     component_of = [k for k, c in enumerate(components) for _ in c]
     merges = tuple(m for m in merges if component_of[m.a] == component_of[m.b])
     dims, order_names, order_tasks, body_ids = _objects(problem, components)
-    written = {name for t in problem.tasks for name in written_arrays(t)}
+    written = {name for t in problem.tasks for name in arrays_written(t)}
     return Backbone(
         problem=problem,
         components=components,
@@ -121,7 +121,7 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
     flows = []
     writers: dict[str, list[int]] = {}
     for k, task in enumerate(problem.tasks):
-        for name in written_arrays(task):
+        for name in arrays_written(task):
             writers.setdefault(name, []).append(k)
     for d in found:
         if d.kind != "flow":
@@ -145,7 +145,7 @@ def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
     Reads that never meet the producer's writes count too: in a register they would find its value.
     """
     reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
-    return _covers(producer, d.array) and all(
+    return _covers(producer) and all(
         _same_element(producer.target, read, dict(d.mapped)) for read in reads
     )
 
@@ -160,7 +160,7 @@ def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:
     )
 
 
-def _covers(producer: Task, array: str) -> bool:
+def _covers(producer: Task) -> bool:
     """A value that the producer writes only in part must be read from memory: other elements came from elsewhere."""
     axes = producer.target.axes
     return all(a is not None and len(a.terms) <= 1 for a in axes)

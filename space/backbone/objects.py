@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...kernels.ir.access import Access
+from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.affine import Affine
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.task import Problem
@@ -68,7 +68,12 @@ class Flow:
     @property
     def loops(self) -> set[str]:
         """Loops of the producer that index the array."""
-        return {loop for axis in self.axes if axis is not None for loop, _ in axis.terms}
+        return index_loops(Access(self.array, self.axes))
+
+    @property
+    def index_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of loops that index the array."""
+        return tuple((p, c) for p, c in self.pairs if p in self.loops)
 
 
 @dataclass(frozen=True)

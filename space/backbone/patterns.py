@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...kernels.ir.access import Access, flat_strides
+from ...kernels.ir.access import Access, flat_strides, index_loops
 from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Problem, Task
 from ...kernels.program.dependence import Dependence, shared_reads
@@ -43,16 +43,6 @@ def _sole_read(task: Task, array: str) -> Access | None:
     return reads[0][0] if simple else None
 
 
-def written_arrays(task: Task) -> set[str]:
-    """Names of the arrays that a task writes."""
-    return set(arrays_written(task))
-
-
-def index_loops(access: Access) -> set[str]:
-    """Loops that take part in an affine access."""
-    return {loop for axis in access.axes if axis is not None for loop, _ in axis.terms}
-
-
 def operands(k: int, task: Task) -> list[Operand]:
     if not task.is_structured or len(task.loops) < 2:
         return []
@@ -67,7 +57,7 @@ def operands(k: int, task: Task) -> list[Operand]:
         if single and 0 < len(loops) < len(task.loops) and len(terms) == len(loops):
             name = f"{task.name}.{access.array}"
             operands[access.array] = Operand(k, access, loops, name)
-    return [o for a, o in operands.items() if a not in written_arrays(task)]
+    return [o for a, o in operands.items() if a not in arrays_written(task)]
 
 
 def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch]:

@@ -217,18 +217,14 @@ def count(space: Space, domains: Domains, limit: int) -> tuple[int, bool]:
     return counting.count, status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
 
 
-def has_solution(space: Space, domains: Domains) -> bool:
-    """Whether `domains` hold an implementation; as long as a proof takes."""
-    return complete(space, domains) is not None
-
-
 def complete(
     space: Space,
     domains: Domains,
     objective: Mapping[tuple[int, int], float] | None = None,
     seconds: float | None = None,
 ) -> Domains | None:
-    """A complete domain vector within `domains`, or None if there is none or time ran out.
+    """A complete domain vector within `domains`, or None if there is none or time ran out: without a limit, a proof that no
+    implementation is there.
 
     `objective`: weight of (position, value), summed over what is chosen and minimised; the best
     found within `seconds`. Deterministic while no time limit cuts it short (one worker).

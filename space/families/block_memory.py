@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...kernels.ir.access import index_loops
 from ...kernels.ir.task import Task
-from ..backbone import INNER, OUTER, Flow, Operand, index_loops
+from ..backbone import INNER, OUTER, Flow, Operand
 from ..draft import Draft, Family, all_but, bits
 from ..engine.model import Group, Literal, Term
 from ..targets.gpu_facts import is_small, row_order, shared_bytes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...kernels.ir.effects import task_reads
+from ...kernels.ir.access import index_loops
+from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Task
-from ..backbone import index_loops, written_arrays
 from ..draft import Draft, Family, all_but, bits
 from ..targets.kind import GPU
 from .fusion import SEPARATE
@@ -56,7 +56,7 @@ def hints(s: Draft) -> None:
             b.table2("hints of copies", var, copied[t, array], hint_of_copy, share=hint_of_copy)
         others = (var, all_but(LOAD_CACHE, READ_ONLY))
         for u in s.backbone.neighbours[t]:
-            if array in written_arrays(s.problem.tasks[u]):
+            if array in arrays_written(s.problem.tasks[u]):
                 apart = [] if u == t else [(v.fused[min(t, u), max(t, u)], bits(SEPARATE))]
                 b.clause("read-only arrays", [others, *apart])
 

@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 from ...kernels.ir.access import Access, flat_strides
 from ...kernels.ir.effects import overwrites_all, task_reads
-from ..backbone import INNER, MID, OUTER, Flow, index_loops
+from ..backbone import INNER, MID, OUTER, Flow
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import is_small
 from ..targets.kind import CPU, GPU
@@ -130,9 +130,8 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
     value than have it.
     """
     b, v = s.b, s.v
-    written = index_loops(s.problem.tasks[f.producer].target)
     free = [(var, bits(REGISTER))]
-    for p, c in ((p, c) for p, c in f.pairs if p in written):
+    for p, c in f.index_pairs:
         a, e = s.levels(f.producer, p), s.levels(f.consumer, c)
         for level in (OUTER, MID):
             order = s.order(a[level], e[level])
@@ -149,7 +148,7 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
             pair = (var, v.reduction[d])
             b.table2("register flow", *pair, register_whole, share=register_whole)
             free.append((v.reduction[d], bits(*SPLIT)))
-    mapped = {c for p, c in f.pairs if p in written}
+    mapped = {c for _, c in f.index_pairs}
     for d in s.dims_at(f.consumer, OUTER):
         if d.loop.name not in mapped:
             free.append((v.kind[d], bits(PARALLEL)))
@@ -173,12 +172,10 @@ def _late_reasons(s: Draft, f: Flow) -> Literals:
 
 def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
     """A register belongs to one thread: every dim that is shared out to threads has to be merged."""
-    written = index_loops(s.problem.tasks[f.producer].target)
-    pairs = [(p, c) for p, c in f.pairs if p in written]
     reasons = []
     for task, mapped in (
-        (f.producer, {p for p, _ in pairs}),
-        (f.consumer, {c for _, c in pairs}),
+        (f.producer, {p for p, _ in f.index_pairs}),
+        (f.consumer, {c for _, c in f.index_pairs}),
     ):
         for d in s.dims_at(task, MID):
             if d.loop.name not in mapped:
@@ -209,9 +206,7 @@ def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
 
 def _levels_of_flow(s: Draft, f: Flow) -> Iterator[tuple[int, int, bool]]:
     """For two loops that index a value, their level in the producer and in the consumer, and whether that is turned round."""
-    written = index_loops(s.problem.tasks[f.producer].target)
-    pairs = [(p, c) for p, c in f.pairs if p in written]
-    for (p, c), (q, d) in combinations(pairs, 2):
+    for (p, c), (q, d) in combinations(f.index_pairs, 2):
         ends = []
         for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
             a, b = s.levels(task, x)[MID], s.levels(task, y)[MID]
@@ -246,7 +241,7 @@ def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
     if not task.is_structured or is_small(s.problem, s.target, task):
         return
     direct = (var, all_but(MEM_SPACE, SHARED))
-    written = sorted(index_loops(task.target))
+    written = sorted(f.loops)
     partner = dict(f.pairs)
     along = [axis for axis in task.target.axes if axis is not None and axis.terms]
     is_plain = all(len(a.terms) == 1 and a.terms[0][1] == 1 for a in along)

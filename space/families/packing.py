@@ -119,7 +119,7 @@ def _copy_of_finished_values(s: Draft, o: Operand, staged: int, producer: int) -
     s.b.clause("copy of finished values", [(staged, bits(DIRECT)), *done])
 
 
-def blocks_of_threads(s: Draft) -> None:
+def copies_of_threads(s: Draft) -> None:
     """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
 
     It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
@@ -188,7 +188,7 @@ def _packed_by_team(s: Draft, o: Operand, staged: int, packed_by: int) -> None:
             b.clause("packed in step", [*in_step, (s.order(d, x), bits(INSIDE))])
 
 
-def blocks_of_grids(s: Draft) -> None:
+def copies_of_blocks(s: Draft) -> None:
     """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before.
 
     Several stages need a loop from tile to tile.
@@ -223,4 +223,4 @@ def layouts(s: Draft) -> None:
         b.table3("rows of a copy", layout, v.size[mid], v.size[inner], fits, share=fits)
 
 
-FAMILY = Family("packing", {CPU: (blocks_of_threads,), GPU: (blocks_of_grids, layouts)}, declare)
+FAMILY = Family("packing", {CPU: (copies_of_threads,), GPU: (copies_of_blocks, layouts)}, declare)

@@ -23,7 +23,7 @@ PREFETCH = (
 PREFETCH_ITERATIONS = {NEAR: 12, FAR: 24}
 
 NO_SUMS_AHEAD, SUMS_AHEAD = range(2)
-PREFETCH_OF_SUMS = (
+PREFETCH_ACCUMULATORS = (
     "NONE",  # sums in memory are loaded when a register tile is added to them
     "AHEAD",  # the first cache is asked for them before the register tile is computed
 )
@@ -39,7 +39,9 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if may_ask_for_sums(s, task):
             name = (f"{task.name}.{task.target.array}",)
-            s.v.sums[t] = s.b.add("prefetch_accumulators", name, PREFETCH_OF_SUMS)
+            s.v.prefetch_accumulators[t] = s.b.add(
+                "prefetch_accumulators", name, PREFETCH_ACCUMULATORS
+            )
 
 
 def prefetched(s: Draft, t: int) -> tuple[Prefetch, ...]:
@@ -63,7 +65,7 @@ def sums_pass_by(s: Draft) -> None:
     """Sums are in memory where a loop of the result is inside one of what is summed, and go through registers where one of these
     is inside all loops of the result. A mid dim without a loop is where its outer dim is.
     """
-    for t, var in s.v.sums.items():
+    for t, var in s.v.prefetch_accumulators.items():
         never = (var, bits(NO_SUMS_AHEAD))
         outer, mid = s.dims_at(t, OUTER), s.dims_at(t, MID)
         free = [d for d in mid if not d.loop.is_reduction]

@@ -330,7 +330,7 @@ def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp
 def test_sums_are_asked_for_only_where_they_are_in_memory():
     candidate, _, _ = product(wanted=SUMS_AHEAD, m=288, n=1024, k=96)
     space = candidate.space
-    (var,) = space.variables.sums.values()
+    (var,) = space.variables.prefetch_accumulators.values()
     outer = {name: space.backbone.dim(0, name, OUTER).order_id for name in "ijk"}
     root = space.root().decide(var, 1 << ch.SUMS_AHEAD)
     mids = {d: x for d, x in space.variables.kind.items() if d.level == MID}

@@ -182,7 +182,10 @@ def test_who_decides_to_ask_ahead_does_so(name):
         if not isinstance(candidate, Candidate):
             continue
         asks = [candidate.value(x) != ch.NO_PREFETCH for x in space.variables.prefetch.values()]
-        asks += [candidate.value(x) == ch.SUMS_AHEAD for x in space.variables.sums.values()]
+        asks += [
+            candidate.value(x) == ch.SUMS_AHEAD
+            for x in space.variables.prefetch_accumulators.values()
+        ]
         packs = any(candidate.value(x) == ch.TWO_STAGES for x in space.variables.staged.values())
         text = checking.apart_source_of(candidate).text
         words, code = text.split("*/", 1)

@@ -9,12 +9,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
-from kernelscape.kernels.ir.effects import task_reads
+from kernelscape.kernels.ir.effects import arrays_written, task_reads
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import MID, OUTER, written_arrays
+from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate, DeadEnd
 from kernelscape.space.engine.decisions import restore
@@ -70,7 +70,7 @@ def test_what_blocks_add_to_is_touched_by_nothing_else_in_their_launch(plans):
             for u in plan.tasks:
                 if u is not t and is_together(candidate, t.index, u.index):
                     reads = {a.array for a, _ in task_reads(u.task)}
-                    assert target not in reads | written_arrays(u.task)
+                    assert target not in reads | set(arrays_written(u.task))
     assert atomic > 10
 
 
@@ -191,7 +191,7 @@ def test_hints_are_for_loads_from_memory_and_read_only_for_what_is_not_written(p
             flows = [f for f in v.mem_space if (f.consumer, f.array) == (t, array)]
             if hint != ch.CA:
                 assert all(candidate.value(v.mem_space[f]) == ch.GLOBAL for f in flows)
-            writers = [u.index for u in plan.tasks if array in written_arrays(u.task)]
+            writers = [u.index for u in plan.tasks if array in arrays_written(u.task)]
             if hint == ch.READ_ONLY:
                 assert t not in writers
                 assert not any(is_together(candidate, t, u) for u in writers)

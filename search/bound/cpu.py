@@ -1,0 +1,248 @@
+"""The bound of a CPU, compiled: from domains and tables to ns.
+
+Phases are groups of tasks; tasks of different phases surely do not run at the same time (but for
+the few iterations by which threads may be out of step). In a phase that touches F bytes, at least
+F - C bytes cross into caches that hold C: no more than C can be there when it begins, left over by
+the phase or the call before. Bytes written leave by the same argument at its end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...space.engine.jit import jit_flat, jit_flat_internal
+from .columns import Floats, Ints
+from .common import (
+    ARRAY_READS,
+    ARRAY_WRITES,
+    N_MOVED,
+    READS,
+    WRITES,
+    Bools,
+    Mask,
+    array_traffic,
+    phase_traffic,
+)
+from .core_costs import (
+    ALL,
+    ALONE,
+    CHAINS,
+    CLOCK_SLACK,
+    LOADED,
+    N_COSTS,
+    WORK,
+    arithmetic,
+    element_loads,
+)
+from .overlap import MAYBE, ends_before, has_barrier, has_phases, launches, phases, threads
+from .streams import (
+    ANYHOW,
+    BY_EACH,
+    FRESH_ONCE,
+    N_COLUMNS,
+    READ_ONCE,
+    WRITTEN_ONCE,
+    streaming_ns,
+)
+from .tables import BoundTables
+
+# Of the terms; the levels of cache follow.
+READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, LAUNCHES, FIRST_LEVEL = range(9)
+
+
+class BoundScratch(NamedTuple):
+    """What a bound writes on its way, by task, or by phase (in the place of its least task)."""
+
+    parallel: Ints  # [n_tasks] whether it may run on all cores, see MAYBE
+    chosen: Ints  # [n_tasks]
+    before: Ints  # [n_tasks] the task before it on the longest path, or -1
+    ends: Bools  # [n_tasks, n_tasks] whether the first surely ends before the second begins
+    moved: Floats  # [n_tasks, N_MOVED] bytes
+    through: Floats  # [n_tasks, streams.N_COLUMNS] bytes
+    costs: Floats  # [n_tasks, N_COSTS]
+    parts: Floats  # [n_tasks, n_terms] ns
+    rates: Floats  # [2, n_kinds + 2] bytes a ns read and written, see streams.py
+
+
+def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
+    """Room for the bounds of a space, one after the other."""
+    n = tables.after.shape[0]
+    return BoundScratch(
+        parallel=np.zeros(n, np.int64),
+        chosen=np.zeros(n, np.int64),
+        before=np.zeros(n, np.int64),
+        ends=np.zeros((n, n), np.bool_),
+        moved=np.zeros((n, N_MOVED)),
+        through=np.zeros((n, N_COLUMNS)),
+        costs=np.zeros((n, N_COSTS)),
+        parts=np.zeros((n, n_terms)),
+        rates=np.zeros((2, tables.stream.shape[0] + 2)),
+    )
+
+
+@jit_flat_internal
+def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: BoundScratch) -> None:
+    """Bytes that each phase surely goes through once a call, by the columns of streams.py."""
+    moved, through = scratch.moved, scratch.through
+    for p in range(phase.size):
+        for column in range(N_COLUMNS):
+            through[p, column] = 0.0
+    for array in range(tables.touch_start.size - 1):
+        first, end = tables.touch_start[array], tables.touch_start[array + 1]
+        if tables.passes[array] == ANYHOW or first == end:
+            continue
+        p = phase[tables.touch[first].task]
+        is_together = True
+        fresh = 0
+        for k in range(first, end):
+            is_together = is_together and phase[tables.touch[k].task] == p
+            fresh = max(fresh, tables.touch[k].is_fresh)
+        if is_together:
+            # What several tasks of different phases touch may be used in another order by each.
+            array_traffic(tables, domains, phase, scratch.ends, array, moved)
+            side = 1 if tables.passes[array] == BY_EACH else 0
+            through[p, READ_ONCE + side] += moved[p, ARRAY_READS]
+            through[p, WRITTEN_ONCE + side] += moved[p, ARRAY_WRITES]
+            through[p, FRESH_ONCE + side] += fresh * moved[p, ARRAY_WRITES]
+
+
+@jit_flat_internal
+def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> None:
+    """ns of each phase alone: of each resource (`parts`), of all and of what each core does alone (`costs`); after the others."""
+    n, n_levels = phase.size, tables.rate.size - 1
+    parallel, costs, parts = scratch.parallel, scratch.costs, scratch.parts
+    cached = tables.capacity[n_levels]
+    # What a phase wrote last may leave the caches while the next one runs; of all as one phase that is the next call.
+    leaving = cached if has_phases(phase) else 0.0
+    for p in range(n):
+        costs[p, ALL], costs[p, ALONE] = 0.0, 0.0
+        for k in range(parts.shape[1]):
+            parts[p, k] = 0.0
+        if phase[p] != p:
+            continue
+        threads = 0
+        for t in range(p, n):
+            if phase[t] == p:
+                threads |= parallel[t]
+        is_alone = not threads & MAYBE
+        read, written = scratch.moved[p, READS], scratch.moved[p, WRITES]
+        parts[p, READ] = max(0.0, read - cached) / tables.rate[n_levels]
+        parts[p, WRITE] = max(0.0, written - cached) / tables.write_rate
+        # Dirty lines that stay save the trip out, and where they are read again the trip in.
+        kept = cached + min(cached, tables.reused_bytes)
+        parts[p, MIXED] = max(0.0, read + written - kept) / tables.mixed_rate
+        cores = 1 if is_alone else np.int64(tables.cores)
+        parts[p, STREAMS] = streaming_ns(
+            tables.stream,
+            tables.stream_point,
+            cores,
+            scratch.through[p],
+            cached,
+            leaving,
+            scratch.rates,
+        )
+        parts[p, OPERATIONS], parts[p, CHAIN] = costs[p, WORK], costs[p, CHAINS]
+        parts[p, LOADS] = costs[p, LOADED]
+        alone = max(max(costs[p, WORK], costs[p, CHAINS]), costs[p, LOADED])
+        longest = max(max(parts[p, READ], parts[p, WRITE]), parts[p, STREAMS])
+        for k in range(n_levels):
+            ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
+            is_private = k < n_levels - 1 or k == 0
+            if is_private and is_alone:
+                ns *= max(1.0, tables.cores / CLOCK_SLACK)
+            parts[p, FIRST_LEVEL + k] = ns
+            if is_private:
+                alone = max(alone, ns)
+            else:
+                longest = max(longest, ns)
+        costs[p, ALL], costs[p, ALONE] = max(longest, alone), alone
+
+
+@jit_flat_internal
+def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, float]:
+    """Each of `terms` becomes the larger of what it is and of the sum over the phases; the sums of all, and of each core alone."""
+    all_ns, core_ns = 0.0, 0.0
+    for p in range(scratch.costs.shape[0]):
+        all_ns += scratch.costs[p, ALL]
+        core_ns += scratch.costs[p, ALONE]
+    for k in range(terms.size):
+        total = 0.0
+        for p in range(scratch.parts.shape[0]):
+            total += scratch.parts[p, k]
+        terms[k] = max(terms[k], total * scale)
+    return all_ns * scale, core_ns * scale
+
+
+@jit_flat_internal
+def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
+    """ns of tasks that surely run one after the other: of all that they do, and of what each core does alone."""
+    costs, before = scratch.costs, scratch.before
+    last, most_core = 0, 0.0
+    for t in range(before.size):
+        longest, longest_core = 0.0, 0.0
+        before[t] = -1
+        for u in range(t):
+            if scratch.ends[u, t]:
+                longest_core = max(longest_core, costs[u, ALONE])
+                if costs[u, ALL] > longest:
+                    longest, before[t] = costs[u, ALL], u
+        costs[t, ALL] += longest
+        costs[t, ALONE] += longest_core
+        most_core = max(most_core, costs[t, ALONE])
+        if costs[t, ALL] > costs[last, ALL]:
+            last = t
+    for k in range(terms.size):
+        total = 0.0
+        t = last
+        while t >= 0:
+            total += scratch.parts[t, k]
+            t = before[t]
+        terms[k] = max(terms[k], total)
+    return costs[last, ALL], most_core
+
+
+@jit_flat
+def lower_bound(
+    tables: BoundTables, scratch: BoundScratch, domains: Mask, phase: Ints, terms: Floats
+) -> float:
+    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each)."""
+    n = phase.size
+    for k in range(terms.size):
+        terms[k] = 0.0
+    threads(tables, domains, scratch.parallel)
+    all_ns, core_ns, in_step = 0.0, 0.0, 1.0
+    # Tasks apart, with those before them; everything as one phase, because what caches keep is then subtracted once only; phases.
+    for way in range(3):
+        for u in range(n):
+            phase[u] = u if way == 0 else 0
+            for t in range(n):
+                scratch.ends[u, t] = False
+        if way == 0 and (n <= 2 or not ends_before(tables, domains, scratch.ends)):
+            continue  # of two the phases below say as much
+        if way == 2:
+            in_step = phases(tables, domains, scratch.parallel, phase)
+            if not has_phases(phase):
+                break
+        phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
+        arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
+        element_loads(tables, domains, scratch.parallel, phase, scratch.costs)
+        if tables.stream.shape[0] > 0:
+            _stream_traffic(tables, domains, phase, scratch)
+        _price_phases(tables, phase, scratch)
+        if way == 0:
+            way_ns, way_core = _longest_path(scratch, terms)
+        else:
+            way_ns, way_core = _add(scratch, in_step, terms)
+        all_ns, core_ns = max(all_ns, way_ns), max(core_ns, way_core)
+    all_ns = max(all_ns, terms[MIXED])
+    n_launches = launches(tables, domains, scratch.parallel, scratch.chosen)
+    started = n_launches * tables.launch_ns
+    met = tables.barrier_ns if has_barrier(tables, domains, scratch.parallel) else 0.0
+    terms[LAUNCHES] = tables.call_ns + started + met
+    # While a team assembles, its first threads can already fill the bandwidth that all share; what
+    # each core must do by itself waits for it to arrive.
+    joined = n_launches * min(tables.barrier_ns, tables.launch_ns) / 2
+    # A core is in the next call before it has finished the sums of this one: the call and the work are not added.
+    return float(max(tables.call_ns, met + max(all_ns + joined, core_ns + started)))

@@ -1,0 +1,134 @@
+"""Which tasks of a CPU may run at the same time, compiled: what threads share, phases, launches, and meetings of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...space import choices as ch
+from ...space.engine.jit import jit_flat_internal
+from .columns import Ints
+from .common import Bools, Int, Mask, join, merged_tasks
+from .tables import BoundTables
+
+# A parallel loop of so many tiles a core leaves threads out of step by at most 1 / of them.
+BALANCED_TILES = 16
+IN_STEP = 1.0 - 1.0 / BALANCED_TILES
+# Of a task: whether some loop may be parallel, surely is, and is so in enough tiles.
+MAYBE, SURELY, BALANCED = 1, 2, 4
+
+_PARALLEL = 1 << ch.PARALLEL
+_MERGED = 1 << ch.MERGED
+_SAME_LAUNCH = 1 << ch.SAME_LAUNCH
+
+
+@jit_flat_internal
+def largest(universe: Ints, at: Int, domain: Int) -> Int:
+    size = 1
+    k = 0
+    while domain >> k:
+        if domain >> k & 1 and universe[at + k] > size:
+            size = universe[at + k]
+        k += 1
+    return size
+
+
+@jit_flat_internal
+def threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
+    for t in range(parallel.size):
+        parallel[t] = 0
+    for k in range(tables.outer.shape[0]):
+        task = tables.outer[k].task
+        kind = np.int64(domains[tables.outer[k].kind])
+        if not kind & _PARALLEL:
+            continue
+        parallel[task] |= MAYBE
+        if kind == _PARALLEL:
+            parallel[task] |= SURELY
+            mid = largest(
+                tables.universe, tables.outer[k].mid_at, np.int64(domains[tables.outer[k].mid_size])
+            )
+            inner = largest(
+                tables.universe,
+                tables.outer[k].inner_at,
+                np.int64(domains[tables.outer[k].inner_size]),
+            )
+            if tables.outer[k].extent >= mid * inner * BALANCED_TILES * tables.cores:
+                parallel[task] |= BALANCED
+
+
+@jit_flat_internal
+def phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
+    """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
+    merged_tasks(tables, domains, phase)
+    in_step = 1.0
+    for k in range(tables.pair.shape[0]):
+        a, b = tables.pair[k].a, tables.pair[k].b
+        if not domains[tables.pair[k].fused] & _SAME_LAUNCH or phase[a] == phase[b]:
+            continue
+        both = parallel[a] & parallel[b]
+        if not (parallel[a] | parallel[b]) & MAYBE:
+            continue  # one thread runs one after the other
+        if tables.after[a, b]:
+            continue  # a value passes through memory between separate loops: threads meet first
+        if both & BALANCED:
+            in_step = IN_STEP
+        else:
+            join(phase, a, b)
+    return in_step
+
+
+@jit_flat_internal
+def has_phases(phase: Ints) -> bool:
+    """Whether there is more than one; they stand for their least tasks, so one is the first task's."""
+    most = 0
+    for t in range(phase.size):
+        most = max(most, phase[t])
+    return most > 0
+
+
+@jit_flat_internal
+def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
+    """ends[u, t]: whether task u is surely complete before task t begins; whether any is.
+
+    So it is where one needs what the other computes, and the two have no loop in common: threads meet between them, or a launch
+    ends. That a task between them may share loops with either does not matter: one loop nest has one outermost loop, which all its
+    tasks share.
+    """
+    n = ends.shape[0]
+    for u in range(n):
+        for t in range(n):
+            ends[u, t] = tables.after[u, t] != 0
+    for k in range(tables.merge.shape[0]):
+        if domains[tables.merge[k].order] & _MERGED:
+            ends[tables.merge[k].a, tables.merge[k].b] = False
+            ends[tables.merge[k].b, tables.merge[k].a] = False
+    any_ends = False
+    for u in range(n):
+        for t in range(n):
+            any_ends = any_ends or ends[u, t]
+    return any_ends
+
+
+@jit_flat_internal
+def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> int:
+    """Number of launches of a team that are surely there: tasks that surely share none."""
+    count = 0
+    for t in range(parallel.size):
+        chosen[t] = 1 if parallel[t] & SURELY else 0
+        for k in range(tables.pair.shape[0]):
+            is_shared = tables.pair[k].b == t and chosen[tables.pair[k].a]
+            if is_shared and domains[tables.pair[k].fused] & _SAME_LAUNCH:
+                chosen[t] = 0
+        count += chosen[t]
+    return count
+
+
+@jit_flat_internal
+def has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
+    """Whether partial results of threads surely meet inside a launch, for other threads to read."""
+    for k in range(tables.barrier.shape[0]):
+        surely = domains[tables.barrier[k].kind] == _PARALLEL
+        surely = surely and domains[tables.barrier[k].fused] == _SAME_LAUNCH
+        if surely and parallel[tables.barrier[k].reader] & SURELY:
+            return True
+    return False
