@@ -22,7 +22,7 @@ import numpy as np
 from numba.core import config as numba_config
 from numpy.typing import NDArray
 
-from ..kernels.interpret.kernel import out_of_range, run_kernel
+from ..kernels.interpret.kernel import run_kernel
 from ..kernels.interpret.python_text import NAME, Printed, print_python
 from ..kernels.interpret.reference import initial_arrays, run_calls
 from ..kernels.interpret.work import work_of
@@ -131,8 +131,7 @@ class Reference:
         numbers = [p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars]
         place = int(function(*given, *numbers, at))
         if place:
-            where = printed.places[place - 1]
-            out_of_range(where.array, where.axis, int(at[0]), where.extent)
+            printed.places[place - 1].fail(int(at[0]))
 
 
 # Functions by the key of their text and the types of their arguments.

@@ -35,6 +35,7 @@ from ..kernels.ir.kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from ..kernels.ir.ops import OPS
 from ..kernels.ir.task import Problem, Task
@@ -142,13 +143,17 @@ class _Run:
             case UpdateLocal():
                 old = self.locals[s.name]
                 self.locals[s.name] = OPS[s.op].numpy(old, self.value(s.value))
+            case While():
+                while self.value(s.condition):
+                    self.statements(s.body)
             case Store() | Update():
                 where = tuple(int(self.value(i)) for i in s.indices)
                 value = self.value(s.value)
                 array = self.store[s.array]
-                array[where] = (
-                    value if isinstance(s, Store) else OPS[s.op].numpy(array[where], value)
-                )
+                old = array[where]
+                array[where] = value if isinstance(s, Store) else OPS[s.op].numpy(old, value)
+                if isinstance(s, Update) and s.result:
+                    self.locals[s.result] = old
 
     def value(self, e: Expr) -> Any:
         """The value of an expression: an array over the open grid of loops, or a scalar."""

@@ -1,7 +1,8 @@
 """Checks of the indices that arrays hold, as C that runs before a tuned sequence and writes nothing.
 
 The recorded calls are gone through as they stand, with all that decides about an index (loops, conditions, locals) and nothing
-else. What depends on an array that the sequence itself writes is not known before it has run: such indices are not checked.
+else. What depends on an array that the sequence itself writes, or on a while loop, is not known before it has run: such indices
+are not checked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.text import show_expr
-from ...kernels.ir.walk import Renaming, children, coerced, nested_statements, walk
+from ...kernels.ir.walk import Renaming, children, coerced, local_changed, nested_statements, walk
 from ...kernels.language.record import Recording
 from . import csyntax as c
 from .block import CMemory, Value, Writer
@@ -161,6 +162,10 @@ class _Checker:
             match s:
                 case ir.SetLocal(name) | ir.UpdateLocal(name) if unsure:
                     self.unknown.add(name)
+                case ir.Update(result=name) if name:
+                    self.unknown.add(name)
+                case ir.While(body=inner):
+                    self.spread(inner, True)
                 case ir.For(body=inner):
                     self.spread(inner, unsure)
                 case ir.If(then=then, orelse=orelse):
@@ -259,6 +264,9 @@ class _Checker:
                         self.look(e, True)
                     self.look(s.value, False)
                     self.check(s.array, s.indices, False)
+                case ir.Print() | ir.Assert():
+                    for e in children(s):
+                        self.look(e, False)
                 case ir.If(condition, then, orelse):
                     self.look(condition, not self.is_unknown(condition))
                     if not self.is_unknown(condition):
@@ -293,9 +301,7 @@ class _Checker:
 
     def hoist(self, s: ir.For) -> set[tuple[str, int, ir.Expr]]:
         """Checks before the loop what its index plus something constant indexes in every iteration; these indices."""
-        changing = {
-            x.name for x in nested_statements(s.body) if isinstance(x, ir.SetLocal | ir.UpdateLocal)
-        }
+        changing = {local_changed(x) for x in nested_statements(s.body)}
         inner = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)} | {s.loop}
         found = set[tuple[str, int, ir.Expr]]()
         for array, indices in _always(s.body):
@@ -380,7 +386,7 @@ def _locals(found: Iterator[ir.Expr] | Sequence[ir.Expr]) -> set[str]:
 def _always(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:
     """Array and indices of what the statements access whenever they run, but for loops and branches in them."""
     for s in body:
-        if isinstance(s, ir.For | ir.If):
+        if isinstance(s, ir.For | ir.If | ir.While):
             continue
         for e in children(s):
             yield from ((x.array, x.indices) for x in walk(e) if isinstance(x, ir.Load))

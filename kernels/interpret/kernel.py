@@ -8,6 +8,7 @@ results may differ by rounding from a loop in order.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import numpy as np
 
 from ..ir.kernel import (
     Accumulator,
+    Assert,
     Binary,
     Cast,
     Compare,
@@ -30,6 +32,8 @@ from ..ir.kernel import (
     Local,
     LoopIndex,
     Param,
+    Part,
+    Print,
     Select,
     SetLocal,
     Stmt,
@@ -37,9 +41,11 @@ from ..ir.kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from ..ir.ops import OPS
 from ..ir.simplify import scalar
+from ..ir.text import default_format
 from ..language.calling import held_by
 from .contraction import contract, contraction, factors
 from .lanes import LanePlan, Plans, linear, plan_lanes
@@ -61,7 +67,8 @@ def interpret() -> Iterator[None]:
 
 def run_kernel(ir: KernelIR, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> None:
     """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping),
-    `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array.
+    `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array,
+    AssertionError where an assertion fails. What the kernel prints goes to `sys.stdout`.
 
     An array that is only read may be of a narrower dtype than the kernel's: its elements are
     converted as they are read.
@@ -120,6 +127,14 @@ class _Run:
                     self._write(s)
                 case If():
                     self._if(s)
+                case While():
+                    self._while(s)
+                case Print():
+                    sys.stdout.write(self._printed(s.parts, s.formats))
+                case Assert():
+                    if not self.value(s.condition):
+                        text = s.message + self._printed(s.parts, ())
+                        raise AssertionError(f"{s.where}: {text}")
 
     def _for(self, s: For) -> None:
         extent = int(self.value(s.extent))
@@ -167,6 +182,28 @@ class _Run:
                 self.block(branch)
         self.mask = outer
 
+    def _while(self, s: While) -> None:
+        """Runs passes until no lane wants another one; lanes that do not are masked out."""
+        outer, before = self.mask, set(self.local)
+        while True:
+            condition = self.value(s.condition)
+            if np.ndim(condition) > 0:
+                self.mask = condition if self.mask is None else self.mask & condition
+                condition = self.mask.any()
+            if not condition:
+                break
+            self.block(s.body)
+        self.mask = outer
+        for name in set(self.local) - before:
+            del self.local[name]
+
+    def _printed(self, parts: tuple[Part, ...], formats: tuple[str, ...]) -> str:
+        left = iter(formats)
+        return "".join(
+            x if isinstance(x, str) else printed(self.value(x), x.dtype, next(left, ""))
+            for x in parts
+        )
+
     def _set(self, name: str, value: Any) -> None:
         if name not in self.local:
             self.depth[name] = len(self.lanes)
@@ -201,6 +238,14 @@ class _Run:
     # --- writing
 
     def _write(self, s: Store | Update) -> None:
+        if not isinstance(s, Update) or not s.result:
+            self._change(s)
+            return
+        old = np.array(self._load(Load(s.array, s.indices, s.value.dtype)))[()]
+        self._change(s)
+        self._set(s.result, old)
+
+    def _change(self, s: Store | Update) -> None:
         array = self.arrays[s.array]
         value = self.value(s.value)
         view = self._view(s.array, s.indices) if self.lanes and self.mask is None else None
@@ -332,6 +377,14 @@ class _Run:
         view = view.transpose(sorted(range(len(order)), key=lambda a: -order[a]))
         missing = tuple(len(self.lanes) - 1 - k for k in range(len(self.lanes)) if k not in order)
         return np.expand_dims(view, missing)
+
+
+def printed(value: Any, dtype: DType, wanted: str) -> str:
+    """A value as C's printf writes it in the format `wanted` (see `Print`), or in that of its type."""
+    if dtype.is_float and np.isnan(value):
+        return "-nan" if np.signbit(value) else "nan"
+    plain = float(value) if dtype.is_float else int(value)
+    return f"%{wanted or default_format(dtype)}" % plain
 
 
 def _check(name: str, axis: int, low: int, high: int, extent: int) -> None:

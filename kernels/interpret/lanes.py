@@ -4,7 +4,9 @@ A loop is run as lanes only if that is provably the same as one iteration after 
 - every array written in it is either touched at elements that belong to one iteration alone (one
   axis has the same index in all accesses, and that index changes with this loop and with no loop
   inside it), or only updated, never read, with one operation;
-- every local from outside it is only read, or only updated with one operation and not read.
+- every local from outside it is only read, or only updated with one operation and not read;
+- nothing is printed or asserted in it: that happens in order.
+A while loop in it runs as long as any lane wants to.
 Updates then happen in another order, which for floating-point sums and products is a reassociation.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir.kernel import (
+    Assert,
     Binary,
     Cast,
     Const,
@@ -23,14 +26,16 @@ from ..ir.kernel import (
     Load,
     Local,
     LoopIndex,
+    Print,
     SetLocal,
     Stmt,
     Store,
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
-from ..ir.walk import children, nested_statements, walk
+from ..ir.walk import children, local_changed, nested_statements, walk
 from .contraction import contraction
 
 
@@ -66,14 +71,21 @@ def _plan_block(body: Iterable[Stmt], declared: frozenset[str], plans: Plans) ->
                 lanes = max(
                     lanes, _plan_block(then, declared, plans), _plan_block(orelse, declared, plans)
                 )
-            case SetLocal(name=name):
-                declared |= {name}
+            case While(body=inner):
+                lanes = max(lanes, _plan_block(inner, declared, plans))
+            case SetLocal() | Update():
+                declared |= {local_changed(statement)}
     return lanes
 
 
 def _plan_loop(loop: For, declared: frozenset[str], plans: Plans) -> int:
     inner = _plan_block(loop.body, declared, plans)
-    is_vector = _locals_allow(loop, declared) and _arrays_allow(loop) and _extents_allow(loop)
+    is_vector = (
+        not any(isinstance(s, Print | Assert) for s in nested_statements(loop.body))
+        and _locals_allow(loop, declared)
+        and _arrays_allow(loop)
+        and _extents_allow(loop)
+    )
     plans[id(loop)] = LanePlan(is_vector, inner)
     if not is_vector:
         return inner
@@ -87,7 +99,7 @@ def _locals_allow(loop: For, declared: frozenset[str]) -> bool:
     read: set[str] = set()
     operations: dict[str, set[str]] = {}
     for s in nested_statements(loop.body):
-        if isinstance(s, SetLocal) and s.name in declared:
+        if isinstance(s, SetLocal | Update) and local_changed(s) in declared - {""}:
             return False
         if isinstance(s, UpdateLocal) and s.name in declared:
             operations.setdefault(s.name, set()).add(s.op)
@@ -106,7 +118,10 @@ def _arrays_allow(loop: For) -> bool:
                     updates.setdefault(x.array, set()).add("?")
         if isinstance(s, (Store, Update)):
             accesses.setdefault(s.array, []).append(s.indices)
-            updates.setdefault(s.array, set()).add("=" if isinstance(s, Store) else s.op)
+            kinds = updates.setdefault(s.array, set())
+            kinds.add("=" if isinstance(s, Store) else s.op)
+            if isinstance(s, Update) and s.result:
+                kinds.add("?")
     inside = {s.loop for s in nested_statements(loop.body) if isinstance(s, For)}
     for array, kinds in updates.items():
         only_updated = len(kinds) == 1 and not kinds & {"=", "?"}

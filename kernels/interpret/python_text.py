@@ -1,17 +1,20 @@
 """A kernel as the text of a module with one function of scalars and loops, in program order, for numba to compile.
 
-What it computes is what the interpreter computes, but for the order in which lanes add up. An index outside its array ends the
-function: it returns the number of the place, 1 for the first of `Printed.places`, and leaves the index in `at[0]`; 0 is well.
+What it computes is what the interpreter computes, but for the order in which lanes add up; it prints nothing. An index outside
+its array ends the function: it returns the number of the place, 1 for the first of `Printed.places`, and leaves the index in
+`at[0]`; 0 is well. So does an assertion that fails.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ..ir.affine import limits
 from ..ir.kernel import (
     Accumulator,
+    Assert,
     Binary,
     Cast,
     Compare,
@@ -32,9 +35,11 @@ from ..ir.kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from ..ir.ops import OPS, functions
 from ..ir.walk import walk
+from .kernel import out_of_range
 
 NAME = "run"
 _TYPES = {
@@ -60,6 +65,21 @@ class Place:
     axis: int
     extent: int
 
+    def fail(self, index: int) -> NoReturn:
+        """Raises the IndexError of an index there."""
+        out_of_range(self.array, self.axis, index, self.extent)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An assertion."""
+
+    text: str
+
+    def fail(self, index: int) -> NoReturn:
+        """Raises its AssertionError, without the values that it would name."""
+        raise AssertionError(self.text)
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -68,7 +88,7 @@ class Printed:
     """
 
     text: str
-    places: tuple[Place, ...]
+    places: tuple[Place | Claim, ...]
 
 
 def print_python(ir: KernelIR) -> Printed:
@@ -95,7 +115,7 @@ def _imports() -> str:
 class _Printer:
     ir: KernelIR
     lines: list[str] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[Place | Claim] = field(default_factory=list)
     locals: dict[str, str] = field(default_factory=dict)
     loops: dict[str, str] = field(default_factory=dict)
     extents: dict[str, int | None] = field(default_factory=dict)  # of the loops around
@@ -134,6 +154,13 @@ class _Printer:
                     self._line(f"{local} = {new}", depth)
                 case Store() | Update():
                     self._write(s, depth)
+                case While():
+                    self._while(s, depth)
+                case Assert(condition=condition):
+                    self._check(condition, depth)
+                    self.places.append(Claim(f"{s.where}: {s.message}"))
+                    self._line(f"if not {self.value(condition)}:", depth)
+                    self._line(f"return {len(self.places)}", depth + 1)
 
     def _for(self, s: For, depth: int) -> None:
         self._check(s.extent, depth)
@@ -143,6 +170,13 @@ class _Printer:
         self.block(s.body, depth + 1)
         del self.extents[s.loop]
 
+    def _while(self, s: While, depth: int) -> None:
+        self._line("while True:", depth)
+        self._check(s.condition, depth + 1)
+        self._line(f"if not {self.value(s.condition)}:", depth + 1)
+        self._line("break", depth + 2)
+        self.block(s.body, depth + 1)
+
     def _write(self, s: Store | Update, depth: int) -> None:
         for x in (s.value, *s.indices):
             self._check(x, depth)
@@ -150,6 +184,12 @@ class _Printer:
         target, value = self._element(s.array, s.indices), self.value(s.value)
         if isinstance(s, Update):
             value = self._operation(s.op, target, value, self.dtypes[s.array])
+            if s.result:
+                held = f"{_TYPES[self.dtypes[s.array]]}({target})"
+                self._line(f"old, new = {held}, {value}", depth)
+                self._line(f"{target} = new", depth)
+                self._line(f"{self._local(s.result)} = old", depth)
+                return
         self._line(f"{target} = {value}", depth)
 
     def _line(self, text: str, depth: int) -> None:

@@ -18,6 +18,7 @@ from ..ir.kernel import (
     Stmt,
     Unary,
     UpdateLocal,
+    While,
 )
 from ..ir.walk import children, walk
 from .contraction import contraction, factors
@@ -72,6 +73,8 @@ class _Counter:
                 parts = [self._loop(s, steps, lanes, middles)]
             elif isinstance(s, If):
                 parts = [self.block(b, steps, lanes, middles) for b in (s.then, s.orelse)]
+            elif isinstance(s, While):
+                parts = [self.block(s.body, steps * self.longest, lanes, middles)]
             interpreted_ns += sum(p.interpreted_ns for p in parts)
             compiled_ns += sum(p.compiled_ns for p in parts)
         return Work(interpreted_ns, compiled_ns)

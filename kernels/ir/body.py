@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from .access import ALWAYS, Access, AxisMap, Guard, State
 from .affine import Affine, combine, index_range, to_affine, unclamped
@@ -31,9 +31,10 @@ from .kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from .meeting import is_injective
-from .walk import Renaming, children, nested_statements, walk
+from .walk import Renaming, children, local_changed, nested_statements, walk
 
 FAR = 1 << 60  # no bound on this side
 
@@ -111,7 +112,10 @@ def analyse(statements: tuple[Stmt, ...], loops: Sequence[Loop], reason: Reason)
     shape: Shape = "straight"
     if any(isinstance(s, If) for s in every):
         shape = "guarded"
-    if any(isinstance(s, For) and not isinstance(s.extent, Const) for s in every):
+    if any(
+        isinstance(s, While) or (isinstance(s, For) and not isinstance(s.extent, Const))
+        for s in every
+    ):
         shape = "loops"
     return Body(statements, sites, shape, reason)
 
@@ -145,7 +149,7 @@ class _Reader:
         self.sites: list[Site] = []
         self.known: dict[str, Expr] = {}
         self.behind: dict[str, frozenset[int]] = {}  # local -> sites that its value comes from
-        changed = [s.name for s in nested_statements(statements) if _sets(s)]
+        changed = [local_changed(s) for s in nested_statements(statements) if local_changed(s)]
         self.once = {name for name in changed if changed.count(name) == 1}
 
     # --- statements
@@ -153,6 +157,8 @@ class _Reader:
     def block(self, body: Iterable[Stmt], guard: Guard, around: tuple[Loop, ...]) -> None:
         for s in body:
             first = len(self.sites)
+            if isinstance(s, While):
+                self.forget(s.body)  # the condition is read again behind it
             for e in children(s):
                 self.read(e, guard, around)
             here = frozenset(range(first, len(self.sites)))
@@ -163,13 +169,20 @@ class _Reader:
                     self.branch(s, guard, around)
                 case SetLocal():
                     self.set(s, here, guard)
+                case While():
+                    data = tuple(sorted({*guard.data, *self.deciding(s.condition, here)}))
+                    self.block(s.body, replace(guard, data=data, is_exact=False), around)
+                    self.forget(s.body)
                 case UpdateLocal():
                     self.known.pop(s.name, None)
-                    self.comes_from(s, here, guard)
+                    self.comes_from(s.name, s.value, here, guard)
                 case Store():
                     self.site("store", s.array, s.indices, guard, around)
                 case Update():
                     self.site("update", s.array, s.indices, guard, around, s.op)
+                    if s.result:
+                        self.known.pop(s.result, None)
+                        self.comes_from(s.result, s.value, here | {len(self.sites) - 1}, guard)
 
     def set(self, s: SetLocal, here: frozenset[int], guard: Guard) -> None:
         value = self.resolved(s.value)
@@ -177,12 +190,12 @@ class _Reader:
             self.known.pop(s.name, None)
         else:
             self.known[s.name] = value
-        self.comes_from(s, here, guard)
+        self.comes_from(s.name, s.value, here, guard)
 
-    def comes_from(self, s: SetLocal | UpdateLocal, here: frozenset[int], guard: Guard) -> None:
+    def comes_from(self, name: str, value: Expr, here: frozenset[int], guard: Guard) -> None:
         """Notes what the value of a local depends on: what is read for it, and what decided that it is set."""
-        found = self.deciding(s.value, here).union(guard.data)
-        self.behind[s.name] = self.behind.get(s.name, frozenset()) | found
+        found = self.deciding(value, here).union(guard.data)
+        self.behind[name] = self.behind.get(name, frozenset()) | found
 
     def branch(self, s: If, guard: Guard, around: tuple[Loop, ...]) -> None:
         # The reads of the condition are the last sites there are.
@@ -215,8 +228,7 @@ class _Reader:
     def forget(self, body: tuple[Stmt, ...]) -> None:
         """What is changed somewhere in `body` is not known before and behind it."""
         for s in nested_statements(body):
-            if _sets(s):
-                self.known.pop(s.name, None)
+            self.known.pop(local_changed(s), None)
 
     # --- expressions
 
@@ -370,10 +382,6 @@ _NEGATED: dict[CompareOp, CompareOp] = {
 def _bounded(guard: Guard, affine: Affine, low: int, high: int) -> Guard:
     """`guard` with low <= affine < high as well."""
     return replace(guard, bounds=(*guard.bounds, (affine, low, high)))
-
-
-def _sets(s: Stmt) -> TypeGuard[SetLocal | UpdateLocal]:
-    return isinstance(s, SetLocal | UpdateLocal)
 
 
 def _count(s: For) -> Count:

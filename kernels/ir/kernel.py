@@ -172,10 +172,13 @@ Expr = (
 
 @dataclass(frozen=True)
 class For:
-    """`for loop in range(extent)`; the outermost loops of a kernel are parallel, the others sequential."""
+    """`for loop in range(extent)`; the outermost loops of a kernel are parallel, the others sequential.
+
+    The extent is evaluated once, before the loop begins; below 0 counts as 0.
+    """
 
     loop: str
-    extent: Expr  # Const, but for ranges that depend on outer indices or on data
+    extent: Expr  # Const, but for ranges that depend on arguments, on outer indices or on data
     body: tuple[Stmt, ...]
     where: Location
 
@@ -207,13 +210,17 @@ class Store:
 
 @dataclass(frozen=True)
 class Update:
-    """`array[indices] op= value`: atomic where iterations share the element, and then free to be reassociated."""
+    """`array[indices] op= value`: atomic where iterations share the element, and then free to be reassociated.
+
+    `result` is the local that takes what the element held just before, of the array's dtype; "" where nobody asks.
+    """
 
     array: str
     indices: tuple[Expr, ...]
     op: ReduceOp
     value: Expr
     where: Location
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,7 +231,43 @@ class If:
     where: Location
 
 
-Stmt = For | SetLocal | UpdateLocal | Store | Update | If
+@dataclass(frozen=True)
+class While:
+    """`while condition:`; the condition is evaluated before each pass. Nothing else leaves a block: `break`, `continue` and an
+    early `return` are flags that conditions read.
+    """
+
+    condition: Expr
+    body: tuple[Stmt, ...]
+    where: Location
+
+
+Part = str | Expr  # of what is printed: a text as it is, or a value
+
+
+@dataclass(frozen=True)
+class Print:
+    """Writes `parts` one behind the other to standard output, with nothing between or behind them.
+
+    `formats` has a conversion of C's printf without its % for each value of `parts`, "" for that of its dtype; () is "" for all.
+    """
+
+    parts: tuple[Part, ...]
+    where: Location
+    formats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Assert:
+    """Ends the call where `condition` does not hold, with `message` and `parts` as they would be printed; of debug mode only."""
+
+    condition: Expr
+    message: str
+    parts: tuple[Part, ...]
+    where: Location
+
+
+Stmt = For | SetLocal | UpdateLocal | Store | Update | If | While | Print | Assert
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from .body import Body
 from .domain import Loop
 from .kernel import (
     Accumulator,
+    Assert,
     Binary,
     Cast,
     Compare,
     Const,
+    DType,
     Expr,
     For,
     If,
@@ -28,6 +30,8 @@ from .kernel import (
     Local,
     LoopIndex,
     Param,
+    Part,
+    Print,
     Select,
     SetLocal,
     Stmt,
@@ -35,10 +39,11 @@ from .kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from .ops import COMPARISONS, OPS
 from .task import Problem, Task
-from .walk import children, loads, nested_statements
+from .walk import children, loads, local_changed, nested_statements
 
 _NOT, _NEGATED, _COMPARED, _SUM = 3, 7, 4, 5  # how tightly operators bind
 _BINDS = {
@@ -75,6 +80,13 @@ def show_expr(x: Expr) -> str:
     return _Printer().text(x, 0)
 
 
+def default_format(dtype: DType) -> str:
+    """How a value is printed where nobody asks for a format: a conversion of printf, without its %."""
+    if not dtype.is_float:
+        return "d"
+    return ".12f" if dtype is DType.f64 else "f"
+
+
 def show_value(x: Expr, names: Names | None = None) -> str:
     """An expression of a task on one line; dtypes show in constants and casts only."""
     return _Printer(names or {}).text(x, 0)
@@ -106,20 +118,38 @@ class _Printer:
                     if orelse:
                         yield f"{pad}else:"
                         yield from self.nested(orelse, depth)
+                case While(condition=condition, body=inner):
+                    yield f"{pad}while {self.text(condition, 0)}:"
+                    yield from self.nested(inner, depth)
+                case Print():
+                    parts = [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(
+                        s.formats
+                    )
+                    yield f"{pad}print({', '.join(parts)})"
+                case Assert(condition=condition):
+                    said = ", ".join([repr(s.message), *map(self.part, s.parts)])
+                    yield f"{pad}assert {self.text(condition, 0)}, {said}"
                 case SetLocal() | UpdateLocal():
-                    place = self.local(s)
+                    place = self.local(s.name, s.value.dtype, isinstance(s, SetLocal))
                     yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
+                case Update() if s.result:
+                    place = self.element(s.array, s.indices)
+                    old = self.local(s.result, s.value.dtype, True)
+                    yield f"{pad}{old} = atomic_{s.op}({place}, {self.text(s.value, 0)})"
                 case Store() | Update():
                     place = self.element(s.array, s.indices)
                     yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
 
-    def local(self, s: SetLocal | UpdateLocal) -> str:
+    def local(self, name: str, dtype: DType, is_set: bool) -> str:
         if self.names is not None:
-            return f"{self.name('local', s.name)}:{s.value.dtype.name}"
-        if isinstance(s, UpdateLocal) or s.name in self.declared:
-            return s.name
-        self.declared.add(s.name)
-        return f"{s.name}: {s.value.dtype.name.rstrip('_')}"
+            return f"{self.name('local', name)}:{dtype.name}"
+        if not is_set or name in self.declared:
+            return name
+        self.declared.add(name)
+        return f"{name}: {dtype.name.rstrip('_')}"
+
+    def part(self, x: Part) -> str:
+        return repr(x) if isinstance(x, str) else self.text(x, 0)
 
     def nested(self, body: tuple[Stmt, ...], depth: int) -> Iterator[str]:
         if not body and self.names is None:
@@ -298,6 +328,6 @@ def _inner_names(task: Task) -> dict[str, str]:
         for s in nested_statements(task.body.statements):
             if isinstance(s, For):
                 names.setdefault("loop " + s.loop, f"l{len(names)}")
-            if isinstance(s, SetLocal | UpdateLocal):
-                names.setdefault("local " + s.name, f"l{len(names)}")
+            if local_changed(s):
+                names.setdefault("local " + local_changed(s), f"l{len(names)}")
     return names

@@ -4,12 +4,14 @@ changes IR.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NoReturn
 
 from .kernel import (
     Accumulator,
     ArrayParam,
+    Assert,
     Binary,
     Cast,
     Compare,
@@ -23,6 +25,8 @@ from .kernel import (
     Local,
     LoopIndex,
     Param,
+    Part,
+    Print,
     Select,
     SetLocal,
     Stmt,
@@ -30,9 +34,14 @@ from .kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from .ops import COMPARISONS, OPS, is_reduction
 from .text import show_expr
+
+# Conversions of printf by what they are of.
+_FLAGS = r"[-+ #0]*\d{0,3}(\.\d{0,3})?"
+_OF_FLOATS, _OF_INTEGERS = (re.compile(_FLAGS + kinds) for kinds in ("[eEfFgGaA]", "[diouxX]"))
 
 
 class IRError(Exception):
@@ -96,13 +105,43 @@ class _Checker:
                 case Update(array=array, indices=indices, op=op, value=value):
                     self._written(array, indices, value, loops, bound)
                     self._updates(array, op, self._arrays[array].dtype, value)
+                    if s.result:
+                        self._same_type(s.result, value.dtype)
+                        bound[s.result] = value.dtype
                 case If(condition=condition, then=then, orelse=orelse):
                     self._expr(condition, loops, bound)
                     self._expect(condition, DType.bool_, "the condition")
                     self.block(then, loops, bound)
                     self.block(orelse, loops, bound)
+                case While(condition=condition, body=inner):
+                    self._expr(condition, loops, bound)
+                    self._expect(condition, DType.bool_, "the condition")
+                    self.block(inner, loops, bound)
+                case Print(parts=parts, formats=formats):
+                    self._printed(parts, formats, loops, bound)
+                case Assert(condition=condition, parts=parts):
+                    self._expr(condition, loops, bound)
+                    self._expect(condition, DType.bool_, "the condition")
+                    self._printed(parts, (), loops, bound)
                 case _:
                     self._fail(f"{s!r} is no statement")
+
+    def _printed(
+        self,
+        parts: tuple[Part, ...],
+        formats: tuple[str, ...],
+        loops: set[str],
+        bound: dict[str, DType],
+    ) -> None:
+        values = [x for x in parts if not isinstance(x, str)]
+        for x in values:
+            self._expr(x, loops, bound)
+        if formats and len(formats) != len(values):
+            self._fail(f"{len(values)} values are printed in {len(formats)} formats")
+        for x, wanted in zip(values, formats, strict=False):
+            known = _OF_FLOATS if x.dtype.is_float else _OF_INTEGERS
+            if wanted and not known.fullmatch(wanted):
+                self._fail(f"%{wanted} is no format of `{show_expr(x)}`, which is {x.dtype.name}")
 
     def _for(self, s: For, loops: set[str], bound: dict[str, DType]) -> None:
         if s.loop in self._loops or s.loop in self._arrays or s.loop in self._scalars:

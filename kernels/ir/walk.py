@@ -21,11 +21,14 @@ from .kernel import (
     Location,
     LoopIndex,
     Param,
+    Part,
     ReduceOp,
+    SetLocal,
     Stmt,
     Store,
     Unary,
     Update,
+    UpdateLocal,
 )
 from .ops import OPS
 
@@ -38,14 +41,14 @@ _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
 
 
 def _parts(node: Expr | Stmt) -> tuple[tuple[str, bool, bool], ...]:
-    """The fields of a node that hold nodes: (name, whether it holds statements, whether it is a tuple)."""
+    """The fields of a node that hold nodes, maybe among texts: (name, whether it holds statements, whether it is a tuple)."""
     kind: type[Any] = type(node)
     if kind not in _PARTS:
         hints = get_type_hints(kind)
         many = {f.name: get_origin(hints[f.name]) is tuple for f in fields(kind)}
         held = {name: get_args(hints[name])[0] if many[name] else hints[name] for name in many}
         _PARTS[kind] = tuple(
-            (name, of == Stmt, many[name]) for name, of in held.items() if of in (Expr, Stmt)
+            (name, of == Stmt, many[name]) for name, of in held.items() if of in (Expr, Part, Stmt)
         )
     return _PARTS[kind]
 
@@ -56,7 +59,7 @@ def children(node: Expr | Stmt) -> tuple[Expr, ...]:
     for name, is_block, many in _parts(node):
         if not is_block:
             x = getattr(node, name)
-            found.extend(x) if many else found.append(x)
+            found.extend(e for e in x if not isinstance(e, str)) if many else found.append(x)
     return tuple(found)
 
 
@@ -71,7 +74,7 @@ def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], S
     for name, is_block, many in _parts(node):
         old = getattr(node, name)
         on = on_stmt if is_block else on_expr
-        new[name] = tuple(map(on, old)) if many else on(old)
+        new[name] = tuple(x if isinstance(x, str) else on(x) for x in old) if many else on(old)
     return replace(node, **new) if new else node
 
 
@@ -105,6 +108,16 @@ def loads(e: Expr) -> tuple[Load, ...]:
 def locals_read(e: Expr) -> tuple[str, ...]:
     """Names of the locals `e` reads, without repeats."""
     return tuple(dict.fromkeys(x.name for x in walk(e) if isinstance(x, Local)))
+
+
+def local_changed(s: Stmt) -> str:
+    """The local that a statement itself sets or updates; "" where it does neither."""
+    match s:
+        case SetLocal() | UpdateLocal():
+            return s.name
+        case Update():
+            return s.result
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.kernel import (
     NOWHERE,
+    Assert,
     Binary,
     Expr,
     For,
@@ -24,6 +25,7 @@ from ..ir.kernel import (
     Local,
     Location,
     LoopIndex,
+    Print,
     ReduceOp,
     SetLocal,
     Stmt,
@@ -31,12 +33,14 @@ from ..ir.kernel import (
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from ..ir.walk import (
     REDUCE_OPS,
     Renaming,
     is_neutral,
     loads,
+    local_changed,
     locals_read,
     nested_statements,
     size,
@@ -137,6 +141,8 @@ def _unique(body: tuple[Stmt, ...], names: set[str], counter: list[int]) -> tupl
             case If():
                 then, orelse = (_unique(x, names, counter) for x in (s.then, s.orelse))
                 result.append(replace(s, then=then, orelse=orelse))
+            case While():
+                result.append(replace(s, body=_unique(s.body, names, counter)))
             case _:
                 result.append(s)
     return tuple(result)
@@ -182,10 +188,18 @@ class _Walker:
                 indices = tuple(self.read(i) for i in s.indices)
                 self.flat.append(Assign(s.array, indices, self.read(s.value), None, path, s.where))
             case Update():
+                if s.result:
+                    self.fail(Closure.CARRIED, f"the old value of {s.array}, which an update gives")
                 indices = tuple(self.read(i) for i in s.indices)
                 self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path, s.where))
             case If():
-                self.fail(Closure.BRANCH, f"an if around {_first_written(s)}")
+                self.fail(Closure.BRANCH, f"an if around {_first_written((*s.then, *s.orelse))}")
+            case While():
+                self.fail(Closure.BRANCH, f"a while loop around {_first_written(s.body)}")
+            case Print():
+                self.fail(Closure.ORDER, "a print")
+            case Assert():
+                self.fail(Closure.ORDER, "an assertion")
 
     def read(self, e: Expr) -> Expr:
         """`e` with locals replaced by their current versions."""
@@ -269,13 +283,15 @@ def user_loop(name: str) -> str:
     return name.split("@")[0]
 
 
-def _first_written(s: If) -> str:
+def _first_written(body: tuple[Stmt, ...]) -> str:
     """What a branch does that lasts: a store, or a variable that it sets."""
-    inside = list(nested_statements((*s.then, *s.orelse)))
+    inside = list(nested_statements(body))
     if any(isinstance(x, Store | Update) for x in inside):
         return "a store"
-    names = [x.name for x in inside if isinstance(x, SetLocal | UpdateLocal)]
-    return f"the variable {names[0]}" if names else "nothing"
+    names = [local_changed(x) for x in inside if local_changed(x)]
+    if names:
+        return f"the variable {names[0]}"
+    return "a print" if any(isinstance(x, Print) for x in inside) else "nothing"
 
 
 def _as_update(s: Stmt) -> Stmt:

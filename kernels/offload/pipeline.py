@@ -13,10 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.effects import arrays_read, arrays_written, overwrites
-from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt, UpdateLocal
+from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt
 from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.text import problem_key
-from ..ir.walk import Renaming, children, coerced, loads, locals_read, nested_statements
+from ..ir.walk import (
+    Renaming,
+    children,
+    coerced,
+    loads,
+    local_changed,
+    locals_read,
+    nested_statements,
+)
 from .closed import closed_task
 from .distribute import NotStructuredError, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
@@ -128,8 +136,7 @@ def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     every = list(nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:
-        if isinstance(s, SetLocal | UpdateLocal):
-            n_set[s.name] = n_set.get(s.name, 0) + 1
+        n_set[local_changed(s)] = n_set.get(local_changed(s), 0) + 1
     result: list[Stmt] = []
     plain: dict[str, Expr] = {}
     for s in body:
@@ -165,8 +172,7 @@ def _mentioned(s: Stmt) -> set[str]:
     """Locals that a statement or those nested in it set, update or read."""
     names: set[str] = set()
     for x in nested_statements((s,)):
-        if isinstance(x, SetLocal | UpdateLocal):
-            names.add(x.name)
+        names |= {local_changed(x)} - {""}
         for e in children(x):
             names.update(locals_read(e))
     return names

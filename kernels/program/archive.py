@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from ..ir import kernel as ir
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
 from ..ir.verify import IRError, check
-from ..ir.walk import children, nested_statements, walk
+from ..ir.walk import children, local_changed, nested_statements, walk
 from ..language.record import Call, Recording
 from .inside import first_outside
 
@@ -35,6 +35,8 @@ _CLASSES: dict[str, type[Any]] = {
 }
 
 
+# Fields that nodes of files of before do not have; left out where they have their default.
+_LATER = {"Update": frozenset({"result"})}
 _DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
 _LONGEST = 4096  # characters of a text
 _FARTHEST = 1 << 48  # iterations of a loop
@@ -86,8 +88,8 @@ def _check_names(recording: Recording) -> None:
             match s:
                 case ir.For():
                     named.append(s.loop)
-                case ir.SetLocal() | ir.UpdateLocal():
-                    named.append(s.name)
+                case _ if local_changed(s):
+                    named.append(local_changed(s))
     for name in named:
         if not name.isidentifier():
             raise ArchiveError(f"{name!r:.60} is no name")
@@ -141,7 +143,11 @@ def _encode(x: Any) -> Any:
     if isinstance(x, tuple):
         return [_encode(e) for e in x]
     if is_dataclass(x) and not isinstance(x, type):
-        return {"is": type(x).__name__} | {f.name: _encode(getattr(x, f.name)) for f in fields(x)}
+        name = type(x).__name__
+        named = {f.name: (getattr(x, f.name), f.default) for f in fields(x)}
+        late = _LATER.get(name, frozenset())
+        kept = {k: _encode(v) for k, (v, usual) in named.items() if k not in late or v != usual}
+        return {"is": name} | kept
     if isinstance(x, float) and not math.isfinite(x):
         return repr(x)
     return x
@@ -169,8 +175,10 @@ def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:
         return _decode_node(x, options, depth + 1)
     if float in options and x in ("inf", "-inf", "nan"):
         return float(x)
-    if isinstance(x, str) and not (x.isprintable() and len(x) <= _LONGEST):
-        raise ArchiveError(f"{x!r:.60} is no text of one line")
+    if isinstance(x, str):
+        lines = x.split("\n") if ir.Const in options else [x]  # what is printed may have several
+        if not (all(map(str.isprintable, lines)) and len(x) <= _LONGEST):
+            raise ArchiveError(f"{x!r:.60} is no text of one line")
     if type(x) in options:
         return x
     names = ", ".join(getattr(o, "__name__", str(o)) for o in options)
@@ -182,9 +190,9 @@ def _decode_node(x: dict[str, Any], options: tuple[Any, ...], depth: int) -> Any
     if kind is None or kind not in options:
         raise ArchiveError(f"a node {x.get('is')!r:.60} is not expected here")
     types = _types(kind.__name__)
-    if set(x) != {"is", *types}:
+    if set(x) | _LATER.get(kind.__name__, frozenset()) != {"is", *types}:
         raise ArchiveError(f"a node {x['is']} has the fields {', '.join(map(str, x))}")
-    return kind(**{name: _decode(x[name], t, depth) for name, t in types.items()})
+    return kind(**{name: _decode(x[name], t, depth) for name, t in types.items() if name in x})
 
 
 def _one_of(x: Any, options: tuple[Any, ...]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..ir.kernel import (
+    Assert,
     Binary,
     Cast,
     DType,
@@ -15,12 +16,14 @@ from ..ir.kernel import (
     Load,
     Local,
     Param,
+    Print,
     SetLocal,
     Stmt,
     Store,
     Unary,
     Update,
     UpdateLocal,
+    While,
 )
 from ..ir.ops import OPS
 from ..ir.walk import walk
@@ -115,6 +118,15 @@ class _Reader:
                     self._look_into(condition)
                     self.graph.steering |= self._names(condition)
                     self.block((*then, *orelse), around | self._names(condition))
+                case While(condition=condition, body=inner):
+                    self._look_into(condition)
+                    self.graph.steering |= self._names(condition)
+                    self.block(inner, around | self._names(condition))
+                case Assert(condition=condition):
+                    self._look_into(condition)
+                    self.graph.steering |= self._names(condition)
+                case Print():
+                    pass
                 case SetLocal(name=name, value=value) | UpdateLocal(name=name, value=value):
                     self._flow(f"{self.number}.{name}", (value,), around)
                 case (
@@ -124,6 +136,9 @@ class _Reader:
                     for i in indices:
                         self.graph.placing |= self._names(i)
                     self._flow(self._array(array), (value, *indices), around)
+                    if isinstance(s, Update) and s.result:
+                        old = Load(array, indices, value.dtype)
+                        self._flow(f"{self.number}.{s.result}", (old,), around)
 
     def _flow(self, target: Name, values: tuple[Expr, ...], around: frozenset[Name]) -> None:
         names = around.union(*map(self._names, values))

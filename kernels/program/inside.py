@@ -21,7 +21,19 @@ from ..ir.affine import (
     to_affine,
     unclamped,
 )
-from ..ir.kernel import Binary, Compare, Expr, For, If, KernelIR, Load, Stmt, Store, Update
+from ..ir.kernel import (
+    Binary,
+    Compare,
+    Expr,
+    For,
+    If,
+    KernelIR,
+    Load,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
 from ..ir.walk import children, loads
 from ..offload.distribute import constant_extent
 
@@ -88,6 +100,8 @@ def _accesses(
                 inside = _in_loop(s, around)
                 if inside is not None:
                     yield from _accesses(s.body, inside)
+            case While():
+                yield from _accesses(s.body, replace(around, is_known=False))
             case If():
                 yield from _accesses(s.then, _where(s.condition, around))
                 yield from _accesses(s.orelse, replace(around, is_known=False))
