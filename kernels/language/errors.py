@@ -1,17 +1,5 @@
-"""What a program in the kernel language can get wrong, told at the place in the user's source."""
+"""What a program in the kernel language can get wrong: `LanguageError`, which the fields below raise too."""
 
-from __future__ import annotations
+from ..ir.errors import LanguageError
 
-from ..ir.kernel import Location
-
-
-class LanguageError(Exception):
-    """A kernel or a sequence uses something the language does not have.
-
-    The message is one sentence behind `file:line`; it names the construct and says what to do.
-    """
-
-    def __init__(self, sentence: str, where: Location | None = None) -> None:
-        self.sentence = sentence
-        self.where = where
-        super().__init__(f"{where}: {sentence}" if where is not None else sentence)
+__all__ = ["LanguageError"]

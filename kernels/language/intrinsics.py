@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..fields import compound
 from ..ir.kernel import DType
 from .errors import LanguageError
 
@@ -46,7 +47,11 @@ def template() -> TemplateAnnotation:
 
 
 class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
-    """Annotations of kernel arguments."""
+    """Annotations of kernel arguments, and types of vectors, matrices and structs."""
+
+    vector = staticmethod(compound.vector)
+    matrix = staticmethod(compound.matrix)
+    struct = staticmethod(compound.struct)
 
     @staticmethod
     def ndarray(dtype: Any = None, ndim: int | None = None) -> Any:

@@ -1,0 +1,62 @@
+"""Where trees begin: the root of the program, and builders, whose fields can be given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .place import fail
+from .program import needed_program
+from .tree import SNode, Tree
+
+
+class _Root:
+    """`ks.root`: the root of the program at work. Everything is asked of the node."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(needed_program("ks.root").root, name)
+
+    def __repr__(self) -> str:
+        return "ks.root"
+
+
+root = _Root()
+
+
+class FieldTree:
+    """The fields of a finalized builder."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    def destroy(self) -> None:
+        """Frees the memory of the fields; they cannot be used again."""
+        for leaf in self._tree.leaves:
+            leaf.release("its tree was destroyed")
+        self._tree.leaves.clear()
+
+
+class FieldsBuilder:
+    """A root of its own, with `dense` and `place` as of `ks.root`. Its fields can be used once it is finalized."""
+
+    def __init__(self) -> None:
+        needed_program("ks.FieldsBuilder")
+        self._root = SNode("root", None, Tree(is_final=False))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._root, name)
+
+    @property
+    def finalized(self) -> bool:
+        return self._root.tree.is_final
+
+    def finalize(self, raise_warning: bool = True) -> FieldTree:
+        """Gives the fields their memory and ends the building; `raise_warning` is Taichi's and means nothing here."""
+        tree = self._root.tree
+        if tree.is_closed:
+            fail("this ks.FieldsBuilder is finalized already")
+        tree.is_final = tree.is_closed = True
+        return FieldTree(tree)

@@ -1,0 +1,199 @@
+"""Types of vectors, matrices and structs: `ks.types.vector(3, float)` is called to make a value, or makes fields.
+
+A type is compared by what it consists of, so it can be part of the signature of a kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..ir.kernel import DType
+from .matrix import Matrix
+from .place import fail
+from .program import element_dtype
+from .structs import Struct
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixType:
+    """Vectors, shape (n,), or matrices, shape (n, m). `element` is the type of components as it was written: `float` and `int` are
+    the program's defaults.
+    """
+
+    shape: tuple[int, ...]
+    element: Any
+
+    @property
+    def dtype(self) -> DType:
+        return element_dtype(self.element)
+
+    @property
+    def n(self) -> int:
+        return self.shape[0]
+
+    @property
+    def m(self) -> int:
+        return self.shape[1] if self.ndim == 2 else 1
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def get_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def __call__(self, *args: Any) -> Matrix:
+        """A value of numbers, vectors and lists, in order; one number is every component."""
+        numbers = [x for arg in args for x in _flat(arg)]
+        count = int(np.prod(self.shape))
+        if len(args) == 1 and len(numbers) == 1:
+            numbers *= count
+        if len(numbers) != count:
+            fail(f"{self} takes {count} numbers, not {len(numbers)}")
+        return Matrix(np.array(numbers).reshape(self.shape), self.dtype)
+
+    def field(self, shape: Any = None, **options: Any) -> Any:
+        """A field of them; the options are those of `ks.field`."""
+        from .field import matrix_field
+
+        return matrix_field(self.shape, self.dtype, shape, **options)
+
+    def ndarray(self, shape: Any) -> Any:
+        """An array of them, which kernels take as an argument."""
+        from .ndarray import Ndarray
+
+        return Ndarray(self.dtype, shape, self.shape)
+
+    def __str__(self) -> str:
+        name = "vector" if self.ndim == 1 else "matrix"
+        return f"{name}({', '.join(map(str, self.shape))}, {type_name(self.element)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class StructType:
+    """Structs with these members, each an element type, a MatrixType or a StructType. `methods` are functions of the program."""
+
+    members: Mapping[str, Any]
+    methods: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
+    name: str = "struct"
+
+    def __hash__(self) -> int:
+        return hash((self.name, tuple(self.members.items())))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Struct:
+        """A value; members that are left out are zero."""
+        if len(args) == 1 and not kwargs and isinstance(args[0], (Mapping, Struct)):
+            given = dict(args[0].to_members() if isinstance(args[0], Struct) else args[0])
+        else:
+            given = dict(zip(self.members, args, strict=False)) | kwargs
+        if len(args) > len(self.members):
+            fail(f"{self} takes {len(self.members)} members, not {len(args)}")
+        for key in given:
+            if key not in self.members:
+                fail(f"{self} has no member {key}")
+        return Struct.of_type(
+            self,
+            {key: member_value(member, given.get(key, 0)) for key, member in self.members.items()},
+        )
+
+    def field(self, shape: Any = None, **options: Any) -> Any:
+        """A field of them; the options are those of `ks.field`."""
+        from .field import struct_field
+
+        return struct_field(self, shape, **options)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{key}: {type_name(member)}" for key, member in self.members.items())
+        return f"{self.name}({shown})"
+
+
+def vector(n: int, dtype: Any) -> MatrixType:
+    """The type of vectors of n components."""
+    return MatrixType((_extent(n),), _checked(dtype))
+
+
+def matrix(n: int, m: int, dtype: Any) -> MatrixType:
+    """The type of matrices of n rows and m columns."""
+    return MatrixType((_extent(n), _extent(m)), _checked(dtype))
+
+
+def struct(**members: Any) -> StructType:
+    """The type of structs with these members."""
+    methods = members.pop("__struct_methods", {})
+    return StructType({key: _member(key, member) for key, member in members.items()}, methods)
+
+
+def dataclass(cls: type) -> StructType:
+    """`@ks.dataclass`: the annotations of a class are the members of a struct, its functions the methods.
+
+    Methods are functions of the program, as in any class: those that kernels call are decorated with `@ks.func`.
+    """
+    frame = sys._getframe(1)
+    try:
+        annotations = inspect.get_annotations(cls, locals=dict(frame.f_locals), eval_str=True)
+    except NameError as error:
+        fail(f"the annotations of {cls.__name__} cannot be evaluated: {error}")
+    methods = {
+        name: value
+        for name, value in vars(cls).items()
+        if callable(value) and not name.startswith("__")
+    }
+    for name in vars(cls):
+        if name in annotations:
+            fail(f"the member {name} of {cls.__name__} has a value: members of structs have none")
+    members = {key: _member(key, member) for key, member in annotations.items()}
+    return StructType(members, methods, cls.__name__)
+
+
+def member_value(member: Any, x: Any) -> Any:
+    """`x` in the type of a member; 0 fills vectors and structs."""
+    if isinstance(member, StructType):
+        return member() if isinstance(x, int) and x == 0 else member(x)
+    if isinstance(member, MatrixType):
+        return member(x)
+    return element_dtype(member)(x).item()
+
+
+def type_name(x: Any) -> str:
+    """How a type of elements is written."""
+    if isinstance(x, DType):
+        return x.name.rstrip("_")
+    return x.__name__ if isinstance(x, type) else str(x)
+
+
+def _flat(x: Any) -> Iterator[Any]:
+    if isinstance(x, Matrix):
+        yield from x.entries.ravel()
+    elif isinstance(x, (list, tuple, np.ndarray)):
+        for inner in x:
+            yield from _flat(inner)
+    else:
+        yield x
+
+
+def _extent(n: Any) -> int:
+    if not isinstance(n, (int, np.integer)) or n < 1:
+        fail(f"a type of vectors or matrices has a positive number of components, not {n!r}")
+    return int(n)
+
+
+def _checked(dtype: Any) -> Any:
+    element_dtype(dtype)
+    return dtype
+
+
+def _member(key: str, member: Any) -> Any:
+    """The type of a member; a dict is a struct, as Taichi takes it."""
+    if isinstance(member, Mapping):
+        return struct(**member)
+    if isinstance(member, (MatrixType, StructType)):
+        return member
+    if not key.isidentifier():
+        fail(f"{key!r} is no name of a member")
+    return _checked(member)

@@ -1,0 +1,55 @@
+"""Values of Python as values of a type of elements."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.kernel import DType
+from .place import fail
+
+
+def number(x: Any, dtype: DType, what: str) -> int | float | bool:
+    """`x` as `dtype` has it: integers wrap around. LanguageError for what is no number, and for a float in place of an integer."""
+    try:
+        if dtype.is_float:
+            return float(x)
+        if dtype is DType.bool_:
+            return bool(x)
+        return wrapped(operator.index(x), dtype)
+    except (TypeError, ValueError):
+        advice = ": convert it with int(...)" if isinstance(x, (float, np.floating)) else ""
+        return fail(f"{what} takes a number of type {dtype.name}, not {x!r}{advice}")
+
+
+def wrapped(x: int, dtype: DType) -> int:
+    """The lowest bits of `x`, as an integer type stores them."""
+    bits = 8 * dtype.size_bytes
+    x &= (1 << bits) - 1
+    return x - (1 << bits) if dtype.numpy.kind == "i" and x >> (bits - 1) else x
+
+
+def array_of(x: Any, what: str) -> NDArray[Any]:
+    """Nested lists, tuples, vectors or arrays as one array of numbers; LanguageError for anything else."""
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        fail(f"{what} takes numbers in lists of one length, not {x!r}")
+    return array
+
+
+def element_values(x: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
+    """The components of one element; LanguageError unless there are as many as `shape` says (a vector may also be a column)."""
+    values = array_of(x, what)
+    if values.shape == (*shape, 1) and len(shape) == 1:
+        values = values[:, 0]
+    if values.shape != shape:
+        wanted = " x ".join(map(str, shape)) + " components" if shape else "one number"
+        fail(f"{what} takes {wanted}, not {x!r}")
+    with np.errstate(all="ignore"):
+        return values.astype(dtype)

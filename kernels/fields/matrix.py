@@ -1,0 +1,329 @@
+"""Vectors and matrices outside kernels: values of their own, or the element of a field, which then is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from ..ir.errors import LanguageError
+from ..ir.ops import OPS
+from . import methods
+from .conversion import array_of, element_values
+from .place import fail
+from .program import element_dtype
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """A method of the table `methods.py`."""
+    definition = methods.METHODS[name]
+
+    @wraps(definition)
+    def method(self: Matrix, *args: Any, **kwargs: Any) -> Any:
+        given = [_components(x) for x in args]
+        try:
+            return _value(methods.call(python_do, name, _components(self), *given, **kwargs))
+        except LanguageError as error:
+            fail(error.sentence)
+
+    return method
+
+
+def _maker(name: str) -> Any:
+    """A maker of the table `methods.py`."""
+    definition = methods.MAKERS[name]
+
+    @wraps(definition)
+    def maker(*args: Any, **kwargs: Any) -> Any:
+        given = [
+            [_components(x) for x in arg] if isinstance(arg, (list, tuple)) else arg for arg in args
+        ]
+        try:
+            return _value(methods.make(python_do, name, *given, **kwargs))
+        except LanguageError as error:
+            fail(error.sentence)
+
+    return staticmethod(maker)
+
+
+class Matrix(NDArrayOperatorsMixin):
+    """A matrix of n rows and m columns, or a vector of n components (`ks.Vector`).
+
+    Operators work component by component, also with numbers, lists and NumPy arrays; `@` is the product of matrices. Components
+    are `a[i]`, `a[i, j]`, and by name `a.x`, `a.xy`, `a.rgb`. `dt` is the type of the components; without it they have the type
+    of what is given: i64, f64 or truth values for Python's numbers.
+    """
+
+    __slots__ = ("_data", "_is_element")
+    _data: NDArray[Any]
+    _is_element: bool
+
+    def __init__(self, items: Any, dt: Any = None) -> None:
+        if not isinstance(items, (list, tuple, np.ndarray, Matrix)):
+            fail(f"a vector or matrix is made of a list of numbers or of rows, not of {items!r}")
+        data = array_of(items, "a vector or matrix")
+        if data.ndim not in (1, 2):
+            fail(f"a vector or matrix has one or two dimensions, this list has {data.ndim}")
+        self._data = np.array(data, dtype=None if dt is None else element_dtype(dt).numpy)
+        self._is_element = False
+
+    @classmethod
+    def of_element(cls, view: NDArray[Any]) -> Matrix:
+        """The element of a field whose components are `view`: writing a component writes the field."""
+        made = cls.__new__(cls)
+        made._data, made._is_element = view, True
+        return made
+
+    @property
+    def entries(self) -> NDArray[Any]:
+        """The components as an array; those of a field are read as Python's numbers, f64 and i64."""
+        if not self._is_element:
+            return self._data
+        wide = {
+            "f": np.float64,
+            "i": np.int64,
+            "u": np.uint64 if self._data.dtype.itemsize == 8 else np.int64,
+        }
+        return self._data.astype(wide.get(self._data.dtype.kind, self._data.dtype))
+
+    def get_shape(self) -> tuple[int, ...]:
+        """(n,) of a vector, (n, m) of a matrix."""
+        return self._data.shape
+
+    @property
+    def n(self) -> int:
+        return len(self._data)
+
+    @property
+    def m(self) -> int:
+        return int(self._data.shape[1]) if self._data.ndim == 2 else 1
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    # --- components
+
+    def __getitem__(self, indices: Any) -> Any:
+        return self._read(self._data[self._checked(indices)])
+
+    def __setitem__(self, indices: Any, value: Any) -> None:
+        place = self._checked(indices)
+        self._write(place, value)
+
+    def __getattr__(self, name: str) -> Any:
+        pattern = self._pattern(name)
+        return self._read(self._data[pattern[0] if len(pattern) == 1 else list(pattern)])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Matrix.__slots__:
+            object.__setattr__(self, name, value)
+            return
+        pattern = self._pattern(name)
+        self._write(pattern[0] if len(pattern) == 1 else list(pattern), value)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The components of a vector, the rows of a matrix as lists."""
+        if self._data.ndim == 1:
+            return (self[k] for k in range(len(self)))
+        return iter([[self[k, c] for c in range(self.m)] for k in range(self.n)])
+
+    def _read(self, part: Any) -> Any:
+        if isinstance(part, np.ndarray):
+            return Matrix.of_element(part).copy() if self._is_element else Matrix(part)
+        return python_number(part) if self._is_element else part
+
+    def _write(self, place: Any, value: Any) -> None:
+        shape = np.shape(self._data[place]) if np.ndim(value) else ()
+        self._data[place] = element_values(
+            value, self._data.dtype, shape, "this part of a vector or matrix"
+        )
+
+    def _checked(self, indices: Any) -> Any:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if len(given) != self._data.ndim:
+            fail(f"a value of {self._data.ndim} dimensions is given {len(given)} indices")
+        for index, extent in zip(given, self._data.shape, strict=True):
+            if isinstance(index, slice):
+                continue
+            if not isinstance(index, (int, np.integer)):
+                fail(f"{index!r} is no index of a vector or matrix")
+            if not -extent <= index < extent:
+                fail(f"there is no component {index}: there are {extent}")
+        return given
+
+    def _pattern(self, name: str) -> tuple[int, ...]:
+        pattern = None if name.startswith("_") else methods.swizzle(name)
+        if pattern is None:
+            raise AttributeError(f"vectors and matrices have no attribute {name!r}")
+        if self._data.ndim != 1 or max(pattern) >= len(self._data):
+            raise AttributeError(f"a {_shown(self._data.shape)} has no attribute {name!r}")
+        return pattern
+
+    # --- as other things
+
+    def copy(self) -> Matrix:
+        """A value of its own."""
+        return Matrix(self.entries)
+
+    def fill(self, value: Any) -> None:
+        """Every component becomes `value`."""
+        self._write(..., value)
+
+    def to_list(self) -> list[Any]:
+        """Nested lists of Python's numbers."""
+        listed: list[Any] = self._data.tolist()
+        return listed
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The components as an array of its own."""
+        return np.array(self.entries)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.entries, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """All operators, and NumPy's functions, component by component."""
+        if method != "__call__":
+            return NotImplemented
+        kwargs.pop("out", None)  # `a += b` makes a new value, as it does in Taichi
+        arrays = [
+            x.entries if isinstance(x, Matrix) else array_of(x, ufunc.__name__) for x in inputs
+        ]
+        shapes = {a.shape for a in arrays if a.ndim}
+        if len(shapes) > 1 and ufunc is not np.matmul:
+            fail(f"{' and '.join(sorted(map(_shown, shapes)))} do not fit together")
+        try:
+            with np.errstate(all="ignore"):
+                result = ufunc(*arrays, **kwargs)
+        except (TypeError, ValueError) as error:
+            fail(f"{ufunc.__name__} of {' and '.join(_shown(a.shape) for a in arrays)}: {error}")
+        if isinstance(result, tuple):
+            return tuple(Matrix(r) for r in result)
+        return Matrix(result) if np.ndim(result) else result
+
+    def __bool__(self) -> bool:
+        if self._data.dtype.kind == "b":
+            fail("several truth values are neither true nor false: use .all() or .any()")
+        return True
+
+    __hash__ = object.__hash__
+
+    def __str__(self) -> str:
+        return str(self.entries)
+
+    __repr__ = __str__
+
+    # --- methods
+
+    dot = _method("dot")
+    cross = _method("cross")
+    outer_product = _method("outer_product")
+    norm_sqr = _method("norm_sqr")
+    norm = _method("norm")
+    norm_inv = _method("norm_inv")
+    normalized = _method("normalized")
+    sum = _method("sum")
+    max = _method("max")
+    min = _method("min")
+    any = _method("any")
+    all = _method("all")
+    trace = _method("trace")
+    determinant = _method("determinant")
+    inverse = _method("inverse")
+    transpose = _method("transpose")
+    cast = _method("cast")
+
+    zero = _maker("zero")
+    one = _maker("one")
+    unit = _maker("unit")
+    identity = _maker("identity")
+    diag = _maker("diag")
+    rows = _maker("rows")
+    cols = _maker("cols")
+    rotation2d = _maker("rotation2d")
+
+    @staticmethod
+    def field(n: int, m: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
+        """A field of matrices; the options are those of `ks.field`."""
+        from .field import matrix_field
+
+        return matrix_field((n, m), dtype, shape, **options)
+
+    @staticmethod
+    def ndarray(n: int, m: int, dtype: Any, shape: Any) -> Any:
+        """An array of matrices, which kernels take as an argument."""
+        from .ndarray import Ndarray
+
+        return Ndarray(dtype, shape, (n, m))
+
+
+class _VectorClass(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Matrix) and len(instance.get_shape()) == 1
+
+    def __call__(cls, items: Any, dt: Any = None) -> Matrix:
+        return Matrix(items, dt)
+
+
+class Vector(metaclass=_VectorClass):
+    """`ks.Vector([1, 2, 3])` is a `ks.Matrix` of one dimension."""
+
+    zero = Matrix.zero
+    one = Matrix.one
+    unit = Matrix.unit
+
+    @staticmethod
+    def field(n: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
+        """A field of vectors of n components; the options are those of `ks.field`."""
+        from .field import matrix_field
+
+        return matrix_field((n,), dtype, shape, **options)
+
+    @staticmethod
+    def ndarray(n: int, dtype: Any, shape: Any) -> Any:
+        """An array of vectors, which kernels take as an argument."""
+        from .ndarray import Ndarray
+
+        return Ndarray(dtype, shape, (n,))
+
+
+def python_do(op: str, *operands: Any) -> Any:
+    """The operations of `methods.py` on numbers of Python and NumPy."""
+    if op == "cast":
+        return element_dtype(operands[1])(operands[0])
+    with np.errstate(all="ignore"):
+        return OPS[op].numpy(*operands)
+
+
+def _components(x: Any) -> Any:
+    if isinstance(x, Matrix):
+        return methods.Components(x.get_shape(), tuple(x.entries.ravel()))
+    if isinstance(x, np.ndarray) and x.ndim in (1, 2):
+        return methods.Components(x.shape, tuple(x.ravel()))
+    return x
+
+
+def _value(x: Any) -> Any:
+    if isinstance(x, methods.Components):
+        return Matrix(np.array(x.items).reshape(x.shape))
+    return x
+
+
+def python_number(x: Any) -> int | float:
+    """A number of a field as Python has it; truth values are 0 and 1."""
+    value = x.item()
+    return int(value) if isinstance(value, bool) else value
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    if not shape:
+        return "a number"
+    return f"vector of {shape[0]}" if len(shape) == 1 else f"matrix of {shape[0]} x {shape[1]}"

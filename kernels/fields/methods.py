@@ -1,0 +1,378 @@
+"""Methods of vectors and matrices, each defined once: for values of Python, and for expressions of kernels.
+
+A definition is a function of `Components` whose items have Python's operators. `call(do, "norm", a)` gives each item these
+operators in terms of `do(op, *operands)`, and takes them away from the result. So whoever has numbers of their own needs
+nothing but `do`: `op` is a row of kernels/ir/ops.py, or "cast" with a type for second operand; an operand is a number of theirs or
+a Python number, which is a literal.
+A definition that does not fit its arguments raises LanguageError without a place.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from ..ir.errors import LanguageError
+
+Do = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Components:
+    """A vector, shape (n,), or a matrix, shape (n, m): its items row by row."""
+
+    shape: tuple[int, ...]
+    items: tuple[Any, ...]
+
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """The rows of a matrix; those of a vector have one item."""
+        width = self.shape[1] if len(self.shape) == 2 else 1
+        return tuple(self.items[k : k + width] for k in range(0, len(self.items), width))
+
+
+class _Operand:
+    """A number with Python's operators."""
+
+    __slots__ = ("do", "value")
+
+    def __init__(self, do: Do, value: Any) -> None:
+        self.do = do
+        self.value = value
+
+    def _is(self, op: str, *operands: Any) -> _Operand:
+        return _Operand(self.do, self.do(op, *(_bare(x) for x in operands)))
+
+    def __add__(self, other: Any) -> _Operand:
+        return self._is("add", self, other)
+
+    def __sub__(self, other: Any) -> _Operand:
+        return self._is("sub", self, other)
+
+    def __mul__(self, other: Any) -> _Operand:
+        return self._is("mul", self, other)
+
+    def __truediv__(self, other: Any) -> _Operand:
+        return self._is("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> _Operand:
+        return self._is("div", other, self)
+
+    def __neg__(self) -> _Operand:
+        return self._is("neg", self)
+
+    def sqrt(self) -> _Operand:
+        return self._is("sqrt", self)
+
+    def cast(self, dtype: Any) -> _Operand:
+        return self._is("cast", self, dtype)
+
+    def is_not_zero(self) -> _Operand:
+        return self._is("ne", self, 0)
+
+    def with_(self, op: str, other: Any) -> _Operand:
+        return self._is(op, self, other)
+
+
+def _bare(x: Any) -> Any:
+    if isinstance(x, _Operand):
+        return x.value
+    if isinstance(x, Components):
+        return Components(x.shape, tuple(_bare(i) for i in x.items))
+    return x
+
+
+def _dressed(do: Do, x: Any) -> Any:
+    if isinstance(x, Components):
+        return Components(x.shape, tuple(_Operand(do, i) for i in x.items))
+    return x
+
+
+# --- methods of a value -----------------------------------------------------------------------------------------------
+
+
+def dot(a: Components, b: Components) -> Any:
+    """The sum of products, component by component."""
+    _need_vectors("dot", a, b)
+    return _sum(x * y for x, y in zip(a.items, b.items, strict=True))
+
+
+def cross(a: Components, b: Components) -> Any:
+    """Of three components the vector that is orthogonal to both, of two its third component."""
+    _need_vectors("cross", a, b)
+    x, y = a.items, b.items
+    if len(x) == 2:
+        return x[0] * y[1] - x[1] * y[0]
+    if len(x) != 3:
+        raise LanguageError(f"cross takes vectors of 2 or 3 components, not of {len(x)}")
+    return Components(
+        (3,), (x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0])
+    )
+
+
+def outer_product(a: Components, b: Components) -> Components:
+    """The matrix of all products a[i] * b[j]."""
+    if len(a.shape) != 1 or not isinstance(b, Components) or len(b.shape) != 1:
+        raise LanguageError("outer_product takes two vectors")
+    return Components((*a.shape, *b.shape), tuple(x * y for x in a.items for y in b.items))
+
+
+def norm_sqr(a: Components) -> Any:
+    """The sum of squares of all components."""
+    return _sum(x * x for x in a.items)
+
+
+def norm(a: Components, eps: Any = None) -> Any:
+    """The square root of the sum of squares and of `eps` (0)."""
+    total = norm_sqr(a)
+    return (total if eps is None else total + eps).sqrt()
+
+
+def norm_inv(a: Components, eps: Any = None) -> Any:
+    """1 / norm(eps)."""
+    return 1.0 / norm(a, eps)
+
+
+def normalized(a: Components, eps: Any = None) -> Components:
+    """The vector divided by the sum of its norm and `eps` (0)."""
+    if len(a.shape) != 1:
+        raise LanguageError("normalized is a method of vectors")
+    length = norm(a)
+    factor = 1.0 / (length if eps is None else length + eps)
+    return Components(a.shape, tuple(factor * x for x in a.items))
+
+
+def sum_(a: Components) -> Any:
+    """The sum of all components."""
+    return _sum(a.items)
+
+
+def max_(a: Components) -> Any:
+    """The greatest component."""
+    return reduce(lambda x, y: x.with_("max", y), a.items)
+
+
+def min_(a: Components) -> Any:
+    """The least component."""
+    return reduce(lambda x, y: x.with_("min", y), a.items)
+
+
+def any_(a: Components) -> Any:
+    """Whether some component is not zero."""
+    return reduce(lambda x, y: x.with_("or", y), (x.is_not_zero() for x in a.items))
+
+
+def all_(a: Components) -> Any:
+    """Whether no component is zero."""
+    return reduce(lambda x, y: x.with_("and", y), (x.is_not_zero() for x in a.items))
+
+
+def trace(a: Components) -> Any:
+    """The sum of the diagonal of a square matrix."""
+    rows = _square("trace", a)
+    return _sum(rows[k][k] for k in range(len(rows)))
+
+
+def determinant(a: Components) -> Any:
+    """Of a square matrix of at most four rows, by minors of the first column."""
+    return _determinant(_small_square("determinant", a))
+
+
+def inverse(a: Components) -> Components:
+    """Of a square matrix of at most four rows: its cofactors over its determinant."""
+    rows = _small_square("inverse", a)
+    n = len(rows)
+    if n == 1:
+        return Components((1, 1), (1.0 / rows[0][0],))
+    factor = 1.0 / _determinant(rows)
+    items = []
+    for i in range(n):
+        for j in range(n):
+            minor = _determinant(_minor(rows, j, i))
+            items.append(factor * (minor if (i + j) % 2 == 0 else -minor))
+    return Components((n, n), tuple(items))
+
+
+def transpose(a: Components) -> Components:
+    """Rows as columns."""
+    if len(a.shape) == 1:
+        raise LanguageError(
+            "a vector has no transpose: for a @ b.transpose() write a.outer_product(b)"
+        )
+    columns = zip(*a.rows(), strict=True)
+    return Components((a.shape[1], a.shape[0]), tuple(x for column in columns for x in column))
+
+
+def cast(a: Components, dtype: Any) -> Components:
+    """Each component converted to `dtype`; floats are truncated towards zero."""
+    return Components(a.shape, tuple(x.cast(dtype) for x in a.items))
+
+
+# --- makers: the first argument is `do` -------------------------------------------------------------------------------
+
+
+def zero(do: Do, dt: Any, n: int, m: int | None = None) -> Components:
+    """Zeros of type `dt`: a vector of n components, with `m` a matrix of n rows."""
+    return _filled(do, 0, dt, n, m)
+
+
+def one(do: Do, dt: Any, n: int, m: int | None = None) -> Components:
+    """Ones, as `zero`."""
+    return _filled(do, 1, dt, n, m)
+
+
+def unit(do: Do, n: int, i: int, dt: Any = int) -> Components:
+    """The vector of n components whose component `i` is 1."""
+    if not 0 <= i < n:
+        raise LanguageError(f"unit: there is no component {i} of {n}")
+    return Components((n,), tuple(do("cast", int(k == i), dt) for k in range(n)))
+
+
+def identity(do: Do, dt: Any, n: int) -> Components:
+    """The matrix of n rows with ones on its diagonal."""
+    return Components(
+        (n, n), tuple(do("cast", int(i == j), dt) for i in range(n) for j in range(n))
+    )
+
+
+def diag(do: Do, dim: int, val: Any) -> Components:
+    """The matrix of `dim` rows with `val` on its diagonal."""
+    return Components(
+        (dim, dim), tuple(val if i == j else 0 for i in range(dim) for j in range(dim))
+    )
+
+
+def rows(do: Do, rows: Sequence[Any]) -> Components:
+    """The matrix of these rows, vectors or lists."""
+    lists = [r.items if isinstance(r, Components) else tuple(r) for r in rows]
+    if not lists or len({len(r) for r in lists}) > 1:
+        raise LanguageError("rows and cols take vectors of one length")
+    return Components((len(lists), len(lists[0])), tuple(x for r in lists for x in r))
+
+
+def cols(do: Do, cols: Sequence[Any]) -> Components:
+    """The matrix of these columns."""
+    return transpose(rows(do, cols))
+
+
+def rotation2d(do: Do, alpha: Any) -> Components:
+    """The matrix that turns a vector of two components by `alpha` radians, against the clock."""
+    cosine, sine = do("cos", alpha), do("sin", alpha)
+    return Components((2, 2), (cosine, do("neg", sine), sine, cosine))
+
+
+def _table(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    return {f.__name__.rstrip("_"): f for f in functions}
+
+
+METHODS = _table(
+    dot,
+    cross,
+    outer_product,
+    norm_sqr,
+    norm,
+    norm_inv,
+    normalized,
+    sum_,
+    max_,
+    min_,
+    any_,
+    all_,
+    trace,
+    determinant,
+    inverse,
+    transpose,
+    cast,
+)
+MAKERS = _table(zero, one, unit, identity, diag, rows, cols, rotation2d)
+
+
+def call(do: Do, name: str, a: Components, *args: Any, **kwargs: Any) -> Any:
+    """The method `name` of `a`: Components, or one number. KeyError where there is no such method."""
+    function = METHODS[name]
+    dressed = [_dressed(do, x) for x in (a, *args)]
+    named = {key: _dressed(do, x) for key, x in kwargs.items()}
+    _check_arguments(function, name, dressed, named)
+    return _bare(function(*dressed, **named))
+
+
+def make(do: Do, name: str, *args: Any, **kwargs: Any) -> Components:
+    """`Matrix.name(...)`. KeyError where there is no such maker."""
+    function = MAKERS[name]
+    _check_arguments(function, name, [do, *args], kwargs)
+    made: Components = function(do, *args, **kwargs)
+    return made
+
+
+GROUPS = ("xyzw", "rgba", "stpq", "uv")
+
+
+def swizzle(name: str) -> tuple[int, ...] | None:
+    """The components that an attribute such as `x`, `xy` or `bgr` names; None for other attributes."""
+    if len(name) <= 4:
+        for letters in GROUPS:
+            if all(c in letters for c in name):
+                return tuple(letters.index(c) for c in name)
+    return None
+
+
+def _check_arguments(
+    function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        taken = ", ".join(str(p).split(":")[0] for p in list(signature.parameters.values())[1:])
+        raise LanguageError(f"{name} takes ({taken}): {error}") from None
+
+
+def _sum(items: Any) -> Any:
+    return reduce(lambda x, y: x + y, items)
+
+
+def _need_vectors(name: str, a: Components, b: Components) -> None:
+    if len(a.shape) != 1 or not isinstance(b, Components) or a.shape != b.shape:
+        raise LanguageError(f"{name} takes two vectors of one length")
+
+
+def _square(name: str, a: Components) -> tuple[tuple[Any, ...], ...]:
+    if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
+        raise LanguageError(f"{name} takes a square matrix, not one of {_shown(a.shape)}")
+    return a.rows()
+
+
+def _small_square(name: str, a: Components) -> tuple[tuple[Any, ...], ...]:
+    if a.shape[0] > 4:
+        raise LanguageError(
+            f"{name} takes matrices of at most four rows, not one of {_shown(a.shape)}"
+        )
+    return _square(name, a)
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _minor(rows: Sequence[Sequence[Any]], i: int, j: int) -> tuple[tuple[Any, ...], ...]:
+    """Without row i and column j."""
+    return tuple((*r[:j], *r[j + 1 :]) for k, r in enumerate(rows) if k != i)
+
+
+def _determinant(rows: Sequence[Sequence[Any]]) -> Any:
+    if len(rows) == 1:
+        return rows[0][0]
+    if len(rows) == 2:
+        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
+    total = None
+    for i, row in enumerate(rows):
+        term = row[0] * _determinant(_minor(rows, i, 0))
+        total = term if total is None else total - term if i % 2 else total + term
+    return total
+
+
+def _filled(do: Do, value: int, dt: Any, n: int, m: int | None) -> Components:
+    shape = (n,) if m is None else (n, m)
+    return Components(shape, (do("cast", value, dt),) * (n * (m or 1)))

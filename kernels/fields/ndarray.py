@@ -1,0 +1,150 @@
+"""Arrays of the program that kernels take as arguments: `ks.ndarray`, with the operations of a field."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.kernel import DType
+from . import memory
+from .compound import MatrixType
+from .conversion import element_values, number
+from .field import indices, torch_tensor
+from .matrix import Matrix, python_number
+from .place import fail
+from .program import element_dtype
+from .tree import extents_of
+
+
+class Ndarray:
+    """An array of numbers, or of vectors and matrices of shape `element_shape`.
+
+    `array` is its memory: NumPy, C order, shape (*shape, *element_shape). It begins as zeros.
+    """
+
+    def __init__(self, dtype: Any, shape: Any, element_shape: tuple[int, ...] = ()) -> None:
+        if isinstance(dtype, MatrixType):
+            dtype, element_shape = dtype.dtype, dtype.shape
+        self.dtype: DType = element_dtype(dtype)
+        self.shape = extents_of(shape, "an ndarray")
+        self.element_shape = extents_of(element_shape, "an ndarray of vectors")
+        try:
+            self.array: NDArray[Any] = memory.zeros((*self.shape, *self.element_shape), self.dtype)
+        except MemoryError:
+            fail(f"there is no memory for an ndarray of shape {self.shape}")
+
+    @classmethod
+    def of_array(cls, array: NDArray[Any]) -> Ndarray:
+        """An array of numbers that shares the memory of a NumPy array."""
+        made = cls.__new__(cls)
+        made.dtype, made.shape, made.element_shape = element_dtype(array.dtype), array.shape, ()
+        made.array = array
+        return made
+
+    @property
+    def n(self) -> int:
+        """The components of a vector, the rows of a matrix."""
+        return self.element_shape[0]
+
+    @property
+    def m(self) -> int:
+        return self.element_shape[1] if len(self.element_shape) == 2 else 1
+
+    @property
+    def grad(self) -> NoReturn:
+        fail("an ndarray has no grad: autodiff is not there yet")
+
+    def to_numpy(self) -> NDArray[Any]:
+        """A copy."""
+        return self.array.copy()
+
+    def from_numpy(self, arr: Any) -> None:
+        """Takes the elements of an array of the same shape, which is converted to the type of this one."""
+        if not isinstance(arr, np.ndarray):
+            fail(f"from_numpy takes a NumPy array, not {type(arr).__name__}")
+        if arr.shape != self.array.shape or arr.dtype.kind not in "biuf":
+            fail(
+                f"this ndarray takes numbers of shape {self.array.shape}, not {arr.dtype} of {arr.shape}"
+            )
+        with np.errstate(all="ignore"):
+            self.array[...] = arr.astype(self.dtype.numpy, copy=False)
+
+    def to_torch(self, device: Any = None) -> Any:
+        """A copy as a tensor on `device`. LanguageError where torch is not installed."""
+        return torch_tensor(self.to_numpy(), device)
+
+    def from_torch(self, arr: Any) -> None:
+        """As `from_numpy`, of a tensor on any device."""
+        self.from_numpy(arr.detach().cpu().numpy())
+
+    def fill(self, val: Any) -> None:
+        """Sets every element."""
+        if self.element_shape and not isinstance(val, (int, float, np.number)):
+            self.array[...] = element_values(val, self.dtype.numpy, self.element_shape, "fill")
+            return
+        if self.dtype.is_integer and isinstance(val, (float, np.floating)):
+            val = int(val)
+        self.array[...] = number(val, self.dtype, "fill")
+
+    def copy_from(self, other: Any) -> None:
+        """Takes the elements of another ndarray of the same shape."""
+        if not isinstance(other, Ndarray):
+            fail(f"copy_from takes an ndarray, not {type(other).__name__}")
+        self.from_numpy(other.array)
+
+    def __getitem__(self, key: Any) -> Any:
+        element = self.array[self._index(key)]
+        return Matrix.of_element(element) if self.element_shape else python_number(element)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        at = self._index(key)
+        if self.element_shape:
+            self.array[at] = element_values(
+                value, self.dtype.numpy, self.element_shape, "an element of this ndarray"
+            )
+        else:
+            self.array[at] = number(value, self.dtype, "an element of this ndarray")
+
+    def _index(self, key: Any) -> tuple[int, ...]:
+        given = indices(key)
+        if len(given) != len(self.shape):
+            fail(f"this ndarray takes {len(self.shape)} indices, not {len(given)}")
+        for axis, (i, extent) in enumerate(zip(given, self.shape, strict=True)):
+            try:
+                at = operator.index(i)
+            except TypeError:
+                fail(f"an ndarray takes whole numbers as indices, not {i!r}")
+            if not 0 <= at < extent:
+                fail(f"this ndarray has indices 0 to {extent - 1} along axis {axis}, not {i}")
+        return tuple(given)
+
+    def __iter__(self) -> Iterator[Any]:
+        fail("only kernels loop over an ndarray: outside of them loop over its indices")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.array, dtype=dtype)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __repr__(self) -> str:
+        inner = " of " + " x ".join(map(str, self.element_shape)) if self.element_shape else ""
+        return f"<ks.ndarray {self.dtype.name}{inner}, shape {self.shape}>"
+
+
+def from_dlpack(source: Any) -> Ndarray:
+    """An ndarray that shares the memory of what hands it out by DLPack: a tensor of torch or JAX, an array of NumPy."""
+    try:
+        array = np.from_dlpack(source)
+    except (AttributeError, BufferError, TypeError, RuntimeError) as error:
+        fail(f"{type(source).__name__} hands out no memory of this machine by DLPack: {error}")
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        fail("from_dlpack takes memory in C order that may be written: pass a copy")
+    return Ndarray.of_array(array)

@@ -1,0 +1,39 @@
+"""The line of the user's program that called us, for messages and names."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from ..ir.errors import LanguageError
+from ..ir.kernel import Location
+
+_PACKAGE = Path(__file__).parents[2]
+# Frames of these folders are ours, or NumPy's between two of ours.
+_OURS = (str(_PACKAGE / "kernels"), str(_PACKAGE / "compat"), str(Path(np.__file__).parent))
+_ASSIGNED = re.compile(r"\s*(?:self\.)?(\w+)\s*(?::[^=]+)?=[^=]")
+
+
+def caller() -> Location:
+    """The innermost line that is not ours."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def fail(sentence: str) -> NoReturn:
+    """LanguageError at the caller's line."""
+    raise LanguageError(sentence, caller())
+
+
+def assigned_name(where: Location) -> str:
+    """The name that the line `where` assigns to, "" where it does not assign to one name."""
+    line = linecache.getline(where.file, where.line)
+    found = _ASSIGNED.match(line)
+    return found[1] if found and ";" not in line else ""

@@ -1,0 +1,214 @@
+"""The program: what `ks.init` makes, which owns the fields and decides how numbers are typed.
+
+Without a program (`current_program() is None`) kernels take NumPy arrays and have NumPy's rules.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..ir.kernel import DType
+from .place import fail
+from .tree import SNode, Tree
+
+if TYPE_CHECKING:
+    from .field import AbstractField
+
+
+class Arch(Enum):
+    """What a program may ask to run on."""
+
+    x64 = "x64"
+    arm64 = "arm64"
+    cuda = "cuda"
+    amdgpu = "amdgpu"
+    vulkan = "vulkan"
+    metal = "metal"
+    opengl = "opengl"
+    gles = "gles"
+    dx11 = "dx11"
+    dx12 = "dx12"
+
+    @property
+    def is_cpu(self) -> bool:
+        return self in (Arch.x64, Arch.arm64)
+
+
+x64, arm64 = Arch.x64, Arch.arm64
+cuda, amdgpu, vulkan, metal = Arch.cuda, Arch.amdgpu, Arch.vulkan, Arch.metal
+opengl, gles, dx11, dx12 = Arch.opengl, Arch.gles, Arch.dx11, Arch.dx12
+cpu = arm64 if platform.machine() in ("aarch64", "arm64") else x64
+gpu = tuple(arch for arch in Arch if not arch.is_cpu)
+
+# Options of Taichi's that say how its compiler and its devices work; they are taken and mean nothing here.
+_TAICHIS = """
+ad_stack_size advanced_optimization allow_nv_shader_extension auto_mesh_local_default_occupacy
+cache_loop_invariant_global_vars cfg_optimization check_out_of_bound cpu_block_dim_adaptive cuda_stack_limit
+default_cpu_block_dim default_gpu_block_dim default_up demote_dense_struct_fors demote_no_access_mesh_fors detect_read_only
+device_memory_GB device_memory_fraction dynamic_index enable_fallback experimental_auto_mesh_local flatten_if
+force_scalarize_matrix gpu_max_reg half2_vectorization kernel_profiler log_level lower_access make_block_local
+make_cpu_multithreading_loop make_mesh_block_local make_thread_local max_block_dim mesh_localize_all_attr_mappings
+mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if num_compile_threads offline_cache
+offline_cache_cleaning_factor offline_cache_cleaning_policy offline_cache_file_path offline_cache_max_size_of_files opt_level
+optimize_mesh_reordered_mapping packed print_accessor_ir print_ir print_ir_dbg_info print_kernel_amdgcn print_kernel_asm
+print_kernel_llvm_ir print_kernel_llvm_ir_optimized print_preprocessed_ir print_struct_llvm_ir quant_opt_atomic_demotion
+quant_opt_store_fusion real_matrix_scalarize require_version saturating_grid_dim short_circuit_operators
+simplify_after_lower_access simplify_before_lower_access timeline unrolling_limit use_llvm verbose verbose_kernel_launches
+vk_api_version
+"""
+_WITHOUT_MEANING = frozenset(_TAICHIS.split())
+
+
+@dataclass(frozen=True)
+class Config:
+    """The options of a program that mean something here; the others are in `Program.ignored`.
+
+    `cpu_max_num_threads` 0: as many as there are cores. `decisions`: a best.json whose implementations are used where they fit.
+    """
+
+    arch: Arch = cpu
+    default_fp: DType = DType.f32
+    default_ip: DType = DType.i32
+    debug: bool = False
+    random_seed: int = 0
+    cpu_max_num_threads: int = 0
+    fast_math: bool = True
+    decisions: str = ""
+
+
+class Program:
+    """A program: its options, and its fields in the order in which they were made."""
+
+    def __init__(self, config: Config, ignored: dict[str, Any]) -> None:
+        self.config = config
+        self.ignored = ignored
+        self.fields: list[AbstractField] = []
+        self.root = SNode("root", None, Tree(is_final=True))
+
+    def end(self) -> None:
+        """Frees the memory of its fields; whoever uses one of them again is told."""
+        for field in self.fields:
+            for leaf in field.leaves():
+                leaf.release("its program has ended: ks.init and ks.reset end the program before")
+        self.fields.clear()
+
+
+_current: Program | None = None
+
+
+def current_program() -> Program | None:
+    """The program since the last `ks.init`, or None."""
+    return _current
+
+
+def needed_program(what: str) -> Program:
+    """The program; LanguageError where there is none."""
+    return _current or fail(f"{what} needs a program: call ks.init() first")
+
+
+def init(
+    arch: Arch | Sequence[Arch] | None = None,
+    default_fp: Any = None,
+    default_ip: Any = None,
+    **options: Any,
+) -> None:
+    """Begins a program, and ends the one before: its fields are gone.
+
+    `arch` is what it asks to run on (of several the first that is there). `default_fp` (f32) and `default_ip` (i32) are the types
+    of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
+    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `decisions` (a best.json to run with).
+    LanguageError for unknown options; those of Taichi's that mean nothing here are ignored.
+    """
+    global _current
+    given = {"arch": arch, "default_fp": default_fp, "default_ip": default_ip, **options}
+    given = {name: x for name, x in given.items() if x is not None}
+    names = {f.name for f in fields(Config)}
+    unknown = given.keys() - names - _WITHOUT_MEANING
+    if unknown:
+        fail(
+            f"ks.init has no option {', '.join(sorted(unknown))}: it has {', '.join(sorted(names))}"
+        )
+    config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
+    reset()
+    _current = Program(config, {name: given[name] for name in given.keys() - names})
+
+
+def reset() -> None:
+    """Ends the program: its fields are gone, and numbers are typed as NumPy's users know it."""
+    global _current
+    if _current is not None:
+        _current.end()
+    _current = None
+
+
+def sync() -> None:
+    """Waits until all kernels have run. Kernels run when they are called, so there is nothing to wait for."""
+
+
+def _checked(name: str, x: Any) -> Any:
+    match name:
+        case "arch":
+            return _arch(x)
+        case "default_fp" | "default_ip":
+            dtype = element_dtype(x)
+            if dtype.is_float != (name == "default_fp") or dtype is DType.bool_:
+                kind = "float" if name == "default_fp" else "integer"
+                fail(f"ks.init: {name} is {dtype.name.rstrip('_')}, it must be a type of {kind}s")
+            return dtype
+        case "debug" | "fast_math":
+            return bool(x)
+        case "decisions":
+            return str(x)
+    if not isinstance(x, (int, np.integer)) or (name == "cpu_max_num_threads" and x < 0):
+        fail(f"ks.init: {name} is {x!r}, it must be a whole number")
+    return int(x)
+
+
+def _arch(x: Any) -> Arch:
+    """What the program runs on; says on stderr that it is the CPU where a GPU was asked for."""
+    asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
+    if not asked or not all(isinstance(a, Arch) for a in asked):
+        fail(
+            f"ks.init: {x!r} is nothing that programs run on, use ks.cpu, ks.gpu, ks.cuda, ks.vulkan"
+        )
+    if not any(a.is_cpu for a in asked):
+        name = "gpu" if asked == gpu else asked[0].value
+        print(
+            f"ks.init: programs do not run on {name} yet, this one runs on the CPU", file=sys.stderr
+        )
+    return cpu
+
+
+class _Options:
+    """`ks.cfg`: the options of the program, as attributes; None for those of Taichi's that were not given."""
+
+    def __getattr__(self, name: str) -> Any:
+        program = _current
+        if name in Config.__dataclass_fields__:
+            return getattr(program.config if program else Config(), name)
+        if name in _WITHOUT_MEANING:
+            return program.ignored.get(name) if program else None
+        raise AttributeError(f"ks.cfg has no option {name!r}")
+
+
+cfg = _Options()
+
+
+def element_dtype(x: Any) -> DType:
+    """`x` as a type of elements: a DType, `float` and `int` (the program's defaults), `bool`, or what NumPy takes for a dtype."""
+    if isinstance(x, DType):
+        return x
+    config = _current.config if _current is not None else Config()
+    if x is float or x is int:
+        return config.default_fp if x is float else config.default_ip
+    try:
+        return DType(np.dtype(x).name)
+    except (TypeError, ValueError):
+        return fail(f"{x!r} is no type of elements: use one such as ks.f32, ks.i32 or ks.u8")

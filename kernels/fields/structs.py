@@ -1,0 +1,129 @@
+"""Structs outside kernels: values of their own, or the element of a field of structs, which then is read and written."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from .matrix import Matrix
+from .place import fail
+
+
+class Members(Protocol):
+    """Named values that can be read and written: a dict, or an element of a field."""
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+    def __setitem__(self, name: str, value: Any, /) -> None: ...
+
+
+class Struct:
+    """Named members: `ks.Struct(a=1, v=ks.Vector([1, 2]))`, or a value of `ks.types.struct(...)`.
+
+    Members are `s.a` or `s["a"]`; `kind` is the type, None where there is none. Methods are those of the type.
+    """
+
+    __slots__ = ("_members", "kind")
+    _members: Members
+    kind: Any
+
+    def __init__(self, members: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        given = {**(members or {}), **named}
+        object.__setattr__(self, "kind", None)
+        object.__setattr__(self, "_members", {key: _plain(x) for key, x in given.items()})
+
+    @classmethod
+    def of_type(cls, kind: Any, members: dict[str, Any]) -> Struct:
+        """A value of a struct type, whose members are converted already."""
+        return cls.of_element(kind, members)
+
+    @classmethod
+    def of_element(cls, kind: Any, members: Members) -> Struct:
+        """A struct whose members are read and written where `members` has them."""
+        made = cls.__new__(cls)
+        object.__setattr__(made, "kind", kind)
+        object.__setattr__(made, "_members", members)
+        return made
+
+    @classmethod
+    def field(
+        cls, members: Mapping[str, Any], methods: Any = None, shape: Any = None, **options: Any
+    ) -> Any:
+        """A field of structs with these members; the options are those of `ks.field`."""
+        from .compound import struct
+        from .field import struct_field
+
+        return struct_field(struct(**members, __struct_methods=methods or {}), shape, **options)
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self._members)
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        return self.to_members()
+
+    @property
+    def items(self) -> Any:
+        return self.to_members().items()
+
+    def to_members(self) -> dict[str, Any]:
+        """The members by name, as they are."""
+        return {key: self._members[key] for key in self._members}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The members by name, vectors as lists, structs as dicts."""
+        return {key: _listed(x) for key, x in self.to_members().items()}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self.keys:
+            return self._members[name]
+        method = self.kind.methods.get(name) if self.kind is not None else None
+        if method is None:
+            raise AttributeError(f"a struct of {', '.join(self.keys)} has no member {name!r}")
+        return types.MethodType(method, self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __getitem__(self, name: str) -> Any:
+        self._check(name)
+        return self._members[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._check(name)
+        member = self.kind.members[name] if self.kind is not None else None
+        if member is not None and isinstance(self._members, dict):
+            from .compound import member_value
+
+            value = member_value(member, value)
+        self._members[name] = value
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The members' values."""
+        return iter(self.to_members().values())
+
+    def __repr__(self) -> str:
+        return str(self.to_dict())
+
+    def _check(self, name: str) -> None:
+        if name not in self.keys:
+            fail(f"a struct of {', '.join(self.keys)} has no member {name!r}")
+
+
+def _plain(x: Any) -> Any:
+    return Struct(x) if isinstance(x, Mapping) else x
+
+
+def _listed(x: Any) -> Any:
+    if isinstance(x, Struct):
+        return x.to_dict()
+    return x.to_list() if isinstance(x, Matrix) else x

@@ -1,0 +1,134 @@
+"""Nodes of trees and the shapes that they give."""
+
+from __future__ import annotations
+
+import kernelscape as ks
+import pytest
+
+
+def test_levels_multiply_along_their_axes():
+    x = ks.field(ks.f32)
+    ks.root.dense(ks.ij, (2, 3)).dense(ks.ij, (4, 5)).place(x)
+    assert x.shape == x.parent().shape == (8, 15)
+    assert x.parent(2).shape == (2, 3) and x.parent(3) is x.parent(2).parent()
+    assert x.parent(4) is None and x.parent(9) is None
+    x[7, 14] = 2
+    assert x.to_numpy()[7, 14] == 2
+
+
+@pytest.mark.parametrize(
+    ("levels", "shape"),
+    [
+        ([("i", 2), ("j", 3)], (2, 3)),
+        ([("j", 2), ("i", 3)], (3, 2)),
+        ([("j", 2)], (2,)),
+        ([("ij", 4)], (4, 4)),
+        ([("ik", (2, 3)), ("j", 5), ("k", 2)], (2, 5, 6)),
+        ([("ijkl", (1, 2, 3, 4))], (1, 2, 3, 4)),
+        ([], ()),
+    ],
+)
+def test_shapes_are_in_the_order_of_axes(levels, shape):
+    x, node = ks.field(ks.f32), ks.root
+    for axes, extents in levels:
+        node = node.dense(getattr(ks, axes), extents)
+    node.place(x)
+    assert x.shape == shape and x.to_numpy().shape == shape
+
+
+def test_names_of_axes():
+    assert ks.axes(0, 2) == ks.ik and ks.ijkl == (0, 1, 2, 3)
+
+
+def test_a_node_takes_several_fields_and_lists():
+    x, y, v = ks.field(ks.f32), ks.field(ks.i32), ks.Vector.field(2, ks.f32)
+    node = ks.root.dense(ks.i, 4)
+    assert node.place(x, [y, (v,)]) is node
+    node.dense(ks.i, 2).place(finer := ks.field(ks.f32))
+    assert x.shape == y.shape == v.shape == (4,) and finer.shape == (8,)
+    assert x.snode.parent() is v.parent() is node
+    assert node.snode is node and str(node) == "ks.root => dense [4]"
+    assert (
+        repr(ks.root) == repr(node.parent()) == "ks.root"
+        and repr(node) == "<ks.SNode of type dense>"
+    )
+
+
+def test_offset_of_a_place():
+    x = ks.field(ks.f32)
+    ks.root.dense(ks.ij, 4).place(x, offset=(-2, 1))
+    x[-2, 1] = 3
+    assert x.offset == (-2, 1) and x.to_numpy()[0, 0] == 3
+
+
+def test_the_order_of_a_field_is_its_nodes():
+    x = ks.field(ks.f32, shape=(4, 3), order="ji")
+    assert x.shape == (4, 3) and x.parent(2).shape == (3,)
+    assert ks.field(ks.f32, shape=(4, 3), order="ij").parent(2).shape == (4,)
+
+
+def test_components_may_be_placed_one_by_one():
+    v = ks.Vector.field(2, ks.f32)
+    ks.root.dense(ks.i, 4).place(v.get_scalar_field(0))
+    with pytest.raises(ks.LanguageError, match="has no place"):
+        _ = v.shape
+    ks.root.dense(ks.i, 4).place(v.get_scalar_field(1))
+    v[3] = [1, 2]
+    assert v.shape == (4,) and v.get_scalar_field(1)[3] == 2
+    w = ks.Vector.field(2, ks.f32)
+    ks.root.dense(ks.i, 4).place(w.get_scalar_field(0))
+    with pytest.raises(ks.LanguageError, match="are placed in different shapes"):
+        ks.root.dense(ks.i, 5).place(w.get_scalar_field(1))
+
+
+def test_a_builder_gives_its_fields_when_it_is_finalized():
+    builder = ks.FieldsBuilder()
+    x = ks.field(ks.f32)
+    builder.dense(ks.i, 5).place(x)
+    assert x.shape == (5,) and not builder.finalized
+    with pytest.raises(ks.LanguageError, match=r"the field x is placed .* call its finalize\(\)"):
+        x[1] = 2
+    tree = builder.finalize()
+    x[1] = 2
+    assert builder.finalized and x[1] == 2
+    for use in (builder.finalize, lambda: builder.dense(ks.i, 3)):
+        with pytest.raises(ks.LanguageError, match="is finalized"):
+            use()
+    tree.destroy()
+    with pytest.raises(ks.LanguageError, match="the field x is gone: its tree was destroyed"):
+        _ = x[1]
+
+
+def test_an_unplaced_field_is_named():
+    x = ks.field(ks.f32)
+    for use in (lambda: x[0], lambda: x.fill(0), lambda: x.shape, lambda: x.parent()):
+        with pytest.raises(ks.LanguageError, match="the field x has no place: give it a shape="):
+            use()
+    assert str(x) == "<the field x>"
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda: ks.root.pointer(ks.ij, 4), "sparse nodes are not there yet"),
+        (lambda: ks.root.dense(ks.i, 4).bitmasked(ks.i, 4), "sparse nodes are not there yet"),
+        (lambda: ks.root.dynamic(ks.i, 4), "sparse nodes are not there yet"),
+        (lambda: ks.root.hash(ks.i, 4), "sparse nodes are not there yet"),
+        (lambda: ks.FieldsBuilder().pointer(ks.i, 4), "sparse nodes are not there yet"),
+        (
+            lambda: ks.root.quant_array(ks.i, 4, max_num_bits=32),
+            "quantised types are not there yet",
+        ),
+        (lambda: ks.root.lazy_grad(), "autodiff is not there yet"),
+        (lambda: ks.root.dense(ks.ij, (1, 2, 3)), "is given 2 axes and 3 dimensions"),
+        (lambda: ks.root.dense(ks.i, 0), "not positive"),
+        (lambda: ks.root.place(3), "place takes fields, not 3"),
+        (lambda: ks.root.place(ks.field(ks.f32, 3)), "has been placed already"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence_with_its_line(use, sentence):
+    with pytest.raises(ks.LanguageError, match=sentence) as caught:
+        use()
+    assert caught.value.where.file == __file__
+    with pytest.raises(AttributeError):
+        _ = ks.root.nonsense
