@@ -82,6 +82,7 @@ def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
         defined=(*prelude.defined, *(x for f in functions for x in functions_of(f)), ENTRY),
         streams=prelude.streams,
         intrinsics=prelude.intrinsics,
+        may_fail=prelude.may_fail,
         n_threads=target.cores,
         decisions=decisions(plan),
         names=names,
@@ -155,6 +156,9 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
         if program.names[array.name] in used:
             kind = type_name(array.dtype, 0)
             p.line(f"{kind} *{program.names[array.name]} = ({kind} *)(workspace + {offset});")
+    if program.may_fail:
+        p.line("ks_stopped = 0;")
+        p.line("ks_message[0] = 0;")
     for name, names in program.calls:
         p.line(f"{name}({', '.join(names)});")
     if program.streams:

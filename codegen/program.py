@@ -33,6 +33,7 @@ class Program:
     has_entry: bool = True  # a function that runs all others; kernels are launched from outside
     launches: tuple[KernelLaunch, ...] = ()  # of kernels
     index_type: str = "long"  # of loop variables
+    may_fail: bool = False  # its statements may assert something
 
 
 def arguments(program: Program) -> tuple[Argument, ...]:

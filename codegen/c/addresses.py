@@ -112,6 +112,9 @@ class _Sharing:
                 return replace(s, body=self.scope(s.body, _without(pointers, name)))
             case c.Scope(body):
                 return c.Scope(self.scope(body, pointers))
+            case c.While(condition, body):
+                condition = self.expressed(condition, pointers)
+                return c.While(condition, self.scope(body, pointers))
             case c.If(condition, then, orelse):
                 then, orelse = self.scope(then, pointers), self.scope(orelse, pointers)
                 return c.If(self.expressed(condition, pointers), then, orelse)
@@ -186,7 +189,7 @@ def _without(pointers: _Pointers, name: str) -> _Pointers:
 
 def _scopes_of(s: c.CStmt) -> tuple[tuple[c.CStmt, ...], ...]:
     match s:
-        case c.For() | c.Scope():
+        case c.For() | c.While() | c.Scope():
             return (s.body,)
         case c.If():
             return s.then, s.orelse
@@ -199,7 +202,7 @@ def _reached(s: c.CStmt) -> Iterator[c.Index]:
     """
     if isinstance(s, (c.For, c.Scope)):
         return
-    waiting: list[Any] = [s.condition if isinstance(s, c.If) else s]
+    waiting: list[Any] = [s.condition if isinstance(s, c.If | c.While) else s]
     while waiting:
         x = waiting.pop()
         kind = type(x)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.task import Problem
-from ...kernels.ir.walk import locals_read, nested_statements
+from ...kernels.ir.text import default_format
+from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
 from ..plan import TaskPlan
 from . import csyntax as c
 from .block import Block, Value, Writer
@@ -21,22 +22,38 @@ _SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compil
 class BodyWriter:
     """See `write`."""
 
-    def __init__(self, w: Writer, problem: Problem, array_of: Callable[[str], c.CExpr]) -> None:
-        self.w, self.problem, self.array_of = w, problem, array_of
+    def __init__(
+        self,
+        w: Writer,
+        problem: Problem,
+        array_of: Callable[[str], c.CExpr],
+        is_shared: Callable[[ir.Update], bool] = lambda update: False,
+    ) -> None:
+        """`is_shared`: whether threads that run at the same time may meet in the element of an update, which is then atomic."""
+        self.w, self.problem, self.array_of, self.is_shared = w, problem, array_of, is_shared
+        self.stop = ""  # the label at which an iteration ends early
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}
         self.is_free = False  # whether sums may be reordered
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
-        """Writes the body for the values of the loop variables in force; locals belong to one iteration."""
+        """Writes the body for the values of the loop variables in force; locals belong to one iteration.
+
+        Where it asserts something, it does nothing in a call in which an assertion has failed: see FAILING in vectors.py.
+        """
         assert task.task.body is not None
         self.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
         self.w.blocks.append(Block())
         self.is_free = task.task.fast_math
         body = task.task.body.statements
+        asserts = any(isinstance(s, ir.Assert) for s in nested_statements(body))
+        self.stop = self.w.fresh("stop") if asserts else ""
         self.declare_locals(body)
         self.statements(body)
         written = tuple(self.w.blocks.pop().statements)
+        if asserts:
+            goes_on = c.If(c.Un("!", c.Id("ks_stopped")), written)
+            written = (goes_on, c.Label(self.stop))
         self.w.write(c.Scope(written))
         for array in arrays_written(task.task):
             self.w.forget(array)
@@ -45,18 +62,20 @@ class BodyWriter:
         for s in body:
             match s:
                 case ir.SetLocal(name, value):
-                    if name not in self.locals:
-                        kind = value.dtype
-                        self.locals[name] = Value(c.Id(self.w.fresh(name)), kind)
-                        zero = c.Num("0")
-                        place = self.locals[name].x
-                        assert isinstance(place, c.Id)
-                        self.w.write(c.Declare(type_name(kind, 0), place.name, zero))
-                case ir.For(body=inner):
+                    self.declare_local(name, value.dtype)
+                case ir.Update(value=value, result=name) if name:
+                    self.declare_local(name, value.dtype)
+                case ir.For(body=inner) | ir.While(body=inner):
                     self.declare_locals(inner)
                 case ir.If(then=then, orelse=orelse):
                     self.declare_locals(then)
                     self.declare_locals(orelse)
+
+    def declare_local(self, name: str, dtype: ir.DType) -> None:
+        if name not in self.locals:
+            place = c.Id(self.w.fresh(name))
+            self.locals[name] = Value(place, dtype)
+            self.w.write(c.Declare(type_name(dtype, 0), place.name, c.Num("0")))
 
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
@@ -75,8 +94,17 @@ class BodyWriter:
                     self.w.write(
                         c.Assign(place.x, self.w.converted(self.evaluate(value), place.dtype).x)
                     )
+                case ir.Update() if s.result or self.is_shared(s):
+                    self.fetch(s)
                 case ir.Update(array, indices, op, value):
                     self.update(self.element(array, indices), op, self.evaluate(value))
+                case ir.While(condition, inner):
+                    self.w.write(c.While(self.evaluate(condition).x, self.nested(inner)))
+                case ir.Print(parts, _, formats):
+                    name, first = self.w.prelude.printing()
+                    self.w.write(self.printed(name, tuple(map(c.Num, first)), parts, formats))
+                case ir.Assert():
+                    self.claim(s)
                 case ir.If(condition, then, orelse):
                     test = self.evaluate(condition).x
                     self.w.write(c.If(test, self.nested(then), self.nested(orelse)))
@@ -95,6 +123,10 @@ class BodyWriter:
         is_free = self.is_free and is_innermost
         sums = self.sums_of(body) if is_free else ()
         hi = self.evaluate(extent).x
+        if _changes(body, extent):
+            end = c.Id(self.w.fresh(f"{loop}_end"))
+            self.w.write(c.Declare("long", end.name, hi, constant=True))
+            hi = end
         self.w.write(c.For(name, c.Num("0"), hi, 1, inner, is_free, sums))
         self.w.used.discard(name)
         if outer is not None:
@@ -116,6 +148,56 @@ class BodyWriter:
         value = self.w.converted(value, place.dtype)
         self.w.write(c.Assign(place.x, self.w.combine(op, place, value).x))
 
+    def fetch(self, s: ir.Update) -> None:
+        """An update that is atomic, or whose old value is wanted; what its local held before may be in its index and value."""
+        place = self.element(s.array, s.indices)
+        value = self.w.converted(self.evaluate(s.value), place.dtype)
+        old = self.w.fresh(f"{s.result or s.array}_old")
+        is_shared = self.is_shared(s)
+        found: c.CExpr = place.x
+        if is_shared:
+            function = self.w.prelude.use(f"fetch_{s.op}", place.dtype, 0)
+            found = c.Call(function, (c.Un("&", place.x), value.x))
+        if not s.result:
+            self.w.write(c.Evaluate(found))
+            return
+        self.w.write(c.Declare(type_name(place.dtype, 0), old))
+        self.w.write(c.Assign(c.Id(old), found))
+        if not is_shared:
+            self.update(place, s.op, value)
+        self.w.write(c.Assign(self.locals[s.result].x, c.Id(old)))
+
+    def claim(self, s: ir.Assert) -> None:
+        name = self.w.prelude.failing()
+        said = self.printed(name, (), (f"{s.where}: {s.message}", *s.parts), ())
+        ends = (said, c.Goto(self.stop))
+        self.w.write(c.If(c.Un("!", self.evaluate(s.condition).x), ends))
+
+    def printed(
+        self,
+        function: str,
+        first: tuple[c.CExpr, ...],
+        parts: tuple[ir.Part, ...],
+        formats: tuple[str, ...],
+    ) -> c.CStmt:
+        """A call of something like printf, which takes `first` before the format."""
+        text, values, left = "", list[c.CExpr](), iter(formats)
+        for part in parts:
+            if isinstance(part, str):
+                text += part.replace("%", "%%")
+                continue
+            value = self.evaluate(part)
+            wanted = next(left, "") or default_format(value.dtype)
+            kind, x = "double", value.x
+            if not value.dtype.is_float:
+                kind = "long long"
+                if wanted[-1] not in "di":
+                    kind, x = f"unsigned {kind}", c.CastTo(f"uint{8 * value.dtype.size_bytes}_t", x)
+                wanted = f"{wanted[:-1]}ll{wanted[-1]}"
+            text += f"%{wanted}"
+            values.append(c.CastTo(kind, x))
+        return c.Evaluate(c.Call(function, (*first, c.Text(text), *values)))
+
     def element(self, array: str, indices: tuple[ir.Expr, ...]) -> Value:
         info = self.problem.array(array)
         flat: c.CExpr = c.Num("0")
@@ -136,3 +218,12 @@ class BodyWriter:
             raise AssertionError(x)
 
         return self.w.evaluate(e, leaf)
+
+
+def _changes(body: tuple[ir.Stmt, ...], e: ir.Expr) -> bool:
+    """Whether statements change what an expression reads."""
+    read = {x.array for x in loads(e)}, set(locals_read(e))
+    return any(
+        local_changed(s) in read[1] or (isinstance(s, ir.Store | ir.Update) and s.array in read[0])
+        for s in nested_statements(body)
+    )

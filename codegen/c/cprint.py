@@ -42,6 +42,8 @@ def _print(x: c.CExpr) -> tuple[str, int]:
             return name, _POSTFIX
         case c.Num(text):
             return text, _POSTFIX
+        case c.Text(text):
+            return _quoted(text), _POSTFIX
         case c.Bin(op, a, b):
             own = _BINARY[op]
             return f"{_operand(a, own, op)} {op} {_operand(b, own + 1, op)}", own
@@ -60,6 +62,16 @@ def _print(x: c.CExpr) -> tuple[str, int]:
             parts = (_at(condition, _CONDITIONAL + 1), _at(a, 0), _at(b, _CONDITIONAL))
             return f"{parts[0]} ? {parts[1]} : {parts[2]}", _CONDITIONAL
     raise AssertionError(x)
+
+
+def _quoted(text: str) -> str:
+    """A string literal of these characters, in UTF-8. An octal escape has three digits at most, so none takes in what follows."""
+    return '"' + "".join(map(_escaped, text.encode())) + '"'
+
+
+def _escaped(byte: int) -> str:
+    is_plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
+    return chr(byte) if is_plain else "\\n" if byte == 10 else f"\\{byte:03o}"
 
 
 def _operand(x: c.CExpr, level: int, parent: str) -> str:
@@ -212,6 +224,14 @@ class Printer:
                 self.line(f"{expression(c.Call(function, args))};")
             case c.For():
                 self.for_loop(s)
+            case c.While(condition, body):
+                self.line(f"while ({expression(condition)}) {{")
+                self.nested(body)
+                self.line("}")
+            case c.Goto(label):
+                self.line(f"goto {label};")
+            case c.Label(label):
+                self.line(f"{label}:;")
             case c.If(condition, then, orelse):
                 self.line(f"if ({expression(condition)}) {{")
                 self.nested(then)

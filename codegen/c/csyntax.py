@@ -31,6 +31,13 @@ class Num:
 
 
 @_node
+class Text:
+    """A string literal."""
+
+    text: str
+
+
+@_node
 class Bin:
     op: str
     a: CExpr
@@ -80,7 +87,7 @@ class Cond:
     b: CExpr
 
 
-CExpr = Id | Num | Bin | Un | Call | Index | CastTo | Literal | Cond
+CExpr = Id | Num | Text | Bin | Un | Call | Index | CastTo | Literal | Cond
 
 
 @_node
@@ -143,6 +150,24 @@ class If:
 
 
 @_node
+class While:
+    condition: CExpr
+    body: tuple[CStmt, ...]
+
+
+@_node
+class Goto:
+    label: str
+
+
+@_node
+class Label:
+    """A place that `Goto` goes to: the last statement of a scope."""
+
+    label: str
+
+
+@_node
 class Scope:
     body: tuple[CStmt, ...]
 
@@ -157,14 +182,27 @@ class Barrier:
     """All threads of the launch meet here."""
 
 
-CStmt = Declare | Assign | Evaluate | RunClosed | For | If | Scope | Comment | Barrier
+CStmt = (
+    Declare
+    | Assign
+    | Evaluate
+    | RunClosed
+    | For
+    | While
+    | If
+    | Goto
+    | Label
+    | Scope
+    | Comment
+    | Barrier
+)
 
 # Of each kind of node the fields that hold others.
 PARTS: dict[type, tuple[str, ...]] = {
     kind: tuple(f.name for f in fields(kind) if "CExpr" in str(f.type) or "CStmt" in str(f.type))
     for kind in (
         *(Bin, Un, Call, Index, CastTo, Literal, Cond),
-        *(Declare, Assign, Evaluate, RunClosed, For, If, Scope),
+        *(Declare, Assign, Evaluate, RunClosed, For, While, If, Scope),
     )
 }
 

@@ -68,6 +68,9 @@ LANES_UNARY(-) LANES_UNARY(~)"""
 class CudaHelpers(Helpers):
     """In CUDA C++."""
 
+    def printing(self) -> tuple[str, str, tuple[str, ...]]:
+        return "", "printf", ()
+
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
         name = f"{dtype.name}x{lanes}"
         typedef = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"

@@ -295,6 +295,10 @@ class _Checker:
             self.proved = before | self.hoist(s)
         self.loops[s.loop] = c.Id(name)
         extent = self.text(s.extent)
+        if any(local_changed(x) in _locals((s.extent,)) for x in nested_statements(s.body)):
+            end = self.w.fresh(f"{s.loop}_end")
+            self.line(f"const int64_t {end} = {extent};")
+            extent = end
         with self.nested(f"for (int64_t {name} = 0; {name} < {extent}; ++{name}) {{"):
             self.block(s.body)
         self.proved = before

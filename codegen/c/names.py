@@ -16,6 +16,8 @@ RESERVED = frozenset(_OF_MATH) | frozenset(
     _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
     NAN INFINITY VECTORISED ANY_ORDER main args tid n_threads are_aligned workspace run_sequence
     ks_part ks_team_run ks_team_meet team given g uintptr_t late_thread hold_back
+    ks_fail ks_stopped ks_message printf dprintf stdin stdout stderr EOF NULL BUFSIZ FILENAME_MAX FOPEN_MAX TMP_MAX L_tmpnam
+    P_tmpdir SEEK_SET SEEK_CUR SEEK_END va_start va_arg va_end va_copy
     """.split()  # noqa: SIM905  (a list of literals would be four times as long)
 )
 # What C++ and CUDA keep for themselves besides, and what the text of kernels uses.

@@ -59,7 +59,7 @@ def has_loop(body: tuple[c.CStmt, ...]) -> bool:
         match s:
             case c.For():
                 return True
-            case c.Scope(inner) if has_loop(inner):
+            case c.Scope(inner) | c.While(_, inner) if has_loop(inner):
                 return True
             case c.If(_, then, orelse) if has_loop((*then, *orelse)):
                 return True

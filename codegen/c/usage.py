@@ -75,6 +75,8 @@ def _stored(x: c.Assign | c.Evaluate | c.RunClosed) -> set[str]:
             return set(stores)
         case c.Assign(c.Index(c.Id(name))):
             return {name}
+        case c.Assign(_, c.Call(_, (c.Un("&", c.Index(c.Id(name))), *_))):
+            return {name}  # an atomic update that gives the old value
         case c.Evaluate(c.Call(f, (c.Un("&", c.Index(c.Id(name))), *_))) if f != c.PREFETCH:
             return {name}
     return set()
@@ -104,6 +106,10 @@ def _kept_and_used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[
                 inner, names = _kept_and_used(inner)
                 statement = c.Scope(inner)
                 used |= names
+            case c.While(condition, inner):
+                inner, names = _kept_and_used(inner)
+                statement = c.While(condition, inner)
+                used |= names | identifiers((condition,))[0]
             case c.If(condition, then, orelse):
                 then, names = _kept_and_used(then)
                 orelse, others = _kept_and_used(orelse)

@@ -44,6 +44,25 @@ class Helpers(ABC):
     ) -> str:
         """The definition of a helper; what it needs itself it takes from the prelude."""
 
+    @abstractmethod
+    def printing(self) -> tuple[str, str, tuple[str, ...]]:
+        """What declares a function that prints in one of printf's formats, its name, and what it takes before the format."""
+
+
+# The first assertion that fails leaves its message in `ks_message`, which is empty otherwise; bodies look at `ks_stopped` before
+# they begin, and whoever calls sets both back.
+FAILING = """\
+#include <stdarg.h>
+char ks_message[1024];
+static int ks_stopped;
+static void ks_fail(const char *format, ...) {
+    if (__atomic_exchange_n(&ks_stopped, 1, __ATOMIC_RELAXED)) return;
+    va_list values;
+    va_start(values, format);
+    vsnprintf(ks_message, sizeof ks_message, format, values);
+    va_end(values);
+}"""
+
 
 class Prelude:
     """Collects helpers and writes their definitions, each after what it uses."""
@@ -73,8 +92,28 @@ class Prelude:
                 self.defined.setdefault(part, text)
         return name
 
+    def printing(self) -> tuple[str, tuple[str, ...]]:
+        """Makes what prints in a format available, and returns its name and what it takes before the format."""
+        definition, name, first = self.helpers.printing()
+        if definition:
+            self.defined.setdefault("ks_printing", definition)
+        return name, first
+
+    def failing(self) -> str:
+        """Makes what ends a call available and returns its name; see FAILING."""
+        self.printing()
+        self.defined.setdefault("ks_fail", FAILING)
+        for name in ("ks_stopped", "ks_message"):
+            self.defined.setdefault(name, "")
+        return "ks_fail"
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a call may end early."""
+        return "ks_fail" in self.defined
+
     def text(self) -> str:
-        return "\n".join(self.defined.values())
+        return "\n".join(filter(None, self.defined.values()))
 
 
 class CHelpers(Helpers):
@@ -152,6 +191,10 @@ class CHelpers(Helpers):
             return f"{one}{lane_by_lane}}}"
         feature, call = instruction
         return f"{one}#if defined({feature})\n    return {call};\n#else\n{lane_by_lane}#endif\n}}"
+
+    def printing(self) -> tuple[str, str, tuple[str, ...]]:
+        # To the descriptor, so that it comes behind what Python has flushed and before what it prints next.
+        return "#include <stdio.h>", "dprintf", ("1",)
 
     def instruction(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int
@@ -236,6 +279,8 @@ class CHelpers(Helpers):
 
 def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
     """The definition of an operation on scalars of C type `c`."""
+    if operation.startswith("fetch_"):
+        return _fetching(name, operation.removeprefix("fetch_"), c, dtype)
     if operation in ("min", "max"):
         return f"static inline {c} {name}({c} a, {c} b) {{ return {OPS[operation].combine}; }}"
     if operation == "floordiv":
@@ -252,6 +297,22 @@ def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
     if operation == "abs" and not dtype.is_float:
         return f"static inline {c} {name}({c} x) {{ return x < 0 ? -x : x; }}"
     raise AssertionError(operation)
+
+
+def _fetching(name: str, operation: str, c: str, dtype: DType) -> str:
+    """An atomic update of an element that gives its old value."""
+    opening = f"static inline {c} {name}({c} *place, {c} b) {{\n"
+    if not dtype.is_float and operation in ("add", "bit_and", "bit_or", "bit_xor"):
+        built_in = f"__atomic_fetch_{operation.removeprefix('bit_')}"
+        return f"{opening}    return {built_in}(place, b, __ATOMIC_RELAXED);\n}}"
+    return (
+        f"{opening}    {c} a, ab;\n"
+        "    __atomic_load(place, &a, __ATOMIC_RELAXED);\n"
+        "    do {\n"
+        f"        ab = {OPS[operation].combine};\n"
+        "    } while (!__atomic_compare_exchange(place, &a, &ab, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));\n"
+        "    return a;\n}"
+    )
 
 
 def _guarded_division(name: str, c: str, by_minus_one: str, result: str) -> str:

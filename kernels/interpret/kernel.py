@@ -383,8 +383,11 @@ def printed(value: Any, dtype: DType, wanted: str) -> str:
     """A value as C's printf writes it in the format `wanted` (see `Print`), or in that of its type."""
     if dtype.is_float and np.isnan(value):
         return "-nan" if np.signbit(value) else "nan"
-    plain = float(value) if dtype.is_float else int(value)
-    return f"%{wanted or default_format(dtype)}" % plain
+    wanted = wanted or default_format(dtype)
+    if dtype.is_float:
+        return f"%{wanted}" % float(value)
+    number = int(value)
+    return f"%{wanted}" % (number if wanted[-1] in "di" else number % (1 << 8 * dtype.size_bytes))
 
 
 def _check(name: str, axis: int, low: int, high: int, extent: int) -> None:

@@ -68,6 +68,12 @@ def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     return tuple(getattr(s, name) for name, is_block, _ in _parts(s) if is_block)
 
 
+def with_blocks(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """The statement with each block nested in it changed."""
+    inner: dict[str, Any] = {k: change(getattr(s, k)) for k, is_block, _ in _parts(s) if is_block}
+    return replace(s, **inner) if inner else s
+
+
 def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], Stmt]) -> N:
     """The node with its operands and nested statements replaced."""
     new: dict[str, Any] = {}
@@ -191,6 +197,12 @@ def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield s
         for block in blocks(s):
             yield from nested_statements(block)
+
+
+def without(body: tuple[Stmt, ...], kind: type[Any]) -> tuple[Stmt, ...]:
+    """The statements but for those of one kind, at any depth."""
+    kept = (s for s in body if not isinstance(s, kind))
+    return tuple(with_blocks(s, lambda inner: without(inner, kind)) for s in kept)
 
 
 def rewrite(node: T, change: Callable[[Any], Any]) -> T:

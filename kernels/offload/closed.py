@@ -19,14 +19,17 @@ from ..ir.kernel import (
     For,
     Load,
     LoopIndex,
+    Print,
     Stmt,
     Update,
 )
 from ..ir.task import Problem, Task
-from ..ir.walk import Renaming, nested_statements
+from ..ir.walk import Renaming, nested_statements, with_blocks
 from .distribute import constant_extent
 
 _NAMED = 3  # reasons in a sentence
+# How often something was printed: as an array that each print updates, it keeps what prints in order.
+PRINTED = ArrayParam("print.count", DType.i64, (1,))
 
 
 def closed_task(
@@ -41,9 +44,9 @@ def closed_task(
     """One task for `body`: parallel over its outermost loop where it is one loop of known range,
     else serial.
 
-    None where nothing is written. Loops of `body` are uniquely named (`i@3`).
+    None where nothing is written or printed. Loops of `body` are uniquely named (`i@3`).
     """
-    body = _plain(body)
+    body = _counting_prints(_plain(body))
     loops: tuple[Loop, ...] = ()
     if not serial and len(body) == 1 and isinstance(body[0], For):
         extent = constant_extent(body[0].extent)
@@ -55,7 +58,7 @@ def closed_task(
     if first is None:
         return None
     target = access_at(first, loops)
-    dtype = arrays[target.array].dtype
+    dtype = {**arrays, PRINTED.name: PRINTED}[target.array].dtype
     return Task(
         target.array,
         kernel,
@@ -67,6 +70,18 @@ def closed_task(
         fast_math=fast_math,
         where=reason.where,
     )
+
+
+def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with an update of PRINTED behind each print."""
+    made: list[Stmt] = []
+    for s in body:
+        if isinstance(s, Print):
+            one, zero = Const(1, DType.i64), Const(0, DType.i64)
+            made += [s, Update(PRINTED.name, (zero,), "add", one, s.where)]
+        else:
+            made.append(with_blocks(s, _counting_prints))
+    return tuple(made)
 
 
 def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -16,7 +16,6 @@ from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.kernel import (
     NOWHERE,
-    Assert,
     Binary,
     Expr,
     For,
@@ -198,8 +197,6 @@ class _Walker:
                 self.fail(Closure.BRANCH, f"a while loop around {_first_written(s.body)}")
             case Print():
                 self.fail(Closure.ORDER, "a print")
-            case Assert():
-                self.fail(Closure.ORDER, "an assertion")
 
     def read(self, e: Expr) -> Expr:
         """`e` with locals replaced by their current versions."""

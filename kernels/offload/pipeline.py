@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.effects import arrays_read, arrays_written, overwrites
-from ..ir.kernel import ArrayParam, Expr, For, SetLocal, Stmt
+from ..ir.kernel import ArrayParam, Assert, Expr, For, SetLocal, Stmt
 from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.text import problem_key
 from ..ir.walk import (
@@ -24,8 +24,9 @@ from ..ir.walk import (
     local_changed,
     locals_read,
     nested_statements,
+    without,
 )
-from .closed import closed_task
+from .closed import PRINTED, closed_task
 from .distribute import NotStructuredError, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .reductions import Split, split
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
     """The tasks of a recorded sequence: meaning kept, machine-independent,
-    equal for equal spellings.
+    equal for equal spellings. Assertions are left to the reference, which runs them.
     """
-    known = {a.name: a for a in (*recording.arrays, *recording.temps)}
+    known = {a.name: a for a in (*recording.arrays, *recording.temps, PRINTED)}
     made: list[ArrayParam] = []
     tasks: list[Task] = []
     for call, label in zip(recording.calls, _labels(recording), strict=True):
@@ -50,6 +51,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     done = zero_temporaries(tuple(tasks), recording.temps)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries)), known)
     done = _named(drop_dead(done, known, temporaries))
+    temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula)
     return replace(problem, key=problem_key(problem))
@@ -76,7 +78,7 @@ def _call_tasks(
         p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
     }
     renaming = Renaming(arrays=arrays, params=params)
-    body = unique_loops(tuple(renaming.apply_stmt(s) for s in ir.body))
+    body = unique_loops(tuple(renaming.apply_stmt(s) for s in without(ir.body, Assert)))
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
     for segment in _segments(_without_plain_locals(body)):

@@ -3,7 +3,6 @@ of the operations.
 """
 
 import math
-from dataclasses import dataclass
 
 import kernelscape as ks
 import numpy as np
@@ -15,141 +14,26 @@ from kernelscape.kernels.interpret.kernel import evaluate_scalar, run_kernel
 from kernelscape.kernels.interpret.lanes import linear, plan_lanes
 from kernelscape.kernels.ir.affine import limits, reach
 from kernelscape.kernels.ir.kernel import (
-    ArrayParam,
     Binary,
     Cast,
     Compare,
     Const,
     DType,
     For,
-    If,
-    KernelIR,
     Load,
-    Local,
-    Location,
     LoopIndex,
     Param,
     Select,
-    SetLocal,
-    Store,
     Unary,
-    Update,
-    UpdateLocal,
 )
 from kernelscape.kernels.ir.simplify import binary, compare, unary
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements
-
-WHERE = Location("test", 1)
-SIDE = 24  # of every array: more than any index of the kernels below
-
-
-# --- random kernels: all values are small integers in f64, so that every order of summation gives
-# the same sum
-
-
-@dataclass
-class Scope:
-    loops: tuple[str, ...]
-    locals_: tuple[str, ...]
-
-
-@st.composite
-def index(draw, scope):
-    x = Const(draw(st.integers(0, 3)), DType.i64)
-    for loop in scope.loops:
-        if draw(st.booleans()):
-            factor = Const(draw(st.sampled_from([1, 1, 1, 2])), DType.i64)
-            x = binary("add", x, binary("mul", LoopIndex(loop), factor))
-    return x
-
-
-@st.composite
-def load(draw, scope):
-    name, rank = draw(st.sampled_from([("a", 2), ("u", 1), ("v", 1)]))
-    return Load(name, tuple(draw(index(scope)) for _ in range(rank)), DType.f64)
-
-
-@st.composite
-def value(draw, scope, depth=0):
-    kind = draw(
-        st.sampled_from(["load", "load", "const", "local", "index", "sum", "max", "select"])
-    )
-    if kind == "local" and scope.locals_:
-        return Local(draw(st.sampled_from(scope.locals_)), DType.f64)
-    if kind == "index" and scope.loops:
-        return Cast(LoopIndex(draw(st.sampled_from(scope.loops))), DType.f64)
-    if kind in ("sum", "max") and depth < 2:
-        op = draw(st.sampled_from(["add", "sub"])) if kind == "sum" else "max"
-        return Binary(op, draw(value(scope, depth + 1)), draw(value(scope, depth + 1)), DType.f64)
-    if kind == "select" and depth < 2:
-        a, b = draw(value(scope, depth + 1)), draw(value(scope, depth + 1))
-        return Select(Compare("lt", a, b), a, draw(value(scope, depth + 1)), DType.f64)
-    if kind == "const":
-        return Const(float(draw(st.integers(-3, 3))), DType.f64)
-    return draw(load(scope))
-
-
-@st.composite
-def block(draw, scope, depth, names):
-    body = []
-    for _ in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(["for", "for", "store", "update", "set", "update_local", "if"]))
-        if kind == "for" and depth < 3:
-            loop = f"i{next(names)}"
-            inner = Scope((*scope.loops, loop), scope.locals_)
-            extent = Const(draw(st.integers(0, 4)), DType.i64)
-            body.append(For(loop, extent, draw(block(inner, depth + 1, names)), WHERE))
-        elif kind == "if" and depth < 3:
-            condition = Compare("lt", draw(value(scope, 1)), draw(value(scope, 1)))
-            then, orelse = (
-                draw(block(scope, depth + 1, names)),
-                draw(block(scope, depth + 1, names)),
-            )
-            body.append(If(condition, then, orelse, WHERE))
-        elif kind == "set":
-            known = draw(st.sampled_from([None, *scope.locals_]))
-            name = known or f"t{next(names)}"
-            body.append(SetLocal(name, draw(value(scope)), WHERE))
-            if known is None:
-                scope = Scope(scope.loops, (*scope.locals_, name))
-        elif kind == "update_local" and scope.locals_:
-            op = draw(st.sampled_from(["add", "add", "max", "min"]))
-            body.append(
-                UpdateLocal(draw(st.sampled_from(scope.locals_)), op, draw(value(scope)), WHERE)
-            )
-        else:
-            target = draw(load(scope))
-            if kind == "store":
-                body.append(Store(target.array, target.indices, draw(value(scope)), WHERE))
-            else:
-                op = draw(st.sampled_from(["add", "add", "max"]))
-                body.append(Update(target.array, target.indices, op, draw(value(scope)), WHERE))
-    return tuple(body)
-
-
-@st.composite
-def kernels(draw):
-    names = iter(range(1000))
-    arrays = tuple(ArrayParam(n, DType.f64, (SIDE,) * r) for n, r in (("a", 2), ("u", 1), ("v", 1)))
-    body = draw(block(Scope(("o",), ("s", "t")), 0, names))
-    ends = tuple(Update("u", (LoopIndex("o"),), "add", Local(n, DType.f64), WHERE) for n in "st")
-    starts = tuple(SetLocal(n, Const(1.0, DType.f64), WHERE) for n in "st")
-    outer = For("o", Const(draw(st.integers(1, 3)), DType.i64), (*starts, *body, *ends), WHERE)
-    return KernelIR("random", arrays, (), (outer,), WHERE)
-
-
-def arrays_of(ir):
-    rng = np.random.default_rng(3)
-    return {p.name: rng.integers(-4, 5, p.shape).astype(np.float64) for p in ir.arrays}
-
-
-def is_small(arrays):
-    return all(np.abs(a).max() < 2**50 for a in arrays.values())
+from kernelscape.testing.statements import arrays_of, is_exact, kernels
 
 
 @settings(max_examples=200, deadline=None)
-@given(kernels(), st.sampled_from([1, 3, 1 << 21]))
+@given(st.one_of(kernels(may_compute=False), kernels()), st.sampled_from([1, 3, 1 << 21]))
 def test_lanes_do_what_loops_in_order_do(ir, max_lanes):
     check(ir)
     expected, found = arrays_of(ir), arrays_of(ir)
@@ -159,7 +43,7 @@ def test_lanes_do_what_loops_in_order_do(ir, max_lanes):
         patch.setattr(interpret, "plan_lanes", plan_lanes)
         patch.setattr(interpret, "MAX_LANES", max_lanes)
         run_kernel(ir, found, {})
-    if is_small(expected):
+    if is_exact(expected):
         for name in expected:
             np.testing.assert_array_equal(found[name], expected[name])
 

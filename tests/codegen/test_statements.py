@@ -1,0 +1,296 @@
+"""The C of while loops, old values, atomic updates, prints and assertions, and of random kernels of all statements."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.block import CMemory, Writer
+from kernelscape.codegen.c.bodies import BodyWriter
+from kernelscape.codegen.c.cprint import Printer
+from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.c.usage import identifiers
+from kernelscape.codegen.c.vectors import CHelpers, Prelude, type_name
+from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.interpret.python_text import NAME, print_python
+from kernelscape.kernels.ir.body import Closure, Reason
+from kernelscape.kernels.ir.kernel import (
+    ArrayParam,
+    Assert,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    For,
+    KernelIR,
+    Load,
+    Local,
+    Location,
+    LoopIndex,
+    Print,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from kernelscape.kernels.ir.ops import OPS
+from kernelscape.kernels.ir.task import ArrayInfo, Problem
+from kernelscape.kernels.ir.text import problem_key
+from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.language.record import Call, Recording
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.offload.serial import closed_task
+from kernelscape.runtime.cpu.compiler import find_compiler
+from kernelscape.runtime.cpu.dialect import C_TEAM
+from kernelscape.search.starts.complete import sketched_candidates
+from kernelscape.space.build import build_space
+from kernelscape.testing import checking
+from kernelscape.testing.calling import InputSet, call_once, in_child
+from kernelscape.testing.run_tasks import run_tasks
+from kernelscape.testing.statements import arrays_of, is_exact, kernels, recording_of
+
+pytestmark = [pytest.mark.compiler]
+
+I, F = DType.i64, DType.f32
+HERE = Location("user.py", 7)
+i = LoopIndex("i")
+zero, one = Const(0, I), Const(1, I)
+N = 64
+
+
+def source_of(problem: Problem, cores: int = 2) -> Source:
+    """The C text that a search would begin with."""
+    space = build_space(problem, checking.target(cores, 32))
+    return print_source(lower(sketched_candidates(space, limit=1)[0][1]), C_TEAM)
+
+
+def built(source: Source, stem: Path) -> checking.Build:
+    made = checking.build(source, stem, ("-fopenmp-simd", "-Wno-unused-but-set-variable"))
+    assert made.library is not None and not made.log, f"{made.log}\n{source.text}"
+    return made
+
+
+def called(made: checking.Build, arrays: dict[str, Any], want: dict[str, Any]) -> str:
+    """Calls it in a child; what is wrong, or ""."""
+
+    def call() -> str:
+        library = ctypes.CDLL(str(made.library))
+        if made.source.team:
+            library.ks_team_size(made.source.n_threads)
+        entry = getattr(library, made.source.entry)
+        entry.restype = None
+        return call_once(entry, made.source, InputSet(arrays, {}, want, 0.0, 1.0), 0) or ""
+
+    return in_child(call, 60)
+
+
+# --- random kernels
+
+
+def ways_agree(ir: KernelIR, folder: Path) -> str:
+    """What is wrong with one of the other ways to run a kernel; "" where all do what the interpreter does."""
+    check(ir)
+    start, want, python = arrays_of(ir), arrays_of(ir), arrays_of(ir)
+    run_kernel(ir, want, {})
+    if not is_exact(want):
+        return ""
+    space = dict[str, Any]()
+    text = print_python(ir).text.replace("from numba import njit", "njit = lambda **_: lambda f: f")
+    exec(text, space)
+    space[NAME](*python.values(), np.zeros(1, np.int64))
+    problem = normalise(recording_of(ir))
+    tasks = run_tasks(problem, start, {})
+    for name in want:
+        np.testing.assert_array_equal(python[name], want[name])
+        np.testing.assert_array_equal(tasks[name], want[name])
+    return called(built(source_of(problem), folder / "drawn"), start, want)
+
+
+@settings(max_examples=12, deadline=None)
+@given(kernels())
+def test_random_kernels_do_what_the_interpreter_does(
+    tmp_path_factory: pytest.TempPathFactory, ir: KernelIR
+) -> None:
+    assert not ways_agree(ir, tmp_path_factory.mktemp("drawn"))
+
+
+def test_the_length_of_a_loop_is_known_before_it_begins(tmp_path: Path) -> None:
+    """Neither an element nor a local that the loop changes makes it longer."""
+    n = Local("n", I)
+    by_element = For("i", Load("y", (zero,), I), (Update("y", (zero,), "add", one, HERE),), HERE)
+    count = (UpdateLocal("n", "add", one, HERE), Update("y", (one,), "add", one, HERE))
+    by_local = (SetLocal("n", Const(3, I), HERE), For("j", n, count, HERE))
+    ir = kernel(by_element, *by_local)
+    start = {"y": np.full(N, 2)}
+    want = {"y": start["y"].copy()}
+    run_kernel(ir, want, {})
+    assert want["y"][:3].tolist() == [4, 5, 2]
+    assert not called(built(source_of(problem_of(ir)), tmp_path / "length"), start, want)
+
+
+# --- prints and assertions
+
+
+def kernel(*body: Stmt, arrays: Sequence[ArrayParam] = ()) -> KernelIR:
+    return KernelIR("drawn", (ArrayParam("y", I, (N,)), *arrays), (), body, HERE)
+
+
+def problem_of(*irs: KernelIR) -> Problem:
+    arrays = irs[0].arrays
+    calls = tuple(Call(ir, tuple(a.name for a in arrays), (), HERE) for ir in irs)
+    return normalise(Recording("drawn", arrays, (), (), calls))
+
+
+def test_prints_are_in_order_and_look_alike(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Between loops and in them, of several kernels, of every dtype: what the interpreter prints, and the C."""
+    y = Load("y", (i,), I)
+    half = Binary("div", Cast(y, F), Const(2.0, F), F)
+    first = kernel(
+        Print(('start \\ "100%" ??/ \u00e9\n',), HERE),
+        For(
+            "i", Const(3, I), (Print((i, " ", half, " ", Cast(half, DType.f64), "\n"), HERE),), HERE
+        ),
+        Print((Cast(Const(-3, I), DType.i32), Const(True, DType.bool_), "\n"), HERE),
+    )
+    second = kernel(
+        For("j", Const(2, I), (Store("y", (LoopIndex("j"),), one, HERE),), HERE),
+        Print(
+            (Load("y", (zero,), I), Const(-1, DType.i32), Const(1e10, F), "\n"),
+            HERE,
+            ("5d", "x", ".3e"),
+        ),
+    )
+    start = {"y": np.arange(N) - 1}
+    want = {"y": start["y"].copy()}
+    for ir in (first, second):
+        run_kernel(ir, want, {})
+    expected = capfd.readouterr().out
+    assert expected.splitlines()[:2] == [
+        'start \\ "100%" ??/ \u00e9',
+        "0 -0.500000 -0.500000000000",
+    ]
+    assert expected.splitlines()[-2:] == ["-31", "    1ffffffff1.000e+10"]
+    made = built(source_of(problem_of(first, second)), tmp_path / "print")
+    assert not called(made, start, want)
+    assert capfd.readouterr().out == expected
+
+
+def test_a_loop_that_prints_is_not_shared_out() -> None:
+    loop = For("i", Const(N, I), (Print((i,), HERE), Store("y", (i,), one, HERE)), HERE)
+    text = source_of(problem_of(kernel(loop))).text
+    assert "dprintf(" in text and "ks_team_run(" not in text
+
+
+def test_an_assertion_ends_the_call_and_leaves_its_message(tmp_path: Path) -> None:
+    """The closed body of a kernel in debug mode, as the program runs it: sequences that are searched have none."""
+    below = Compare("lt", i, Const(5, I))
+    inner = For("j", Const(4, I), (Assert(below, "i < 5", (", i = ", i, "%"), HERE),), HERE)
+    body = (For("i", Const(N, I), (inner, Store("y", (i,), one, HERE)), HERE),)
+    array = ArrayParam("y", I, (N,))
+    task = closed_task(body, "drawn", {"y": array}, True, Reason(Closure.BRANCH, "drawn", HERE))
+    assert task is not None
+    info = ArrayInfo("y", I, (N,), "inout")
+    problem = Problem("drawn", (info,), (), (replace(task, name="drawn0"),), "")
+    problem = replace(problem, key=problem_key(problem))
+    made = built(source_of(problem), tmp_path / "assert")
+
+    def call() -> str:
+        library = ctypes.CDLL(str(made.library))
+        message = (ctypes.c_char * 1024).in_dll(library, "ks_message")
+        if made.source.team:
+            library.ks_team_size(1)
+        for _ in range(2):  # the second call begins anew
+            y = np.zeros(N, np.int64)
+            library.run_sequence((ctypes.c_void_p * 1)(y.ctypes.data))
+            found = message.value.decode(), y.sum(), bool(y[:5].all())
+            if found != ("user.py:7: i < 5, i = 5%", 5, True):
+                return str(found)
+        return ""
+
+    assert in_child(call, 60) == ""
+
+
+# --- updates of several threads
+
+UPDATES = {
+    "add": [(DType.i32, 1), (DType.i64, 1), (F, 1), (DType.f64, 1)],
+    "mul": [(DType.i32, 3)],
+    "max": [(DType.f64, 7), (DType.i64, 7)],
+    "min": [(F, -7)],
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "value"), [(op, *case) for op, cases in UPDATES.items() for case in cases]
+)
+def test_updates_that_threads_share_are_atomic(
+    tmp_path: Path, op: Any, dtype: DType, value: int
+) -> None:
+    """Each thread leaves the old values that it saw: of sums they are all different."""
+    n = 20_000
+    total, old = ArrayParam("total", dtype, (1,)), ArrayParam("old", dtype, (n,))
+    update = Update(
+        "total", (zero,), op, Const(dtype.numpy.type(value).item(), dtype), HERE, "before"
+    )
+    body = (update, Store("old", (i,), Local("before", dtype), HERE))
+    arrays = {"total": total, "old": old}
+    reason = Reason(Closure.CARRIED, "drawn", HERE)
+    task = closed_task((For("i", Const(n, I), body, HERE),), "drawn", arrays, True, reason)
+    assert task is not None
+    infos = tuple(ArrayInfo(p.name, dtype, p.shape, "inout") for p in arrays.values())
+    prelude = Prelude(CHelpers())
+    w = Writer(prelude, {}, CMemory())
+    problem = Problem("drawn", infos, (), (replace(task, name="drawn0"),), "")
+    plan = read_plan(
+        sketched_candidates(build_space(problem, checking.target(1, 32)), limit=1)[0][1]
+    )
+    with w.scope() as block:
+        writer = BodyWriter(w, problem, c.Id, lambda u: True)
+        writer.write(plan.tasks[0], {(0, "i", 0): c.Id("k")})
+    loop = c.For("k", c.Id("begin"), c.Id("end"), 1, tuple(block.statements))
+    stored = identifiers((loop,))[1]
+    assert stored == {"total", "old"}
+    kind = type_name(dtype, 0)
+    parameters = tuple(c.Parameter(f"{kind} *", name) for name in arrays)
+    parameters += (c.Parameter("long ", "begin"), c.Parameter("long ", "end"))
+    printer = Printer(C_TEAM)
+    printer.function(c.Function("run", parameters, (loop,), False), 1)
+    text = "\n".join(printer.lines).replace("static void run", "void run")
+    source, library = tmp_path / "run.c", tmp_path / "run.so"
+    source.write_text(f"#include <stdint.h>\n{prelude.text()}\n{text}\n")
+    command = [*find_compiler().command(source, library, ("-Wall", "-Wextra", "-Werror"))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + source.read_text()
+    run = ctypes.CDLL(str(library)).run
+    run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_long]
+    sums, before = np.ones(1, dtype.numpy), np.zeros(n, dtype.numpy)
+    parts = 4
+    with ThreadPoolExecutor(parts) as pool:
+        jobs = [
+            pool.submit(
+                run, sums.ctypes.data, before.ctypes.data, k * n // parts, (k + 1) * n // parts
+            )
+            for k in range(parts)
+        ]
+        for job in jobs:
+            job.result()
+    want = np.full(n, value, dtype.numpy)
+    with np.errstate(over="ignore"):
+        assert sums[0] == OPS[op].numpy.reduce(want, initial=dtype.numpy.type(1), dtype=dtype.numpy)
+    if op == "add":
+        assert sorted(before.tolist()) == list(range(1, n + 1))
