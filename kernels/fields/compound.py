@@ -17,7 +17,7 @@ from ..ir.kernel import DType
 from .matrix import Matrix
 from .place import fail
 from .program import element_dtype
-from .structs import Struct
+from .structs import Struct, members_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class StructType:
     def __call__(self, *args: Any, **kwargs: Any) -> Struct:
         """A value; members that are left out are zero."""
         if len(args) == 1 and not kwargs and isinstance(args[0], (Mapping, Struct)):
-            given = dict(args[0].to_members() if isinstance(args[0], Struct) else args[0])
+            given = dict(members_of(args[0]) if isinstance(args[0], Struct) else args[0])
         else:
             given = dict(zip(self.members, args, strict=False)) | kwargs
         if len(args) > len(self.members):

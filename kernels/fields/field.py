@@ -22,7 +22,7 @@ from .conversion import element_values, number
 from .matrix import Matrix, python_number
 from .place import assigned_name, caller, fail
 from .program import element_dtype, needed_program
-from .structs import Struct
+from .structs import Struct, members_of, type_of
 from .tree import Layout, Place, SNode, extents_of, offset_of
 
 
@@ -344,6 +344,15 @@ class MatrixField(AbstractLeaf):
         return (..., *self.index(key))
 
 
+# What programs ask of a field of structs; a member of such a name is had by `get_member_field`.
+_OF_FIELDS = frozenset(
+    (
+        *("members", "leaves", "keys", "get_member_field", "shape", "parent", "snode", "grad"),
+        *("fill", "copy_from", "to_numpy", "from_numpy", "to_torch", "from_torch"),
+    )
+)
+
+
 class StructField(AbstractField):
     """A field of structs: a field for each member, `f.position` and so on."""
 
@@ -365,13 +374,19 @@ class StructField(AbstractField):
             fail(f"{self.label} has no member {key!r}: it has {', '.join(self.members)}")
         return self.members[key]
 
+    def __getattribute__(self, name: str) -> Any:
+        """The field of a member; its name may be that of what only we ask for."""
+        if name not in _OF_FIELDS and not name.startswith("_"):
+            members = object.__getattribute__(self, "__dict__").get("members", {})
+            if name in members:
+                return members[name]
+        return object.__getattribute__(self, name)
+
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__") and name in self.__dict__.get("members", ()):
-            return self.members[name]
         raise AttributeError(f"a field of structs has no member {name!r}")
 
     def fill(self, value: Any) -> None:
-        values = _members_of(value)
+        values = _given_members(value)
         for name, member in self.members.items():
             member.fill(value if values is None else values[name])
 
@@ -403,10 +418,10 @@ class StructField(AbstractField):
 
     def __getitem__(self, key: Any) -> Struct:
         self.leaves()[0].index(key)
-        return Struct.of_element(self.kind, _Element(self.members, key))
+        return Struct.of_element(type_of(self), _Element(self.members, key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        values = _members_of(value)
+        values = _given_members(value)
         if values is None:
             fail(
                 f"{self.label} takes a struct with the members {', '.join(self.keys)}, not {value!r}"
@@ -465,15 +480,15 @@ def matrix_field(
 def struct_field(kind: StructType, shape: Any = None, **options: Any) -> StructField:
     """A field of structs."""
     made = _struct(kind, _name(options))
-    made.name = made.name or assigned_name(made.where)
     _placed(made, shape, options)
     return made
 
 
 def _struct(kind: StructType, name: str) -> StructField:
     made = StructField(kind, {}, name)
+    prefix = made.name
     for key, member in kind.members.items():
-        inner = f"{made.name}_{key}" if made.name else key
+        inner = f"{prefix}_{key}" if prefix else key
         if isinstance(member, StructType):
             made.members[key] = _struct(member, inner)
         elif isinstance(member, MatrixType):
@@ -559,7 +574,7 @@ def indices(key: Any) -> Sequence[Any]:
     return (key,)
 
 
-def _members_of(value: Any) -> Mapping[str, Any] | None:
+def _given_members(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, Struct):
-        return value.to_members()
+        return members_of(value)
     return value if isinstance(value, Mapping) else None

@@ -194,17 +194,17 @@ class Matrix(NDArrayOperatorsMixin):
         if method != "__call__":
             return NotImplemented
         kwargs.pop("out", None)  # `a += b` makes a new value, as it does in Taichi
-        arrays = [
-            x.entries if isinstance(x, Matrix) else array_of(x, ufunc.__name__) for x in inputs
-        ]
-        shapes = {a.shape for a in arrays if a.ndim}
+        arrays = [_operand(x, ufunc.__name__) for x in inputs]
+        shapes = {np.shape(a) for a in arrays if np.ndim(a)}
         if len(shapes) > 1 and ufunc is not np.matmul:
             fail(f"{' and '.join(sorted(map(_shown, shapes)))} do not fit together")
         try:
             with np.errstate(all="ignore"):
                 result = ufunc(*arrays, **kwargs)
         except (TypeError, ValueError) as error:
-            fail(f"{ufunc.__name__} of {' and '.join(_shown(a.shape) for a in arrays)}: {error}")
+            fail(
+                f"{ufunc.__name__} of {' and '.join(_shown(np.shape(a)) for a in arrays)}: {error}"
+            )
         if isinstance(result, tuple):
             return tuple(Matrix(r) for r in result)
         return Matrix(result) if np.ndim(result) else result
@@ -293,6 +293,13 @@ class Vector(metaclass=_VectorClass):
         from .ndarray import Ndarray
 
         return Ndarray(dtype, shape, (n,))
+
+
+def _operand(x: Any, what: str) -> Any:
+    """What NumPy computes with: arrays, and Python's numbers, which take the type of what they meet."""
+    if isinstance(x, (int, float)):
+        return x
+    return x.entries if isinstance(x, Matrix) else array_of(x, what)
 
 
 def python_do(op: str, *operands: Any) -> Any:

@@ -157,10 +157,14 @@ def _checked(name: str, x: Any) -> Any:
         case "arch":
             return _arch(x)
         case "default_fp" | "default_ip":
-            dtype = element_dtype(x)
+            dtype = (
+                DType.bool_ if x in (int, float) else element_dtype(x)
+            )  # what they mean is asked here
             if dtype.is_float != (name == "default_fp") or dtype is DType.bool_:
                 kind = "float" if name == "default_fp" else "integer"
-                fail(f"ks.init: {name} is {dtype.name.rstrip('_')}, it must be a type of {kind}s")
+                fail(
+                    f"ks.init: {name} is {x!r}, it must be a type of {kind}s such as {'ks.f32' if kind == 'float' else 'ks.i32'}"
+                )
             return dtype
         case "debug" | "fast_math":
             return bool(x)
@@ -202,12 +206,14 @@ cfg = _Options()
 
 
 def element_dtype(x: Any) -> DType:
-    """`x` as a type of elements: a DType, `float` and `int` (the program's defaults), `bool`, or what NumPy takes for a dtype."""
+    """`x` as a type of elements: a DType, `float` and `int` (the program's defaults), or what NumPy takes for a dtype.
+
+    LanguageError for anything else.
+    """
     if isinstance(x, DType):
         return x
-    config = _current.config if _current is not None else Config()
-    if x is float or x is int:
-        return config.default_fp if x is float else config.default_ip
+    if _current is not None and (x is float or x is int):
+        return _current.config.default_fp if x is float else _current.config.default_ip
     try:
         return DType(np.dtype(x).name)
     except (TypeError, ValueError):

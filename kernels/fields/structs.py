@@ -64,28 +64,31 @@ class Struct:
 
     @property
     def entries(self) -> dict[str, Any]:
-        return self.to_members()
+        """The members by name, as they are."""
+        return members_of(self)
 
     @property
     def items(self) -> Any:
-        return self.to_members().items()
-
-    def to_members(self) -> dict[str, Any]:
-        """The members by name, as they are."""
-        return {key: self._members[key] for key in self._members}
+        return members_of(self).items()
 
     def to_dict(self) -> dict[str, Any]:
         """The members by name, vectors as lists, structs as dicts."""
-        return {key: _listed(x) for key, x in self.to_members().items()}
+        return {key: _listed(member) for key, member in members_of(self).items()}
+
+    def __getattribute__(self, name: str) -> Any:
+        """A member; its name may be that of anything here."""
+        if not name.startswith("_"):
+            members = object.__getattribute__(self, "_members")
+            if name in members:
+                return members[name]
+        return object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name in self.keys:
-            return self._members[name]
-        method = self.kind.methods.get(name) if self.kind is not None else None
+        """A method of the type."""
+        kind = None if name.startswith("__") else type_of(self)
+        method = kind.methods.get(name) if kind is not None else None
         if method is None:
-            raise AttributeError(f"a struct of {', '.join(self.keys)} has no member {name!r}")
+            raise AttributeError(f"a struct of {', '.join(self._members)} has no member {name!r}")
         return types.MethodType(method, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -97,7 +100,8 @@ class Struct:
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._check(name)
-        member = self.kind.members[name] if self.kind is not None else None
+        kind = type_of(self)
+        member = kind.members[name] if kind is not None else None
         if member is not None and isinstance(self._members, dict):
             from .compound import member_value
 
@@ -105,18 +109,28 @@ class Struct:
         self._members[name] = value
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(members_of(self))
 
     def __iter__(self) -> Iterator[Any]:
         """The members' values."""
-        return iter(self.to_members().values())
+        return iter(members_of(self).values())
 
     def __repr__(self) -> str:
-        return str(self.to_dict())
+        return str(Struct.to_dict(self))
 
     def _check(self, name: str) -> None:
-        if name not in self.keys:
-            fail(f"a struct of {', '.join(self.keys)} has no member {name!r}")
+        if name not in self._members:
+            fail(f"a struct of {', '.join(self._members)} has no member {name!r}")
+
+
+def members_of(x: Struct) -> dict[str, Any]:
+    """The members of a struct by name, also where one of them is called like something of `Struct`."""
+    return {key: x._members[key] for key in x._members}
+
+
+def type_of(x: object) -> Any:
+    """The type of a struct or of a field of structs, None where it has none; also where a member is called `kind`."""
+    return object.__getattribute__(x, "kind")
 
 
 def _plain(x: Any) -> Any:
@@ -125,5 +139,5 @@ def _plain(x: Any) -> Any:
 
 def _listed(x: Any) -> Any:
     if isinstance(x, Struct):
-        return x.to_dict()
+        return Struct.to_dict(x)
     return x.to_list() if isinstance(x, Matrix) else x

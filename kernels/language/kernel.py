@@ -17,6 +17,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from ..fields.ndarray import Ndarray
 from ..ir.kernel import DType, KernelIR, Location
 from ..ir.walk import merge_arrays
 from .calling import holder, run_at_once
@@ -145,7 +146,9 @@ class Kernel:
                 where,
             ) from None
         bound.apply_defaults()
-        return dict(bound.arguments)
+        return {
+            name: x.array if isinstance(x, Ndarray) else x for name, x in bound.arguments.items()
+        }
 
     def _instance(self, values: dict[str, Any], where: Location) -> KernelIR:
         signature = tuple(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.simplify import cast, const
 from .calling import AbstractHolder, held_by, holder
@@ -164,11 +165,14 @@ def record() -> Iterator[Recorder]:
 
 
 def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> Any:
-    """A temporary array: symbolic within a recorded sequence, else NumPy zeros. It begins as zeros
-    either way.
+    """A temporary array within a recorded sequence, else an `Ndarray` of its own. It begins as zeros
+    either way. Outside a recording `dtype` may be a type of vectors or matrices.
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
+    recorder = holder()
+    if recorder is None:
+        return Ndarray(dtype, shape)
     try:
         element = as_dtype(dtype)
         extents = tuple(
@@ -180,9 +184,6 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
         ) from None
     if any(n < 0 for n in extents) or math.prod(extents) * element.size_bytes >= 2**62:
         raise LanguageError(f"ks.ndarray cannot make an array of shape {extents}", where)
-    recorder = holder()
-    if recorder is None:
-        return np.zeros(extents, dtype=element.numpy)
     return recorder.temporary(element, extents, name, where)
 
 
@@ -242,6 +243,8 @@ def _float_dtype(values: Any) -> DType:
 def _symbolic(
     recorder: Recorder, name: str, annotation: Any, value: Any, float_dtype: DType, where: Location
 ) -> Any:
+    if isinstance(value, Ndarray):
+        value = value.array
     if isinstance(value, np.ndarray):
         return recorder.add_array(name, value, where)
     is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
