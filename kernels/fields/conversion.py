@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,25 @@ def number(x: Any, dtype: DType, what: str) -> int | float | bool:
     """`x` as `dtype` has it: integers wrap around. LanguageError for what is no number, and for a float in place of an integer."""
     try:
         if dtype.is_float:
-            return float(x)
+            value = float(x)
+            return value if abs(value) <= _greatest(dtype) else _rounded(value, dtype)
         if dtype is DType.bool_:
             return bool(x)
         return wrapped(operator.index(x), dtype)
     except (TypeError, ValueError):
         advice = ": convert it with int(...)" if isinstance(x, (float, np.floating)) else ""
         return fail(f"{what} takes a number of type {dtype.name}, not {x!r}{advice}")
+
+
+@cache
+def _greatest(dtype: DType) -> float:
+    return float(np.finfo(dtype.value).max)
+
+
+def _rounded(x: float, dtype: DType) -> float:
+    """A number that is no finite one of its type: an infinity, and NumPy does not warn."""
+    with np.errstate(over="ignore"):
+        return float(np.float64(x).astype(dtype.numpy))
 
 
 def wrapped(x: int, dtype: DType) -> int:
@@ -43,13 +56,20 @@ def array_of(x: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def element_values(x: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
-    """The components of one element; LanguageError unless there are as many as `shape` says (a vector may also be a column)."""
+def element_values(
+    x: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str, is_exact: bool = False
+) -> NDArray[Any]:
+    """The components of one element; LanguageError unless there are as many as `shape` says (a vector may also be a column).
+
+    `is_exact`: floats are no integers.
+    """
     values = array_of(x, what)
     if values.shape == (*shape, 1) and len(shape) == 1:
         values = values[:, 0]
     if values.shape != shape:
         wanted = " x ".join(map(str, shape)) + " components" if shape else "one number"
         fail(f"{what} takes {wanted}, not {x!r}")
+    if is_exact and values.dtype.kind == "f" and dtype.kind in "iu":
+        fail(f"{what} takes whole numbers, not {x!r}: convert them with int(...)")
     with np.errstate(all="ignore"):
         return values.astype(dtype)

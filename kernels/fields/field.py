@@ -336,7 +336,9 @@ class MatrixField(AbstractLeaf):
         return Matrix.of_element(self.array[self._components_at(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        values = element_values(value, self.dtype.numpy, self.element_shape, self.label)
+        values = element_values(
+            value, self.dtype.numpy, self.element_shape, self.label, is_exact=True
+        )
         self.array[self._components_at(key)] = values
 
     def _components_at(self, key: Any) -> tuple[Any, ...]:

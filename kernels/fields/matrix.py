@@ -142,8 +142,9 @@ class Matrix(NDArrayOperatorsMixin):
 
     def _write(self, place: Any, value: Any) -> None:
         shape = np.shape(self._data[place]) if np.ndim(value) else ()
+        what = "this part of a vector or matrix"
         self._data[place] = element_values(
-            value, self._data.dtype, shape, "this part of a vector or matrix"
+            value, self._data.dtype, shape, what, is_exact=self._is_element
         )
 
     def _checked(self, indices: Any) -> Any:

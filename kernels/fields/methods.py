@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 from ..ir.errors import LanguageError
@@ -321,12 +321,15 @@ def swizzle(name: str) -> tuple[int, ...] | None:
 def _check_arguments(
     function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> None:
-    signature = inspect.signature(function)
+    signature = _signature(function)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         taken = ", ".join(str(p).split(":")[0] for p in list(signature.parameters.values())[1:])
         raise LanguageError(f"{name} takes ({taken}): {error}") from None
+
+
+_signature = cache(inspect.signature)
 
 
 def _sum(items: Any) -> Any:

@@ -104,7 +104,11 @@ class Ndarray:
         at = self._index(key)
         if self.element_shape:
             self.array[at] = element_values(
-                value, self.dtype.numpy, self.element_shape, "an element of this ndarray"
+                value,
+                self.dtype.numpy,
+                self.element_shape,
+                "an element of this ndarray",
+                is_exact=True,
             )
         else:
             self.array[at] = number(value, self.dtype, "an element of this ndarray")

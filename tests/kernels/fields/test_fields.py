@@ -115,6 +115,12 @@ def test_integers_wrap_around():
     assert x.to_numpy().tolist() == [-(2**31) + 1, 0]
 
 
+def test_floats_that_are_too_large_are_infinite():
+    x = ks.field(ks.f32, 2)
+    x[0], x[1] = 1e40, -1e40
+    assert x.to_numpy().tolist() == [np.inf, -np.inf]
+
+
 def test_truth_values_are_read_as_zero_and_one():
     x = ks.field(bool, 2)
     x[1] = True
@@ -216,6 +222,8 @@ v2 = "ks.Vector.field(2, ks.f32, 3)"
         (f"{v2}.__setitem__(0, 5)", "takes 2 components, not 5"),
         (f"{v2}.__setitem__(0, [1, 2, 3])", "takes 2 components"),
         (f"{v2}.__setitem__(0, [[1], [2, 3]])", "takes numbers in lists of one length"),
+        ("ks.Vector.field(2, int, 3).__setitem__(0, [1.5, 2])", "takes whole numbers, not"),
+        ("ks.Vector.field(2, int, 3)[0].__setitem__(0, 1.5)", "takes whole numbers, not 1.5"),
         (f"{v2}.fill([1, 2, 3])", "takes 2 components"),
         (f"{v2}.get_scalar_field(2)", r"has no component \(2,\)"),
         (f"{x1}.fill([1, 2])", "takes a number of type f32"),
