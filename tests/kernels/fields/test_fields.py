@@ -167,6 +167,10 @@ def test_dlpack_shares_memory():
     x.from_dlpack(np.ones((2, 3)))
     assert shared.sum() == 6
     assert np.from_dlpack(ks.field(ks.i64, ())).shape == ()
+    v = ks.Vector.field(2, ks.f32, 3)
+    components_last = np.from_dlpack(v)
+    v[2] = [5, 6]
+    assert components_last[2].tolist() == [5, 6]
 
 
 class Tensor:
