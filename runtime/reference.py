@@ -23,7 +23,7 @@ from numba.core import config as numba_config
 from numpy.typing import NDArray
 
 from ..kernels.interpret.kernel import run_kernel
-from ..kernels.interpret.python_text import NAME, Printed, print_python
+from ..kernels.interpret.python_text import NAME, Printed, can_print, print_python
 from ..kernels.interpret.reference import initial_arrays, run_calls
 from ..kernels.interpret.work import work_of
 from ..kernels.ir.kernel import KernelIR, Store, Update
@@ -81,6 +81,10 @@ class Reference:
                 self._run_compiled(ir, printed, given, numbers)
 
         found = initial_arrays(seen, arrays, shared_empty if is_long else np.empty)
+        if wide:  # numba reads no float16
+            found = {
+                n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()
+            }
         for call in seen.calls:
             printed = ways[id(call.ir)].printed
             if printed is not None:
@@ -142,7 +146,8 @@ def choose_way(ir: KernelIR) -> _Way:
     """The way in which all runs of a session are sooner done."""
     work = work_of(ir)
     first_ns = work.interpreted_ns * _N_RUNS
-    if _CONFIG.DISABLE_JIT or first_ns < _COMPILE_NS + work.compiled_ns * _N_RUNS:
+    is_quick = first_ns < _COMPILE_NS + work.compiled_ns * _N_RUNS
+    if _CONFIG.DISABLE_JIT or is_quick or not can_print(ir):
         return _Way(None, work.interpreted_ns)
     return _Way(print_python(ir), work.compiled_ns)
 

@@ -17,6 +17,7 @@ from ..kernels.ir.domain import Loop
 from ..kernels.ir.kernel import (
     Accumulator,
     Binary,
+    Bitcast,
     Cast,
     Compare,
     Const,
@@ -97,7 +98,7 @@ class _Run:
         axes = tuple(k for k, loop in enumerate(task.loops) if loop.is_reduction)
         if task.op is not None and task.finish is not None:
             dtype = _numpy(task.dtype, self.float64)
-            total = OPS[task.op].numpy.reduce(value, axis=axes, keepdims=True, dtype=dtype)
+            total = OPS[task.op].ufunc.reduce(value, axis=axes, keepdims=True, dtype=dtype)
             self.accumulator = total
             full = total.shape
             for loop in task.loops:
@@ -180,3 +181,6 @@ class _Run:
                 return np.where(self.value(e.condition), self.value(e.a), self.value(e.b))
             case Cast():
                 return np.asarray(self.value(e.x)).astype(_numpy(e.dtype, self.float64))
+            case Bitcast():
+                exact = np.asarray(self.value(e.x)).astype(e.x.dtype.numpy)
+                return exact.view(e.dtype.numpy).astype(_numpy(e.dtype, self.float64))

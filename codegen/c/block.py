@@ -10,14 +10,16 @@ from math import gcd
 from typing import NamedTuple
 
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.affine import to_affine
 from ...kernels.ir.kernel import DType
 from ..loops.ir import PASSING_BY
 from . import csyntax as c
 from .cprint import expression
 from .names import RESERVED, identifier
-from .vectors import Prelude, mask_dtype, math_function, type_name
+from .vectors import Prelude, mask_dtype, math_function, operator, type_name
 
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+# Of indices, which are as large as arrays at most.
+_OF_INDICES = {"add": "+", "sub": "-", "mul": "*"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
@@ -318,13 +320,23 @@ class Writer:
             return Value(c.Call(operation, (value.x,)), dtype, value.lanes)
         return Value(c.CastTo(type_name(dtype, 0), value.x), dtype)
 
+    def cast(self, value: Value, source: DType, dtype: DType) -> Value:
+        """The value of an expression of type `source` in another type."""
+        if dtype is DType.bool_ and source is not DType.bool_:
+            mask = mask_dtype(source) if value.lanes else DType.bool_
+            zero = self.splat(Value(constant(0, source), source), value.lanes)
+            return Value(c.Bin("!=", value.x, zero.x), mask, value.lanes)
+        if source is DType.bool_ and value.lanes:  # a mask: -1 is true
+            value = Value(c.Un("-", value.x), value.dtype, value.lanes)
+        return self.converted(value, dtype)
+
+    def bitcast(self, value: Value, dtype: DType) -> Value:
+        operation = self.prelude.use("bitcast", dtype, value.lanes, value.dtype)
+        return Value(c.Call(operation, (value.x,)), dtype, value.lanes)
+
     def combine(self, op: str, a: Value, b: Value) -> Value:
         """`a op b` for the operators of reductions."""
-        lanes = max(a.lanes, b.lanes)
-        if op in ("add", "mul"):
-            return Value(c.Bin(_ARITHMETIC[op], a.x, b.x), a.dtype, lanes)
-        a, b = self.splat(a, lanes), self.splat(b, lanes)
-        return Value(c.Call(self.prelude.use(op, a.dtype, lanes), (a.x, b.x)), a.dtype, lanes)
+        return self.binary(op, a, b, a.dtype)
 
     def evaluate(
         self, e: ir.Expr, leaf: Callable[[ir.Expr], Value], regroup: bool = False
@@ -339,7 +351,10 @@ class Writer:
             case ir.Param(name, dtype):
                 return Value(c.Id(self.names[name]), dtype)
             case ir.Unary(op, x, dtype):
-                return self.unary(op, self.evaluate(x, leaf, regroup), dtype)
+                operand = self.evaluate(x, leaf, regroup)
+                if op == "neg" and dtype.is_index and to_affine(e) is not None:
+                    return Value(c.Un("-", operand.x), dtype, operand.lanes)
+                return self.unary(op, operand, x.dtype, dtype)
             case ir.Binary("mul", _, _, dtype) if regroup and dtype.is_float:
                 # Scalars first: one multiplication for all lanes and copies that have them in common.
                 factors = [self.evaluate(x, leaf, regroup) for x in _factors(e)]
@@ -350,9 +365,12 @@ class Writer:
                     product = self.binary("mul", product, factor, dtype)
                 return product
             case ir.Binary(op, a, b, dtype):
-                return self.binary(
-                    op, self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup), dtype
-                )
+                left, right = self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup)
+                if op in _OF_INDICES and dtype.is_index and to_affine(e) is not None:
+                    return Value(
+                        c.Bin(_OF_INDICES[op], left.x, right.x), dtype, max(left.lanes, right.lanes)
+                    )
+                return self.binary(op, left, right, dtype)
             case ir.Compare(op, a, b):
                 left, right = self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup)
                 lanes = max(left.lanes, right.lanes)
@@ -368,27 +386,36 @@ class Writer:
                     dtype,
                 )
             case ir.Cast(x, dtype):
-                return self.converted(self.evaluate(x, leaf, regroup), dtype)
+                return self.cast(self.evaluate(x, leaf, regroup), x.dtype, dtype)
+            case ir.Bitcast(x, dtype):
+                return self.bitcast(self.evaluate(x, leaf, regroup), dtype)
         return leaf(e)
 
-    def unary(self, op: str, x: Value, dtype: DType) -> Value:
-        if op == "neg":
-            return Value(c.Un("-", x.x), dtype, x.lanes)
+    def unary(self, op: str, x: Value, of: DType, dtype: DType) -> Value:
+        """`op x` for an `x` of type `of`."""
         if op == "not":
             return Value(c.Un("~" if x.lanes else "!", x.x), x.dtype, x.lanes)
+        if op == "neg" and operator("sub", dtype):
+            return Value(c.Un("-", x.x), dtype, x.lanes)
+        if op == "bit_not" and dtype.size_bytes >= 4:
+            return Value(c.Un("~", x.x), dtype, x.lanes)
+        if op == "abs" and not dtype.is_signed:
+            return x
         function = math_function(op, dtype) if not x.lanes else None
-        return Value(
-            c.Call(function or self.prelude.use(op, dtype, x.lanes), (x.x,)), dtype, x.lanes
-        )
+        result = mask_dtype(of) if dtype is DType.bool_ and x.lanes else dtype
+        return Value(c.Call(function or self.prelude.use(op, of, x.lanes), (x.x,)), result, x.lanes)
 
     def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         lanes = max(a.lanes, b.lanes)
-        if op in _ARITHMETIC:
-            return Value(c.Bin(_ARITHMETIC[op], a.x, b.x), dtype, lanes)
+        if (sign := operator(op, dtype)) is not None:
+            return Value(c.Bin(sign, a.x, b.x), dtype, lanes)
         if op in ("and", "or"):
             return self.logical(op, a, b)
         a, b = self.splat(a, lanes), self.splat(b, lanes)
-        return Value(c.Call(self.prelude.use(op, dtype, lanes), (a.x, b.x)), dtype, lanes)
+        function = math_function(op, dtype) if not lanes else None
+        return Value(
+            c.Call(function or self.prelude.use(op, dtype, lanes), (a.x, b.x)), dtype, lanes
+        )
 
     def logical(self, op: str, a: Value, b: Value) -> Value:
         lanes = max(a.lanes, b.lanes)
@@ -434,8 +461,13 @@ def _same_product(e: ir.Binary, side: ir.Expr) -> bool:
 
 def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
     """A literal of the dtype, exact."""
+    if dtype is DType.f16:
+        return c.CastTo(type_name(dtype, 0), constant(value, DType.f64))
+    if dtype is DType.i64 and value == dtype.range[0]:
+        return c.Id("INT64_MIN")  # a minus sign before a number that is none
     if not dtype.is_float:
-        return c.number(int(value))
+        suffix = {DType.u32: "u", DType.u64: "ul"}.get(dtype)
+        return c.Num(f"{int(value)}{suffix}") if suffix else c.number(int(value))
     number = float(value)
     if number != number:
         return c.Id("NAN")

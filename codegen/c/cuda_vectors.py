@@ -32,6 +32,7 @@ template <typename T> struct scalar_of {{ typedef T type; }};
 template <typename T> struct mask_of {{ typedef int32_t type; }};
 template <> struct mask_of<double> {{ typedef int64_t type; }};
 template <> struct mask_of<int64_t> {{ typedef int64_t type; }};
+template <> struct mask_of<uint64_t> {{ typedef int64_t type; }};
 #define LANES_ARITHMETIC(op) \\
 template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
     for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
@@ -60,7 +61,7 @@ template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N>
     for (int l = 0; l < N; ++l) a.e[l] = op a.e[l]; \\
     return a; }}
 LANES_ARITHMETIC(+) LANES_ARITHMETIC(-) LANES_ARITHMETIC(*) LANES_ARITHMETIC(/)
-LANES_BITS(&) LANES_BITS(|)
+LANES_BITS(&) LANES_BITS(|) LANES_BITS(^)
 LANES_COMPARISON(<) LANES_COMPARISON(<=) LANES_COMPARISON(>) LANES_COMPARISON(>=) LANES_COMPARISON(==) LANES_COMPARISON(!=)
 LANES_UNARY(-) LANES_UNARY(~)"""
 
@@ -93,9 +94,9 @@ class CudaHelpers(Helpers):
                 prelude.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
             return _atomic(name, operation, dtype)
         if not lanes:
-            return scalar_helper(name, operation, c, dtype).replace("static inline", _INLINE, 1)
+            text = scalar_helper(prelude, name, operation, dtype, other)
+            return _counted(text.replace("static inline", _INLINE, 1))
         v = f"{dtype.name}x{lanes}"
-        one = f"{_INLINE} {v} {name}({v} x) {{\n"
         each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
         end = ";\n    return r;\n}"
         if operation.startswith(("load", "store", "stream")):
@@ -121,14 +122,37 @@ class CudaHelpers(Helpers):
                 return f"{_INLINE} {v} {name}({mask} m, {v} a, {v} b) {{\n    {v} r;\n{each}m[l] ? a[l] : b[l]{end}"
             case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
                 return _fold(name, operation.removeprefix("fold_"), c, v, lanes)
-            case "floordiv" | "mod":
-                scalar = prelude.use(operation, dtype, 0)
-                return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{scalar}(a[l], b[l]){end}"
-            case "abs" if not dtype.is_float:
-                return f"{one}    {v} r;\n{each}x[l] < 0 ? -x[l] : x[l]{end}"
-        function = math_function(operation, dtype)
-        assert function is not None, operation
-        return f"{one}    {v} r;\n{each}{function}(x[l]){end}"
+            case "bitcast":
+                assert other is not None
+                source, scalar = (
+                    prelude.vector_type(other, lanes),
+                    prelude.use(operation, dtype, 0, other),
+                )
+                return f"{_INLINE} {v} {name}({source} x) {{\n    {v} r;\n{each}{scalar}(x[l]){end}"
+        row = OPS[operation]
+        function = math_function(operation, dtype) or prelude.use(operation, dtype, 0)
+        if row.arity == 2:
+            return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{function}(a[l], b[l]){end}"
+        if row.gives is DType.bool_:
+            mask = prelude.vector_type(mask_dtype(dtype), lanes)
+            return f"{_INLINE} {mask} {name}({v} x) {{\n    {mask} r;\n{each}-{function}(x[l]){end}"
+        result = prelude.vector_type(row.result(dtype), lanes)
+        return f"{_INLINE} {result} {name}({v} x) {{\n    {result} r;\n{each}{function}(x[l]){end}"
+
+
+def _counted(text: str) -> str:
+    """With what CUDA calls the functions that count bits, where its compiler reads it."""
+    for ours, theirs in (
+        ("popcountll", "popcll"),
+        ("popcount", "popc"),
+        ("clzll", "clzll"),
+        ("clz", "clz"),
+    ):
+        name = f"__builtin_{ours}("
+        if name in text:
+            lines = text.replace(name, f"__{theirs}(")
+            return f"#if defined(__CUDACC__)\n{lines}\n#else\n{text}\n#endif"
+    return text
 
 
 def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
@@ -172,9 +196,10 @@ def _atomic(name: str, operation: str, dtype: DType) -> str:
     """Takes one more value into a sum, or least or greatest value, that several blocks share."""
     c = SCALAR_TYPES[dtype.name]
     wide = "unsigned long long" if operation == "atomic_add" else "long long"
-    is_wide = (
-        dtype is DType.i64
-    )  # CUDA has no sum of signed ones, and its name for them is another type
+    # CUDA has no sum of signed ones, and its names for them are other types.
+    is_wide = dtype.is_integer and dtype.size_bytes == 8
+    if dtype is DType.u64:
+        wide = "unsigned long long"
     place, value = (f"({wide} *)p", f"({wide})x") if is_wide else ("p", "x")
     function = {"atomic_add": "Add", "atomic_min": "Min", "atomic_max": "Max"}[operation]
     function = f"atomic{function}"

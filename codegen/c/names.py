@@ -31,7 +31,7 @@ RESERVED_CUDA = frozenset(
 )
 _SHAPED = re.compile(
     r"launch_\d+(_thread|_part|_given|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|cuda\w*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
-    r"|(\w+_)?(f32|f64|i32|i64)(x\d+)?(_\w+)?"
+    r"|(\w+_)?(f16|f32|f64|[iu](8|16|32|64))(x\d+)?(_\w+)?"
 )
 
 

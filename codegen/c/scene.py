@@ -38,8 +38,11 @@ def neutral(op: str, dtype: DType) -> c.CExpr:
     if dtype.is_float:
         return constant(value, dtype)
     if isfinite(value):
-        return c.number(int(value))
-    return c.Id(f"INT{dtype.size_bytes * 8}_{'MAX' if value > 0 else 'MIN'}")
+        return constant(dtype.wrapped(int(value)), dtype)
+    if not dtype.is_signed and value < 0:
+        return c.Num("0")
+    sign = "" if dtype.is_signed else "U"
+    return c.Id(f"{sign}INT{dtype.size_bytes * 8}_{'MAX' if value > 0 else 'MIN'}")
 
 
 class Scene:

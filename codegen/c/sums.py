@@ -33,7 +33,7 @@ from .scopes import Context, Flat
 from .strips import strips
 from .tiles import Tile
 from .values import Values
-from .vectors import type_name
+from .vectors import operator, type_name
 
 UNROLLED_THREADS = 8  # up to so many partial results are added in one expression
 
@@ -91,8 +91,8 @@ class Reductions(SumWriter):
                 self.accumulate(accumulator, task.task.op, value)
 
     def accumulate(self, accumulator: Value, op: str, value: Value) -> None:
-        if op in ("add", "mul"):
-            self.scene.w.write(c.Assign(accumulator.x, value.x, "+" if op == "add" else "*"))
+        if op in ("add", "mul") and (sign := operator(op, accumulator.dtype)) is not None:
+            self.scene.w.write(c.Assign(accumulator.x, value.x, sign))
         else:
             self.scene.w.write(
                 c.Assign(accumulator.x, self.scene.w.combine(op, accumulator, value).x)

@@ -10,9 +10,16 @@ import re
 from abc import ABC, abstractmethod
 
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
 from ...kernels.ir.ops import OPS
 
-SCALAR_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "bool_": "int"}
+SCALAR_TYPES = {"f16": "_Float16", "f32": "float", "f64": "double", "bool_": "int"} | {
+    d.name: f"{d.value}_t" for d in DType if d.is_integer
+}
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "bit_and": "&", "bit_or": "|", "bit_xor": "^",
+}  # fmt: skip
+_SHIFTS = {"shl": "<<", "shr": ">>", "bit_shr": ">>"}
 
 
 def type_name(dtype: DType, lanes: int) -> str:
@@ -22,7 +29,27 @@ def type_name(dtype: DType, lanes: int) -> str:
 
 def mask_dtype(dtype: DType) -> DType:
     """The integer type whose vectors hold the result of comparing vectors of `dtype`."""
-    return DType.i32 if dtype.size_bytes == 4 else DType.i64
+    return DType(f"int{8 * dtype.size_bytes}")
+
+
+def unsigned(dtype: DType) -> DType:
+    """The integer type without a sign that is as wide."""
+    return DType(f"uint{8 * dtype.size_bytes}")
+
+
+def operator(op: str, dtype: DType) -> str | None:
+    """The operator of C that does what `op` does to values of a type; None where a helper does.
+
+    Sums of signed integers wrap around, which C leaves undefined, and C computes with small ones as int. Halves are computed in
+    float and rounded once an operation.
+    """
+    if dtype is DType.f16 or (dtype.is_integer and not _is_plain(op, dtype)):
+        return None
+    return _INFIX.get(op)
+
+
+def _is_plain(op: str, dtype: DType) -> bool:
+    return op.startswith("bit_") or (dtype.size_bytes >= 4 and not dtype.is_signed)
 
 
 class Helpers(ABC):
@@ -140,7 +167,7 @@ class CHelpers(Helpers):
     ) -> str:
         c = SCALAR_TYPES[dtype.name]
         if not lanes:
-            return scalar_helper(name, operation, c, dtype)
+            return scalar_helper(prelude, name, operation, dtype, other)
         v = f"{dtype.name}x{lanes}"
         one = f"static inline {v} {name}({v} x) {{\n"
         two = f"static inline {v} {name}({v} a, {v} b) {{\n"
@@ -174,17 +201,39 @@ class CHelpers(Helpers):
                 return f"static inline {v} {name}({mask} m, {v} a, {v} b) {{ return {blend}; }}"
             case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
                 return self.fold(prelude, name, operation.removeprefix("fold_"), dtype, lanes)
+            case "abs" if not dtype.is_signed:
+                return f"{one}    return x;\n}}"
             case "abs" if not dtype.is_float:
                 return f"{one}    return {prelude.use('select', dtype, lanes)}(x < 0, -x, x);\n}}"
-            case "floordiv" | "mod":
-                scalar = prelude.use(operation, dtype, 0)
-                return f"{two}    {v} r = a;\n{each}{scalar}(a[l], b[l]);\n    return r;\n}}"
+            case "add" | "sub" | "mul" | "shl" | "shr" | "bit_shr" if dtype.is_integer:
+                sign = _INFIX.get(operation) or _SHIFTS[operation]
+                u = v if operation == "shr" else prelude.vector_type(unsigned(dtype), lanes)
+                return f"{two}    return ({v})(({u})a {sign} ({u})b);\n}}"
+            case "neg" if dtype.is_integer:
+                u = prelude.vector_type(unsigned(dtype), lanes)
+                return f"{one}    return ({v})-({u})x;\n}}"
+            case "bitcast":
+                assert other is not None
+                source = prelude.vector_type(other, lanes)
+                return f"static inline {v} {name}({source} x) {{ return ({v})x; }}"
+            case "isnan" | "isinf":
+                mask = prelude.vector_type(mask_dtype(dtype), lanes)
+                if operation == "isnan":
+                    return f"static inline {mask} {name}({v} x) {{ return x != x; }}"
+                size = prelude.use("abs", dtype, lanes)
+                infinite = f"{size}(x) == ({c})INFINITY"
+                return f"static inline {mask} {name}({v} x) {{ return {infinite}; }}"
             case "abs":
                 mask = prelude.vector_type(mask_dtype(dtype), lanes)
                 without_sign = "0x7fffffff" if dtype is DType.f32 else "0x7fffffffffffffffL"
                 return f"{one}    return ({v})(({mask})x & {without_sign});\n}}"
-        function = math_function(operation, dtype)
-        assert function is not None, operation
+        function = math_function(operation, dtype) or prelude.use(operation, dtype, 0)
+        if OPS[operation].arity == 2:
+            return f"{two}    {v} r = a;\n{each}{function}(a[l], b[l]);\n    return r;\n}}"
+        result = prelude.vector_type(OPS[operation].result(dtype), lanes)
+        if result != v:
+            one = f"static inline {result} {name}({v} x) {{\n"
+            return f"{one}    {result} r;\n{each}{function}(x[l]);\n    return r;\n}}"
         lane_by_lane = f"    {v} r = x;\n{each}{function}(x[l]);\n    return r;\n"
         instruction = self.instruction(prelude, operation, dtype, lanes)
         if instruction is None:
@@ -277,25 +326,71 @@ class CHelpers(Helpers):
         )
 
 
-def scalar_helper(name: str, operation: str, c: str, dtype: DType) -> str:
-    """The definition of an operation on scalars of C type `c`."""
+def scalar_helper(
+    prelude: Prelude, name: str, operation: str, dtype: DType, other: DType | None = None
+) -> str:
+    """The definition of an operation on scalars."""
+    c = SCALAR_TYPES[dtype.name]
+    result = SCALAR_TYPES[OPS[operation].result(dtype).name] if operation in OPS else c
+    one = f"static inline {result} {name}({c} x) {{"
+    two = f"static inline {result} {name}({c} a, {c} b) {{"
+    if operation == "bitcast":
+        assert other is not None
+        of = SCALAR_TYPES[other.name]
+        return (
+            f"static inline {c} {name}({of} x) {{\n"
+            f"    union {{ {of} before; {c} after; }} u = {{x}};\n    return u.after;\n}}"
+        )
     if operation.startswith("fetch_"):
         return _fetching(name, operation.removeprefix("fetch_"), c, dtype)
     if operation in ("min", "max"):
-        return f"static inline {c} {name}({c} a, {c} b) {{ return {OPS[operation].combine}; }}"
-    if operation == "floordiv":
-        if dtype.is_float:
-            return f"static inline {c} {name}({c} a, {c} b) {{ return ({c})floor(a / b); }}"
-        quotient = "a / b - (a % b != 0 && (a < 0) != (b < 0))"
-        least = {DType.i32: "INT32_MIN", DType.i64: "INT64_MIN"}[dtype]
-        return _guarded_division(name, c, f"(a == {least} ? a : -a)", quotient)
-    if operation == "mod":
-        if dtype.is_float:
-            return f"static inline {c} {name}({c} a, {c} b) {{ return a - b * ({c})floor(a / b); }}"
-        rest = "a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0)"
-        return _guarded_division(name, c, "0", rest)
-    if operation == "abs" and not dtype.is_float:
-        return f"static inline {c} {name}({c} x) {{ return x < 0 ? -x : x; }}"
+        return f"{two} return {OPS[operation].combine}; }}"
+    if dtype is DType.f16:
+        return _of_half(prelude, operation, one, two)
+    if dtype.is_float:
+        return _of_floats(operation, one, two, dtype)
+    return _of_integers(prelude, operation, one, two, dtype)
+
+
+def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
+    """In float, rounded once: as if it had been computed in halves, for + - * / and the square root."""
+    if operation in ("add", "sub", "mul", "div"):
+        return f"{two} return (_Float16)((float)a {_INFIX[operation]} (float)b); }}"
+    if operation == "neg":
+        return f"{one} return (_Float16)-(float)x; }}"
+    function = math_function(operation, DType.f32) or prelude.use(operation, DType.f32, 0)
+    kind = "int" if OPS[operation].gives else "_Float16"
+    if OPS[operation].arity == 2:
+        return f"{two} return ({kind}){function}((float)a, (float)b); }}"
+    return f"{one} return ({kind}){function}((float)x); }}"
+
+
+def _of_floats(operation: str, one: str, two: str, dtype: DType) -> str:
+    f = "f" if dtype is DType.f32 else ""
+    match operation:
+        case "isnan":
+            return f"{one} return x != x; }}"
+        case "isinf":
+            return f"{one} return fabs{f}(x) == ({SCALAR_TYPES[dtype.name]})INFINITY; }}"
+        case "rsqrt":
+            return f"{one} return 1 / sqrt{f}(x); }}"
+        case "mod":
+            # As Python and NumPy: of the divisor's sign, also where it is zero.
+            return (
+                f"{two}\n    const {SCALAR_TYPES[dtype.name]} rest = fmod{f}(a, b);\n"
+                f"    if (rest == 0) return copysign{f}(rest, b);\n"
+                f"    return (rest < 0) != (b < 0) ? rest + b : rest;\n}}"
+            )
+        case "floordiv":
+            # The quotient of what divides without a rest, which rounding may leave beside a whole number.
+            return (
+                f"{two}\n    {SCALAR_TYPES[dtype.name]} rest = fmod{f}(a, b), n, whole;\n"
+                f"    if (b == 0) return a / b;\n"
+                f"    n = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
+                f"    if (n == 0) return copysign{f}(0, a / b);\n"
+                f"    whole = floor{f}(n);\n"
+                f"    return n - whole > 0.5 ? whole + 1 : whole;\n}}"
+            )
     raise AssertionError(operation)
 
 
@@ -315,24 +410,69 @@ def _fetching(name: str, operation: str, c: str, dtype: DType) -> str:
     )
 
 
-def _guarded_division(name: str, c: str, by_minus_one: str, result: str) -> str:
+def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DType) -> str:
+    """What C leaves undefined wraps around: computed without a sign, in 32 bits at least."""
+    c, own = SCALAR_TYPES[dtype.name], SCALAR_TYPES[unsigned(dtype).name]
+    u = own if dtype.size_bytes >= 4 else "uint32_t"
+    n_bits = 8 * dtype.size_bytes
+    match operation:
+        case "add" | "sub" | "mul":
+            return f"{two} return ({c})(({u})a {_INFIX[operation]} ({u})b); }}"
+        case "shl":
+            return f"{two} return ({c})(({u})a << b); }}"
+        case "shr":
+            return f"{two} return ({c})(a >> b); }}"
+        case "bit_shr":
+            return f"{two} return ({c})(({own})a >> b); }}"
+        case "neg":
+            return f"{one} return ({c})-({u})x; }}"
+        case "bit_not":
+            return f"{one} return ({c})~x; }}"
+        case "abs":
+            return f"{one} return {f'x < 0 ? ({c})-({u})x : x' if dtype.is_signed else 'x'}; }}"
+        case "floordiv" | "mod" | "raw_div" | "raw_mod":
+            return two + _division(operation, dtype)
+        case "popcnt":
+            wide = "ll" if n_bits == 64 else ""
+            return f"{one} return __builtin_popcount{wide}(({own})x); }}"
+        case "clz":
+            wide = "ll" if n_bits == 64 else ""
+            return f"{one} return x == 0 ? {n_bits} : __builtin_clz{wide}(({own})x); }}"
+        case "mix64":
+            lines = [
+                f"    x = (x ^ (x >> {n})) * {factor:#x}u;\n"
+                for factor, n in zip(MIX_FACTORS, MIX_SHIFTS, strict=False)
+            ]
+            return f"{one}\n{''.join(lines)}    return x ^ (x >> {MIX_SHIFTS[-1]});\n}}"
+    raise AssertionError(operation)
+
+
+def _division(operation: str, dtype: DType) -> str:
     """A division of integers that is defined for all of them, as NumPy defines it: by zero it gives 0, and the least integer
     divided by -1 wraps. The instruction itself ends the process in both cases.
     """
-    return (
-        f"static inline {c} {name}({c} a, {c} b) {{\n"
-        f"    return b == 0 ? 0 : b == -1 ? {by_minus_one} : {result};\n}}"
-    )
+    is_quotient = operation in ("floordiv", "raw_div")
+    plain = "a / b" if is_quotient else "a % b"
+    if not dtype.is_signed:
+        return f" return b == 0 ? 0 : {plain}; }}"
+    by_minus_one = "0"
+    if is_quotient:
+        by_minus_one = f"(a == INT{8 * dtype.size_bytes}_MIN ? a : -a)"
+    if operation == "floordiv":
+        plain = "a / b - (a % b != 0 && (a < 0) != (b < 0))"
+    if operation == "mod":
+        plain = "a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0)"
+    return f"\n    return b == 0 ? 0 : b == -1 ? {by_minus_one} : {plain};\n}}"
 
 
 def math_function(operation: str, dtype: DType) -> str | None:
-    """The C library function of a unary operation on a floating-point scalar."""
-    if not dtype.is_float or operation not in OPS or not OPS[operation].c:
+    """The C library function of an operation on floating-point scalars."""
+    if dtype not in (DType.f32, DType.f64) or operation not in OPS or not OPS[operation].c:
         return None
     return OPS[operation].c + ("f" if dtype is DType.f32 else "")
 
 
 def uses_math(text: str) -> bool:
     """Whether a text in C needs <math.h>."""
-    names = "|".join(op.c for op in OPS.values() if op.c)
+    names = "|".join((*(op.c for op in OPS.values() if op.c), "fmod", "copysign"))
     return re.search(rf"\b(({names})f?|NAN|INFINITY)\b", text) is not None

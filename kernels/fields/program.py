@@ -5,6 +5,7 @@ Without a program (`current_program() is None`) kernels take NumPy arrays and ha
 
 from __future__ import annotations
 
+import itertools
 import platform
 import sys
 from collections.abc import Sequence
@@ -91,6 +92,7 @@ class Program:
         self.ignored = ignored
         self.fields: list[AbstractField] = []
         self.root = SNode("root", None, Tree(is_final=True))
+        self.draws = itertools.count()  # calls of kernels that draw random numbers
 
     def end(self) -> None:
         """Frees the memory of its fields; whoever uses one of them again is told."""

@@ -20,6 +20,7 @@ from ..ir.kernel import (
     Accumulator,
     Assert,
     Binary,
+    Bitcast,
     Cast,
     Compare,
     Const,
@@ -226,7 +227,7 @@ class _Run:
             value = np.where(self.mask, value, _identity(op, value.dtype))
         if new_axes:
             full = np.broadcast_to(value, self.shape)
-            value = OPS[op].numpy.reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)
+            value = OPS[op].ufunc.reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)
         self.local[name] = OPS[op].numpy(old, value)
 
     def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
@@ -265,7 +266,7 @@ class _Run:
         if isinstance(s, Store):
             array[tuple(full)] = value
         else:
-            OPS[s.op].numpy.at(array, tuple(full), value)
+            OPS[s.op].ufunc.at(array, tuple(full), value)
 
     def _write_view(self, s: Store | Update, view: Array, value: Any) -> None:
         if isinstance(s, Store):
@@ -277,7 +278,7 @@ class _Run:
         shared = tuple(
             k for k, (n, m) in enumerate(zip(self.shape, view.shape, strict=True)) if n != m
         )
-        ufunc = OPS[s.op].numpy
+        ufunc = OPS[s.op].ufunc
         if shared:
             full = ufunc.reduce(full, axis=shared, dtype=full.dtype, keepdims=True)
         ufunc(view, full, out=view)
@@ -306,6 +307,8 @@ class _Run:
                 return np.where(self.value(c), self.value(a), self.value(b))[()]
             case Cast(x=y, dtype=dtype):
                 return np.asarray(self.value(y)).astype(dtype.numpy)[()]
+            case Bitcast(x=y, dtype=dtype):
+                return np.asarray(self.value(y)).view(dtype.numpy)[()]
             case Accumulator():
                 raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
 
@@ -405,7 +408,7 @@ def _identity(op: str, dtype: np.dtype[Any]) -> Any:
     neutral = OPS[op].neutral
     assert neutral is not None
     if dtype.kind == "f" or np.isfinite(neutral):
-        return dtype.type(neutral)
+        return np.asarray(neutral).astype(dtype)[()]
     return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
 
 

@@ -152,7 +152,7 @@ def linear(x: Expr) -> tuple[int, dict[str, int]] | None:
             return value, {}
         case LoopIndex(loop=loop):
             return 0, {loop: 1}
-        case Cast(x=y, dtype=dtype) if dtype.is_integer and y.dtype.is_integer:
+        case Cast(x=y, dtype=dtype) if dtype.is_index and y.dtype.is_integer:
             return linear(y)
         case Unary(op="neg", x=y):
             return _combined((0, {}), linear(y), -1)

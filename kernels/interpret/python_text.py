@@ -16,6 +16,7 @@ from ..ir.kernel import (
     Accumulator,
     Assert,
     Binary,
+    Bitcast,
     Cast,
     Compare,
     Const,
@@ -37,23 +38,58 @@ from ..ir.kernel import (
     UpdateLocal,
     While,
 )
+from ..ir.meanings import MIX_FACTORS, MIX_SHIFTS
 from ..ir.ops import OPS, functions
-from ..ir.walk import walk
+from ..ir.walk import children, nested_statements, walk
 from .kernel import out_of_range
 
 NAME = "run"
-_TYPES = {
-    DType.f32: "float32",
-    DType.f64: "float64",
-    DType.i32: "int32",
-    DType.i64: "int64",
-    DType.bool_: "bool_",
-}
+_TYPES: dict[DType, str] = {d: "bool_" if d is DType.bool_ else d.value for d in DType}
 _DECORATOR = '@njit(error_model="numpy", cache=True)'  # a division by zero is none of an error
 # What NumPy's minimum and maximum do with NaN, which Python's do not.
 _HELPERS = {
     f"_{name}imum": f"def _{name}imum(a, b):\n    return a if a {sign} b or a != a else b"
     for name, sign in (("min", "<"), ("max", ">"))
+}
+_ONE, _FIRST, _SECOND, _LAST = (f"uint64({n})" for n in (1, *MIX_SHIFTS))
+_HELPERS |= {
+    "_round": """\
+def _round(x):
+    whole = trunc(x)
+    if abs(x - whole) < 0.5:
+        return float64(whole)
+    return whole + copysign(1.0, float64(x))""",
+    # Of signed integers.
+    "_raw_div": """\
+def _raw_div(a, b):
+    if b != 0 and (a < 0) != (b < 0) and a % b != 0:
+        return a // b + 1
+    return a // b""",
+    "_raw_mod": """\
+def _raw_mod(a, b):
+    if b != 0 and (a < 0) != (b < 0) and a % b != 0:
+        return a % b - b
+    return a % b""",
+    # Of uint64.
+    "_popcnt": f"""\
+def _popcnt(x):
+    n = 0
+    while x != uint64(0):
+        x = x & (x - {_ONE})
+        n += 1
+    return n""",
+    "_clz": f"""\
+def _clz(x):
+    n = 64
+    while x != uint64(0):
+        x = x >> {_ONE}
+        n -= 1
+    return n""",
+    "_mix64": f"""\
+def _mix64(x):
+    x = (x ^ (x >> {_FIRST})) * uint64({MIX_FACTORS[0]})
+    x = (x ^ (x >> {_SECOND})) * uint64({MIX_FACTORS[1]})
+    return x ^ (x >> {_LAST})""",
 }
 
 
@@ -97,7 +133,7 @@ def print_python(ir: KernelIR) -> Printed:
     printer.block(ir.body, 1)
     arguments = ", ".join((*printer.arrays.values(), *printer.scalars.values(), "at"))
     body = "\n".join(printer.lines)
-    functions = [text for name, text in _HELPERS.items() if name in body]
+    functions = [text for name, text in _HELPERS.items() if f"{name}(" in body]
     functions.append(f"def {NAME}({arguments}):\n{body}\n    return 0")
     text = "\n\n\n".join((_imports(), *(f"{_DECORATOR}\n{f}" for f in functions)))
     return Printed(f"{text}\n", tuple(printer.places))
@@ -105,10 +141,22 @@ def print_python(ir: KernelIR) -> Printed:
 
 def _imports() -> str:
     """What the text of any kernel may use."""
-    names = {m: [op.name for op in functions() if op.module == m] for m in ("math", "numpy")}
-    of_math = ", ".join(sorted((*names["math"], "inf", "nan")))
-    of_numpy = ", ".join(sorted((*names["numpy"], "float32", "float64", "int32", "int64")))
+    called = [op for op in functions() if op.c and f"_{op.name}" not in _HELPERS]
+    names = {m: [op.text for op in called if op.module == m] for m in ("math", "numpy")}
+    of_math = ", ".join(sorted((*names["math"], "copysign", "inf", "isinf", "isnan", "nan")))
+    of_numpy = ", ".join(
+        sorted((*names["numpy"], *(t for t in _TYPES.values() if t not in ("bool_", "float16"))))
+    )
     return f"from math import {of_math}\n\nfrom numba import njit\nfrom numpy import {of_numpy}"
+
+
+def can_print(ir: KernelIR) -> bool:
+    """Whether numba has all types of a kernel: it has no arithmetic on f16."""
+    types = [p.dtype for p in ir.arrays] + [p.dtype for p in ir.scalars]
+    for s in nested_statements(ir.body):
+        for e in children(s):
+            types += [x.dtype for x in walk(e)]
+    return DType.f16 not in types
 
 
 @dataclass
@@ -238,7 +286,7 @@ class _Printer:
             case Load(array=array, indices=indices, dtype=dtype):
                 return f"{_TYPES[dtype]}({self._element(array, indices)})"
             case Unary(op=op, x=y):
-                return self._unary(op, self.value(y), x.dtype)
+                return self._unary(op, self.value(y), y.dtype, x.dtype)
             case Binary(op=op, a=a, b=b):
                 return self._operation(op, self.value(a), self.value(b), x.dtype)
             case Compare(op=op, a=a, b=b):
@@ -248,25 +296,56 @@ class _Printer:
             case Cast(x=y, dtype=dtype):
                 inner = self.value(y)
                 return f"({inner} != 0)" if dtype is DType.bool_ else f"{_TYPES[dtype]}({inner})"
+            case Bitcast(x=y, dtype=dtype):
+                return f"{_TYPES[y.dtype]}({self.value(y)}).view({_TYPES[dtype]})"
             case Accumulator():
                 raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
 
-    def _unary(self, op: str, x: str, dtype: DType) -> str:
-        if op == "not":
-            return f"(not {x})"
-        return _small(f"(-{x})" if op == "neg" else f"{op}({x})", dtype)
+    def _unary(self, op: str, x: str, of: DType, dtype: DType) -> str:
+        match op:
+            case "not":
+                return f"(not {x})"
+            case "neg" | "bit_not":
+                return _small(f"({OPS[op].sign}{x})", dtype)
+            case "exp2" | "log2" if of is DType.f32:
+                # numba calls both types by one name, and cannot have both in one module.
+                return f"float32({OPS[op].text}(float64({x})))"
+            case "abs" if not of.is_signed:
+                return x
+            case "rsqrt":
+                return f"({_TYPES[dtype]}(1) / sqrt({x}))"
+            case "popcnt" | "clz":
+                spare = f" - {64 - 8 * of.size_bytes}" if op == "clz" else ""
+                return f"int32(_{op}(uint64({_unsigned(of)}({x}))){spare})"
+        name = f"_{op}" if f"_{op}" in _HELPERS else OPS[op].text
+        return _small(f"{name}({x})", dtype)
 
     def _operation(self, op: str, a: str, b: str, dtype: DType) -> str:
         if op in ("and", "or"):
             return f"({a} {OPS[op].sign} {b})"
         if op in ("min", "max"):
             return f"_{op}imum({a}, {b})"
-        return _small(f"({a} {OPS[op].sign} {b})", dtype)
+        if op == "bit_shr":
+            kind = _unsigned(dtype)
+            return f"{_TYPES[dtype]}({kind}({a}) >> {kind}({b}))"
+        if op in ("raw_div", "raw_mod"):
+            sign = "//" if op == "raw_div" else "%"
+            text = f"_{op}({a}, {b})" if dtype.is_signed else f"({a} {sign} {b})"
+            return _small(text, dtype)
+        sign = OPS[op].sign
+        if op in ("floordiv", "mod") and dtype is DType.f32:  # numba has them of float64 alone
+            a, b = f"float64({a})", f"float64({b})"
+        return _small(f"({a} {sign} {b})" if sign else f"{OPS[op].text}({a}, {b})", dtype)
 
 
 def _small(text: str, dtype: DType) -> str:
     """An operation of two int32 is one of int64 to numba: it is made small again, and wraps around."""
-    return f"{_TYPES[dtype]}({text})" if dtype in (DType.i32, DType.f32) else text
+    return text if dtype in (DType.i64, DType.f64, DType.bool_) else f"{_TYPES[dtype]}({text})"
+
+
+def _unsigned(dtype: DType) -> str:
+    """The type without sign that is as wide."""
+    return f"uint{8 * dtype.size_bytes}"
 
 
 def _constant(x: Const) -> str:

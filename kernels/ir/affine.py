@@ -48,7 +48,7 @@ def to_affine(e: Expr) -> Affine | None:
             return constant(int(e.value)) if e.value == int(e.value) else None
         case LoopIndex():
             return Affine(0, ((e.loop, 1),))
-        case Cast() if not e.dtype.is_float and not e.x.dtype.is_float:
+        case Cast() if e.dtype.is_index and not e.x.dtype.is_float:
             return to_affine(e.x)
         case Unary(op="neg"):
             x = to_affine(e.x)
@@ -124,7 +124,7 @@ def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None
     not known.
     """
     exact = reach(x, extents)
-    if exact is not None:
+    if exact is not None or not x.dtype.is_index:
         return exact
     match x:
         case Binary(op=("min" | "max" | "add") as op, a=a, b=b):

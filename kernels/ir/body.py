@@ -50,6 +50,7 @@ class Closure(Enum):
     INDEX = "index"  # that is not affine in the loops
     CARRIED = "carried"  # a value from one iteration to another, and no recognised reduction
     ORDER = "order"  # of updates, which fast_math=False fixes
+    TYPE = "type"  # of values, which are not computed in vectors
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,7 @@ class _Reader:
         if plain is not None:
             return AxisMap(plain)
         match e:
-            case Cast(x=x) if x.dtype.is_integer and e.dtype.is_integer:
+            case Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
                 return self.axis(x, around)
             case Binary(op="floordiv", a=a, b=Const(value=int(d))) if d > 0:
                 inner = self.axis(a, around)

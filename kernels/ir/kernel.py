@@ -6,6 +6,7 @@ and step by 1: the frontend folds other starts and steps into the index expressi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
@@ -21,6 +22,13 @@ class DType(Enum):
     i32 = "int32"
     i64 = "int64"
     bool_ = "bool"
+    f16 = "float16"
+    i8 = "int8"
+    i16 = "int16"
+    u8 = "uint8"
+    u16 = "uint16"
+    u32 = "uint32"
+    u64 = "uint64"
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
@@ -32,11 +40,41 @@ class DType(Enum):
 
     @property
     def is_float(self) -> bool:
-        return self in (DType.f32, DType.f64)
+        return self in (DType.f16, DType.f32, DType.f64)
 
     @property
     def is_integer(self) -> bool:
+        return not self.is_float and self is not DType.bool_
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it has negative values."""
+        return self.is_float or self.value.startswith("int")
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer type."""
+        n_bits = 8 * self.size_bytes
+        return (
+            (-(1 << n_bits - 1), (1 << n_bits - 1) - 1)
+            if self.is_signed
+            else (0, (1 << n_bits) - 1)
+        )
+
+    @property
+    def is_index(self) -> bool:
+        """Whether sums of indices stay within it: of other types they wrap around, and are analysed no further."""
         return self in (DType.i32, DType.i64)
+
+    def holds(self, value: float) -> bool:
+        """Whether an integer type has this value, what is behind its point left out."""
+        least, most = self.range
+        return (isinstance(value, int) or math.isfinite(value)) and least <= int(value) <= most
+
+    def wrapped(self, value: int) -> int:
+        """The value of an integer type that differs from `value` by a multiple of how many it has."""
+        least, most = self.range
+        return (value - least) % (most - least + 1) + least
 
     def __call__(self, x: Any) -> Any:
         """`f32(x)` outside a kernel: `x` converted, as a NumPy scalar or array of this type."""
@@ -57,9 +95,12 @@ class Location:
 NOWHERE = Location("", 0)
 
 UnaryOp = str  # a row of kernels/ir/ops.py with one operand
-BinaryOp = Literal["add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "and", "or"]
+BinaryOp = Literal[
+    "add", "sub", "mul", "div", "floordiv", "mod", "raw_div", "raw_mod", "min", "max", "and", "or",
+    "bit_and", "bit_or", "bit_xor", "shl", "shr", "bit_shr", "pow", "atan2", "hypot",
+]  # fmt: skip
 CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
-ReduceOp = Literal["add", "mul", "min", "max"]
+ReduceOp = Literal["add", "mul", "min", "max", "bit_and", "bit_or", "bit_xor"]
 
 
 # --- expressions: every node knows its dtype -------------------------------------------------------------------------
@@ -104,6 +145,8 @@ class Load:
 
 @dataclass(frozen=True)
 class Unary:
+    """`op x`; the dtype of `x` is the node's, but for the operations that give a type of their own (`Op.gives`)."""
+
     op: UnaryOp
     x: Expr
     dtype: DType
@@ -111,7 +154,10 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """`a op b`; both operands already have the node's dtype. `floordiv` and `mod` round towards minus infinity, as in Python."""
+    """`a op b`; both operands already have the node's dtype. `floordiv` and `mod` round towards minus infinity, as in Python.
+
+    Integers wrap around.
+    """
 
     op: BinaryOp
     a: Expr
@@ -141,6 +187,19 @@ class Select:
 
 @dataclass(frozen=True)
 class Cast:
+    """The value of `x` in another type: floats lose what is behind the point, integers wrap around.
+
+    A float that the integer type does not hold gives any number.
+    """
+
+    x: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Bitcast:
+    """The bits of `x` as a value of another type of the same size."""
+
     x: Expr
     dtype: DType
 
@@ -163,6 +222,7 @@ Expr = (
     | Compare
     | Select
     | Cast
+    | Bitcast
     | Accumulator
 )
 

@@ -1,33 +1,39 @@
 """The operations of the language, a row each: all that language, check, interpreters, bound and code generation know of one.
 
-A function of one number is added by a row here and its name in the public table of the package.
+A function is added by a row here and its name in the public table of the package.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-Takes = Literal["numbers", "floats", "integers", "bools"]
+from . import meanings
+from .kernel import DType
+
+Takes = Literal["numbers", "floats", "integers", "words", "u64", "bools"]
 
 
 @dataclass(frozen=True)
 class Op:
     """One operation. Arguments and result have one dtype, of comparisons the result is a bool.
 
-    `numpy` is what it means. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a double;
-    with an f behind it that on a float. `module` is where Python has the function of that name, "" for a builtin. `flops` are
-    operations on floats that are surely executed. `neutral` is the value that changes nothing, of those that reduce;
-    `combine` says in C how two results `a` and `b` of such a reduction become one, `noun` is what people call it.
+    `numpy` is what it means. `takes`: "words" are integers of 32 and 64 bits. `gives` is the dtype of the result where it is
+    another one. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a double;
+    with an f behind it that on a float. `module` is where Python has the function, "" for a builtin; in NumPy it has the name of
+    `numpy`. `flops` are operations on floats that are surely executed. `neutral` is the value that changes nothing, of those that
+    reduce; `combine` says in C how two results `a` and `b` of such a reduction become one, `noun` is what people call it.
     `is_partial`: not defined for all numbers. `doc` makes it a function of the language.
     """
 
     name: str
     arity: int
-    numpy: np.ufunc
+    numpy: Callable[..., Any]
     takes: Takes = "numbers"
+    gives: DType | None = None
     sign: str = ""
     c: str = ""
     module: str = "math"
@@ -38,50 +44,138 @@ class Op:
     is_partial: bool = False
     doc: str = ""
 
+    @property
+    def ufunc(self) -> np.ufunc:
+        """What reduces arrays, of operations that reduce."""
+        assert isinstance(self.numpy, np.ufunc)
+        return self.numpy
+
+    @property
+    def text(self) -> str:
+        """The name of the function in `module`."""
+        return str(self.numpy.__name__) if self.module == "numpy" else self.name
+
+    def accepts(self, dtype: DType) -> bool:
+        """Whether operands may have this type."""
+        match self.takes:
+            case "numbers":
+                return dtype is not DType.bool_
+            case "floats":
+                return dtype.is_float
+            case "integers":
+                return dtype.is_integer
+            case "words":
+                return dtype.is_integer and dtype.size_bytes >= 4
+            case "u64":
+                return dtype is DType.u64
+            case "bools":
+                return dtype is DType.bool_
+
+    def result(self, dtype: DType) -> DType:
+        """The type of the result on operands of this type."""
+        return self.gives or dtype
+
 
 INF = float("inf")
 TRANSCENDENTAL = 4.0  # a polynomial of at least this many operations
 
+
+def _function(
+    name: str, numpy: np.ufunc, doc: str, *, flops: float = TRANSCENDENTAL, **more: Any
+) -> Op:
+    """A function of floats that <math.h> and Python call by the same name."""
+    return Op(name, numpy.nin, numpy, "floats", c=name, flops=flops, doc=doc, **more)
+
+
 _FUNCTIONS = (
-    Op("sqrt", 1, np.sqrt, "floats", c="sqrt", flops=1.0, is_partial=True, doc="Square root."),
-    Op("exp", 1, np.exp, "floats", c="exp", flops=TRANSCENDENTAL, doc="e to the power x."),
-    Op(
-        "log",
-        1,
-        np.log,
-        "floats",
-        c="log",
-        flops=TRANSCENDENTAL,
-        is_partial=True,
-        doc="Natural logarithm.",
-    ),
-    Op(
-        "sin",
-        1,
-        np.sin,
-        "floats",
-        c="sin",
-        flops=TRANSCENDENTAL,
-        doc="Sine of an angle in radians.",
-    ),
-    Op(
-        "cos",
-        1,
-        np.cos,
-        "floats",
-        c="cos",
-        flops=TRANSCENDENTAL,
-        doc="Cosine of an angle in radians.",
-    ),
-    Op(
+    _function("sqrt", np.sqrt, "Square root.", flops=1.0, is_partial=True),
+    _function("exp", np.exp, "e to the power x."),
+    _function("log", np.log, "Natural logarithm.", is_partial=True),
+    _function("sin", np.sin, "Sine of an angle in radians."),
+    _function("cos", np.cos, "Cosine of an angle in radians."),
+    # Python's own floor, ceil and trunc give an int.
+    _function(
         "floor",
-        1,
         np.floor,
-        "floats",
-        c="floor",
-        module="numpy",  # Python's own gives an int
+        "The greatest whole number not above x, as a float.",
         flops=1.0,
-        doc="The greatest whole number not above x, as a float.",
+        module="numpy",
+    ),
+    _function(
+        "ceil",
+        np.ceil,
+        "The least whole number not below x, as a float.",
+        flops=1.0,
+        module="numpy",
+    ),
+    _function(
+        "trunc",
+        np.trunc,
+        "x without what is behind its point, as a float.",
+        flops=1.0,
+        module="numpy",
+    ),
+    _function(
+        "rint",
+        np.rint,
+        "The nearest whole number, of two the even one, as a float.",
+        flops=1.0,
+        module="numpy",
+    ),
+    Op(
+        "round",
+        1,
+        meanings.round_away,
+        "floats",
+        c="round",
+        flops=1.0,
+        doc="The nearest whole number, of two the one farther from zero, as a float.",
+    ),
+    _function("tan", np.tan, "Tangent of an angle in radians."),
+    _function("asin", np.arcsin, "The angle in radians whose sine is x.", is_partial=True),
+    _function("acos", np.arccos, "The angle in radians whose cosine is x.", is_partial=True),
+    _function("atan", np.arctan, "The angle in radians whose tangent is x."),
+    _function("sinh", np.sinh, "Hyperbolic sine."),
+    _function("cosh", np.cosh, "Hyperbolic cosine."),
+    _function("tanh", np.tanh, "Hyperbolic tangent."),
+    _function("asinh", np.arcsinh, "The number whose hyperbolic sine is x."),
+    _function("acosh", np.arccosh, "The number whose hyperbolic cosine is x.", is_partial=True),
+    _function("atanh", np.arctanh, "The number whose hyperbolic tangent is x.", is_partial=True),
+    _function("exp2", np.exp2, "2 to the power x.", module="numpy"),
+    _function("expm1", np.expm1, "e to the power x, less 1, exact for small x."),
+    _function("log2", np.log2, "Logarithm to base 2.", is_partial=True, module="numpy"),
+    _function("log10", np.log10, "Logarithm to base 10.", is_partial=True),
+    _function("log1p", np.log1p, "Natural logarithm of 1 + x, exact for small x.", is_partial=True),
+    Op("rsqrt", 1, meanings.rsqrt, "floats", flops=1.0, is_partial=True, doc="1 / sqrt(x)."),
+    Op("isnan", 1, np.isnan, "floats", gives=DType.bool_, doc="Whether x is no number."),
+    Op("isinf", 1, np.isinf, "floats", gives=DType.bool_, doc="Whether x is infinite."),
+    _function("pow", np.power, "x to the power y.", is_partial=True),
+    _function("atan2", np.arctan2, "The angle in radians of the point (x, y), given as y, x."),
+    _function("hypot", np.hypot, "sqrt(x * x + y * y), without overflow on the way.", flops=3.0),
+    Op("popcnt", 1, meanings.popcnt, "words", gives=DType.i32, doc="How many bits are 1."),
+    Op("clz", 1, meanings.clz, "words", gives=DType.i32, doc="How many bits before the first 1."),
+    Op(
+        "bit_shr",
+        2,
+        meanings.bit_shr,
+        "integers",
+        doc="The bits of x moved down by y, zeros first.",
+    ),
+    Op(
+        "raw_div",
+        2,
+        meanings.raw_div,
+        "integers",
+        is_partial=True,
+        doc="x / y without what is behind the point, as C divides integers.",
+    ),
+    Op(
+        "raw_mod",
+        2,
+        meanings.raw_mod,
+        "integers",
+        is_partial=True,
+        doc="What raw_div leaves; it has the sign of x.",
     ),
 )
 _OPERATORS = (
@@ -92,12 +186,31 @@ _OPERATORS = (
     Op("sub", 2, np.subtract, sign="-", flops=1.0),
     Op("mul", 2, np.multiply, sign="*", flops=1.0, neutral=1.0, combine="a * b", noun="product"),
     Op("div", 2, np.true_divide, "floats", sign="/", flops=1.0, is_partial=True),
-    Op("floordiv", 2, np.floor_divide, "integers", sign="//", flops=1.0, is_partial=True),
-    Op("mod", 2, np.mod, "integers", sign="%", flops=1.0, is_partial=True),
+    Op("floordiv", 2, np.floor_divide, sign="//", flops=1.0, is_partial=True),
+    Op("mod", 2, np.mod, sign="%", flops=1.0, is_partial=True),
     Op("min", 2, np.minimum, flops=1.0, neutral=INF, combine="a < b ? a : b", noun="min"),
     Op("max", 2, np.maximum, flops=1.0, neutral=-INF, combine="a > b ? a : b", noun="max"),
     Op("and", 2, np.logical_and, "bools", sign="and"),
     Op("or", 2, np.logical_or, "bools", sign="or"),
+    Op("bit_not", 1, np.invert, "integers", sign="~"),
+    Op(
+        "bit_and",
+        2,
+        np.bitwise_and,
+        "integers",
+        sign="&",
+        neutral=-1.0,
+        combine="a & b",
+        noun="and",
+    ),
+    Op("bit_or", 2, np.bitwise_or, "integers", sign="|", neutral=0.0, combine="a | b", noun="or"),
+    Op(
+        "bit_xor", 2, np.bitwise_xor, "integers", sign="^", neutral=0.0, combine="a ^ b", noun="xor"
+    ),
+    # By amounts from 0 to below the number of bits, as in C.
+    Op("shl", 2, np.left_shift, "integers", sign="<<"),
+    Op("shr", 2, np.right_shift, "integers", sign=">>"),
+    Op("mix64", 1, meanings.mix64, "u64"),
 )
 _COMPARISONS = (
     Op("lt", 2, np.less, sign="<", flops=1.0),

@@ -13,6 +13,7 @@ import numpy as np
 from .kernel import (
     Binary,
     BinaryOp,
+    Bitcast,
     Cast,
     Compare,
     CompareOp,
@@ -28,6 +29,8 @@ from .kernel import (
 from .ops import OPS
 from .walk import walk
 
+_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
+
 
 def const(value: Any, dtype: DType) -> Const:
     """A constant of `dtype`: floats keep the digits they were written with, integers truncate."""
@@ -36,12 +39,20 @@ def const(value: Any, dtype: DType) -> Const:
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
+def wrapped(value: Any, dtype: DType) -> Const:
+    """The same, but for integers that the type does not hold: they wrap around."""
+    return const(dtype.wrapped(int(value)) if dtype.is_integer else value, dtype)
+
+
 def scalar(c: Const) -> Any:
     """The NumPy scalar a constant stands for."""
     return c.dtype.numpy.type(c.value)
 
 
-def _folded(op: str, dtype: DType, *operands: Const) -> Const:
+def _folded(op: str, dtype: DType, *operands: Const) -> Expr | None:
+    """None where NumPy has no such scalar: a literal that the type does not hold."""
+    if any(c.dtype.is_integer and not c.dtype.holds(c.value) for c in operands):
+        return None
     with np.errstate(all="ignore"):
         return const(OPS[op].numpy(*(scalar(c) for c in operands)).item(), dtype)
 
@@ -49,17 +60,29 @@ def _folded(op: str, dtype: DType, *operands: Const) -> Const:
 def cast(x: Expr, dtype: DType) -> Expr:
     if x.dtype is dtype:
         return x
-    if isinstance(x, Const) and (dtype.is_float or abs(x.value) < 2**31):
+    if isinstance(x, Const) and dtype.is_integer and x.dtype.is_integer:
+        return wrapped(x.value, dtype)
+    if isinstance(x, Const) and (not dtype.is_integer or dtype.holds(x.value)):
         return const(x.value, dtype)
     return Cast(x, dtype)
 
 
-def unary(op: UnaryOp, x: Expr) -> Expr:
+def bitcast(x: Expr, dtype: DType) -> Expr:
+    """The bits of `x` in a type of the same size."""
+    if x.dtype is dtype:
+        return x
     if isinstance(x, Const):
-        return _folded(op, x.dtype, x)
-    if isinstance(x, Unary) and op in ("neg", "not") and x.op == op:
+        return const(scalar(x).view(dtype.numpy).item(), dtype)
+    return bitcast(x.x, dtype) if isinstance(x, Bitcast) else Bitcast(x, dtype)
+
+
+def unary(op: UnaryOp, x: Expr) -> Expr:
+    dtype = OPS[op].result(x.dtype)
+    if isinstance(x, Const) and (folded := _folded(op, dtype, x)) is not None:
+        return folded
+    if isinstance(x, Unary) and op in ("neg", "not", "bit_not") and x.op == op:
         return x.x
-    return Unary(op, x, x.dtype)
+    return Unary(op, x, dtype)
 
 
 def _is(x: Expr, value: float) -> bool:
@@ -72,12 +95,13 @@ def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
     if (
         isinstance(a, Const)
         and isinstance(b, Const)
-        and not (op in ("floordiv", "mod") and not b.value)
+        and not (op in _DIVISIONS and not b.value)
+        and (folded := _folded(op, dtype, a, b)) is not None
     ):
-        return _folded(op, dtype, a, b)
+        return folded
     if op in ("and", "or"):
         return _logical(op, a, b)
-    if op == "sub" and isinstance(b, Const) and dtype.is_integer:
+    if op == "sub" and isinstance(b, Const) and dtype.is_integer and dtype.holds(-b.value):
         return binary("add", a, const(-b.value, dtype))
     if op == "add" and isinstance(a, Const):
         a, b = b, a
@@ -85,16 +109,20 @@ def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
         return a
     if op == "add" and isinstance(a, Binary) and a.op == "add" and dtype.is_integer:
         if isinstance(a.b, Const) and isinstance(b, Const):
-            return binary("add", a.a, const(a.b.value + b.value, dtype))
+            return binary("add", a.a, wrapped(a.b.value + b.value, dtype))
         if isinstance(a.b, Const):
             return binary("add", binary("add", a.a, b), a.b)
-    if op in ("mul", "div", "floordiv") and _is(b, 1):
+    if op in ("mul", "div") and _is(b, 1):
+        return a
+    if op in ("floordiv", "raw_div") and dtype.is_integer and _is(b, 1):
+        return a
+    if op in ("shl", "shr", "bit_shr", "bit_or", "bit_xor") and _is(b, 0):
         return a
     if op == "mul" and _is(a, 1):
         return b
     if op == "mul" and dtype.is_integer and (_is(a, 0) or _is(b, 0)):
         return const(0, dtype)
-    if op in ("min", "max") and a == b:
+    if op in ("min", "max", "bit_and", "bit_or") and a == b:
         return a
     return Binary(op, a, b, dtype)
 
@@ -108,8 +136,12 @@ def _logical(op: BinaryOp, a: Expr, b: Expr) -> Expr:
 
 
 def compare(op: CompareOp, a: Expr, b: Expr) -> Expr:
-    if isinstance(a, Const) and isinstance(b, Const):
-        return _folded(op, DType.bool_, a, b)
+    if (
+        isinstance(a, Const)
+        and isinstance(b, Const)
+        and (folded := _folded(op, DType.bool_, a, b)) is not None
+    ):
+        return folded
     return Compare(op, a, b)
 
 
@@ -124,6 +156,8 @@ def is_cheap_and_fixed(x: Expr) -> bool:
     costly function.
     """
     return not any(
-        isinstance(e, (Load, Local)) or (isinstance(e, Unary) and OPS[e.op].flops > 0)
+        isinstance(e, (Load, Local))
+        or (isinstance(e, Unary) and OPS[e.op].flops > 0)
+        or (isinstance(e, Binary) and OPS[e.op].flops > 1)
         for e in walk(x)
     )

@@ -18,6 +18,7 @@ from .kernel import (
     Accumulator,
     Assert,
     Binary,
+    Bitcast,
     Cast,
     Compare,
     Const,
@@ -45,17 +46,22 @@ from .ops import COMPARISONS, OPS
 from .task import Problem, Task
 from .walk import children, loads, local_changed, nested_statements
 
-_NOT, _NEGATED, _COMPARED, _SUM = 3, 7, 4, 5  # how tightly operators bind
+_NOT, _NEGATED, _COMPARED, _SUM = 3, 11, 4, 9  # how tightly operators bind
 _BINDS = {
     "or": 1,
     "and": 2,
     **dict.fromkeys(COMPARISONS, _COMPARED),
+    "bit_or": 5,
+    "bit_xor": 6,
+    "bit_and": 7,
+    "shl": 8,
+    "shr": 8,
     "add": _SUM,
     "sub": _SUM,
-    "mul": 6,
-    "div": 6,
-    "floordiv": 6,
-    "mod": 6,
+    "mul": 10,
+    "div": 10,
+    "floordiv": 10,
+    "mod": 10,
 }
 
 Names = Mapping[
@@ -183,17 +189,21 @@ class _Printer:
                 return "acc"
             case Cast(x=y, dtype=dtype):
                 return f"{dtype.name if typed else dtype.name.rstrip('_')}({self.text(y, 0)})"
+            case Bitcast(x=y, dtype=dtype):
+                return f"bit_cast({self.text(y, 0)}, {dtype.name})"
             case Select(condition=c, a=a, b=b):
                 if typed:
                     return f"select({self.text(c, 0)}, {self.text(a, 0)}, {self.text(b, 0)})"
                 return f"({self.text(a, 1)} if {self.text(c, 1)} else {self.text(b, 1)})"
             case Unary(op="neg", x=y):
                 return f"-{self.text(y, _NEGATED)}"
+            case Unary(op="bit_not", x=y):
+                return f"~{self.text(y, _NEGATED)}"
             case Unary(op="not", x=y) if not typed:
                 return _wrapped(f"not {self.text(y, _NOT)}", around > _NOT)
             case Unary(op=op, x=y):
                 return f"{op}({self.text(y, 0)})"
-            case Binary(op=("min" | "max") as op, a=a, b=b):
+            case Binary(op=op, a=a, b=b) if not OPS[op].sign:
                 return f"{op}({self.text(a, 0)}, {self.text(b, 0)})"
             case Binary(op="add", a=a, b=Const(value=value)) if (
                 not typed and value < 0 and not isinstance(value, bool)

@@ -13,6 +13,7 @@ from .kernel import (
     ArrayParam,
     Assert,
     Binary,
+    Bitcast,
     Cast,
     Compare,
     Const,
@@ -163,6 +164,8 @@ class _Checker:
     def _updates(self, name: str, op: str, dtype: DType, value: Expr) -> None:
         if not is_reduction(op):
             self._fail(f"{name} is updated with {op}, which is no reduction")
+        if not OPS[op].accepts(dtype):
+            self._fail(f"{name} is {dtype.name} and updated with {op}")
         self._expect(value, dtype, f"the value that updates {name}")
 
     def _written(
@@ -200,8 +203,8 @@ class _Checker:
     def _expr(self, x: Expr, loops: set[str], bound: dict[str, DType]) -> None:
         match x:
             case Const(value=value, dtype=dtype):
-                kinds = {DType.bool_: bool, DType.f32: float, DType.f64: float}
-                if type(value) is not kinds.get(dtype, int):
+                kind = float if dtype.is_float else bool if dtype is DType.bool_ else int
+                if type(value) is not kind:
                     self._fail(f"the constant {value!r} is no {dtype.name}")
             case LoopIndex(loop=loop):
                 if loop not in loops:
@@ -222,14 +225,17 @@ class _Checker:
         match x:
             case Unary(op=op, x=y, dtype=dtype):
                 self._expr(y, loops, bound)
-                self._expect(y, DType.bool_ if op == "not" else dtype, f"the operand of {op}")
-                self._domain(op, dtype, x)
+                self._domain(op, y.dtype, x)
+                if OPS[op].result(y.dtype) is not dtype:
+                    self._fail(f"`{show_expr(x)}` is {dtype.name}")
             case Binary(op=op, a=a, b=b, dtype=dtype):
                 self._expr(a, loops, bound)
                 self._expr(b, loops, bound)
                 self._expect(a, dtype, f"the first operand of {op}")
                 self._expect(b, dtype, f"the second operand of {op}")
                 self._domain(op, dtype, x)
+                if OPS[op].result(dtype) is not dtype:
+                    self._fail(f"`{show_expr(x)}` is {dtype.name}")
             case Compare(a=a, b=b, dtype=dtype):
                 self._expr(a, loops, bound)
                 self._expr(b, loops, bound)
@@ -243,6 +249,10 @@ class _Checker:
                 self._expect(b, dtype, "one side of a selection")
             case Cast(x=y):
                 self._expr(y, loops, bound)
+            case Bitcast(x=y, dtype=dtype):
+                self._expr(y, loops, bound)
+                if DType.bool_ in (y.dtype, dtype) or y.dtype.size_bytes != dtype.size_bytes:
+                    self._fail(f"the bits of `{show_expr(y)}`, {y.dtype.name}, are no {dtype.name}")
             case Accumulator():
                 self._fail("an Accumulator appears outside Task.finish")
             case _:
@@ -252,11 +262,5 @@ class _Checker:
         row = OPS.get(op)
         if row is None or op in COMPARISONS or row.arity != (1 if isinstance(x, Unary) else 2):
             self._fail(f"{op} is no operation of one dtype on so many operands")
-        allowed = {
-            "numbers": dtype is not DType.bool_,
-            "floats": dtype.is_float,
-            "integers": dtype.is_integer,
-            "bools": dtype is DType.bool_,
-        }
-        if not allowed[row.takes]:
+        if not row.accepts(dtype):
             self._fail(f"`{show_expr(x)}`: {op} is not defined on {dtype.name}")

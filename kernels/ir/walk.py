@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .kernel import (
     Binary,
+    Bitcast,
     Cast,
     Const,
     DType,
@@ -34,7 +35,6 @@ from .ops import OPS
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Expr | Stmt)
-REDUCE_OPS: tuple[ReduceOp, ...] = get_args(ReduceOp)
 
 
 _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
@@ -168,6 +168,8 @@ def coerced(e: Expr, dtype: DType) -> Expr:
     """`e` as a value of `dtype`."""
     if e.dtype == dtype:
         return e
+    if isinstance(e, Const) and dtype.is_integer and e.dtype.is_integer:
+        return Const(dtype.wrapped(int(e.value)), dtype)
     if isinstance(e, Const):
         return Const(dtype.numpy.type(e.value).item(), dtype)
     return Cast(e, dtype)
@@ -230,5 +232,19 @@ def merge_arrays(ir: KernelIR, names: Mapping[str, str]) -> KernelIR:
 
 
 def widened(ir: T) -> T:
-    """The same computation with every f32 made f64."""
-    return rewrite(ir, lambda x: DType.f64 if x is DType.f32 else x)
+    """The same computation with every f16 and f32 made f64; bits are looked at in the type that they had."""
+    return rewrite(ir, _widened)
+
+
+_OF_SIZE = {2: DType.f16, 4: DType.f32}
+
+
+def _widened(x: Any) -> Any:
+    if x is DType.f32 or x is DType.f16:
+        return DType.f64
+    if isinstance(x, Bitcast) and x.x.dtype.size_bytes != x.dtype.size_bytes:
+        # One side was a float of the other's size.
+        if x.dtype is DType.f64:
+            return Cast(Bitcast(x.x, _OF_SIZE[x.x.dtype.size_bytes]), DType.f64)
+        return Bitcast(Cast(x.x, _OF_SIZE[x.dtype.size_bytes]), x.dtype)
+    return x

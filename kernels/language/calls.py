@@ -1,39 +1,59 @@
-"""Calls in expressions of a kernel: functions of the language, conversions, inlined functions."""
+"""Calls in expressions of a kernel: functions of the language, conversions, makers of vectors, inlined functions."""
 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import builtins
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..ir.kernel import BinaryOp, Const, DType, UnaryOp
-from ..ir.simplify import binary, cast, unary
-from .functions import operation_of
+import numpy as np
+
+from ..fields import methods
+from ..fields.compound import MatrixType, StructType
+from ..fields.matrix import Matrix, Vector
+from ..ir.kernel import Bitcast, DType
+from ..ir.ops import OPS
+from ..ir.simplify import cast, const
+from . import random
+from .functions import WHOLE, operation_of
+from .inlining import BoundFunc, Func
 from .intrinsics import (
     ATOMIC_CALLS,
     MINMAX_CALLS,
     as_dtype,
+    bit_cast,
+    grouped,
     ndrange,
+    one,
+    select,
+    zero,
 )
 from .intrinsics import cast as cast_call
+from .lifting import lifted, python_object
+from .places import is_place, what
 from .scopes import Pass
-from .typing_rules import (
+from .typing_rules import truth
+from .values import (
     ArrayRef,
+    MatrixValue,
+    Method,
     Static,
+    StructArray,
+    StructValue,
     TupleValue,
     Typed,
     Value,
-    lift,
-    settle,
-    truth,
-    unify,
+    is_data,
+    leaves,
 )
 
 if TYPE_CHECKING:
     from .expressions import Expressions
 
-InlineCall = Callable[[object, list[Value], ast.Call], Value | None]
+InlineCall = Callable[..., Value | None]
+_VECTORS: dict[Any, str] = {np.zeros: "zero", np.ones: "one"}
+_PLAIN = (float, int, bool)
 
 
 class Calls:
@@ -44,34 +64,33 @@ class Calls:
         self._expr = expressions
         self._inline = inline
 
+    # --- what is called
+
+    def called(self, node: ast.Call) -> Value | None:
+        """What stands before the parentheses; None for what has no name that could be resolved."""
+        if not isinstance(node.func, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+            return None
+        return self._expr.place(node.func)
+
+    def runs_statements(self, node: ast.Call) -> bool:
+        """Whether a call runs statements of the program: a `ks.func`, an atomic update, a random number."""
+        if not isinstance(node.func, ast.Name | ast.Attribute):
+            return True
+        if isinstance(node.func, ast.Attribute) and self._is_method_of_value(node.func.value):
+            return node.func.attr not in methods.METHODS
+        callee = python_object(self._expr.place(node.func))
+        return (
+            isinstance(callee, Func | BoundFunc)
+            or callee in ATOMIC_CALLS
+            or any(callee is c for c in random.CALLS)
+        )
+
+    def _is_method_of_value(self, node: ast.expr) -> bool:
+        """Whether a method's owner is computed, so that resolving it would run it a second time."""
+        return any(isinstance(n, ast.Call) for n in ast.walk(node))
+
     def call(self, node: ast.Call) -> Value:
-        inside = self._expr.static_argument(node)
-        if inside is not None:
-            return lift(self._expr.static(inside))
-        callee = self._expr.callee(node)
-        if node.keywords:
-            self._state.fail(
-                f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
-                f"pass them by position",
-                node,
-            )
-        if callee in ATOMIC_CALLS or callee is ndrange or callee is range:
-            place = (
-                "as the range of a for loop"
-                if callee in (ndrange, range)
-                else "as a statement of its own"
-            )
-            self._state.fail(f"`{ast.unparse(node.func)}` can only stand {place}", node)
-        if isinstance(callee, DType) or callee in (cast_call, float, int, bool):
-            return self._conversion(callee, node)
-        if callee is len:
-            return self._length(node)
-        operation = operation_of(callee)
-        if operation is not None:
-            return self._math(operation, callee, node)
-        if callee in MINMAX_CALLS:
-            return self._minmax(MINMAX_CALLS[callee], node)
-        result = self._inline(callee, [self._expr.value(a) for a in node.args], node)
+        result = self.run(node)
         if result is None:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` returns nothing, so it can only stand as a statement "
@@ -80,78 +99,262 @@ class Calls:
             )
         return result
 
-    def _arguments(self, node: ast.Call, count: int) -> list[Typed]:
-        if len(node.args) != count:
+    def run(self, node: ast.Call, is_statement: bool = False) -> Value | None:
+        """The value of a call, None where it has none."""
+        inside = self._expr.static_argument(node)
+        if inside is not None:
+            return lifted(self._state, self._expr.static(inside))
+        callee = self.called(node)
+        if isinstance(callee, Method):
+            return self._method(callee, node, is_statement)
+        target = self._expr.callee(node)
+        if isinstance(target, Func | BoundFunc):
+            return self._inline(target, node, is_statement)
+        if target in ATOMIC_CALLS:
+            return self._atomic(ATOMIC_CALLS[target], node, is_statement)
+        if target in (ndrange, range, grouped):
             self._state.fail(
-                f"`{ast.unparse(node.func)}` takes {count} argument{'s' * (count > 1)} in a "
-                f"kernel, not {len(node.args)}",
+                f"`{ast.unparse(node.func)}` can only stand as the range of a for loop", node
+            )
+        args = self._expr.values(node.args)
+        named = {k.arg: self._expr.value(k.value) for k in node.keywords if k.arg is not None}
+        return self._of_language(target, args, named, node)
+
+    def _of_language(
+        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
+    ) -> Value | None:
+        """A call of something that the language knows."""
+        state = self._state
+        made = self._makers(target, args, named, node)
+        if made is not None:
+            return made
+        if named:
+            state.fail(
+                f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
+                f"pass them by position",
                 node,
             )
-        return [self._expr.typed(a) for a in node.args]
+        for family in (self._functions, self._of_python):
+            result = family(target, args, node)
+            if result is not None:
+                return result
+        name = ast.unparse(node.func)
+        kind = type(target).__name__
+        advice = (
+            "call it from a sequence"
+            if kind in ("Kernel", "BoundKernel")
+            else "decorate it with @ks.func"
+        )
+        if isinstance(target, np.ufunc) or getattr(target, "__module__", "") in ("math", "numpy"):
+            advice = "the language has no such function, write it with those that it has"
+        return state.fail(f"`{name}` cannot be called in a kernel: {advice}", node)
 
-    def _conversion(self, callee: object, node: ast.Call) -> Typed:
-        if callee is cast_call:
-            if len(node.args) != 2:
-                self._state.fail("ks.cast takes a value and a type", node)
-            target = self._expr.value(node.args[1])
-            try:
-                dtype = as_dtype(target.python if isinstance(target, Static) else target)
-            except TypeError:
-                self._state.fail(
-                    f"`{ast.unparse(node.args[1])}` is not an element type: use ks.f32, ks.f64, "
-                    f"ks.i32 or ks.i64",
-                    node,
-                )
-            return Typed(cast(self._expr.typed(node.args[0]).expr, dtype))
-        (x,) = self._arguments(node, 1)
-        if isinstance(callee, DType):
-            return Typed(cast(x.expr, callee))
-        if callee is bool:
-            return Typed(truth(x))
-        if callee is int:
-            dtype = x.dtype if x.dtype.is_integer else DType.i64
-        else:
-            dtype = x.dtype if x.dtype.is_float else self._state.default_float
-        return Typed(cast(x.expr, dtype), weak=x.weak)
+    # --- methods of values
 
-    def _length(self, node: ast.Call) -> Value:
-        x = self._expr.value(node.args[0]) if len(node.args) == 1 else None
-        if isinstance(x, ArrayRef) and x.param.shape:
-            return lift(x.param.shape[0])
-        if isinstance(x, TupleValue):
-            return lift(len(x.items))
-        return self._state.fail("len takes one array or tuple in a kernel", node)
+    def _method(self, method: Method, node: ast.Call, is_statement: bool) -> Value | None:
+        owner = method.owner
+        if isinstance(owner, MatrixValue):
+            args = self._expr.values(node.args)
+            named = {k.arg: self._expr.value(k.value) for k in node.keywords if k.arg is not None}
+            return self._expr.matrices.method(owner, method.name, args, named, node)
+        if isinstance(owner, StructValue) and owner.kind is not None:
+            function = owner.kind.methods.get(method.name)
+            if isinstance(function, Func):
+                return self._inline(function, node, is_statement, owner=owner)
+        return self._state.fail(f"`{ast.unparse(node.func)}` is no function of {what(owner)}", node)
 
-    def _math(self, op: UnaryOp, callee: object, node: ast.Call) -> Typed:
-        (x,) = self._arguments(node, 1)
-        if op == "abs" and not x.dtype.is_float:
-            return Typed(
-                unary("abs", cast(x.expr, DType.i64 if x.dtype is DType.bool_ else x.dtype)), x.weak
+    # --- vectors, matrices, structs
+
+    def _makers(
+        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
+    ) -> Value | None:
+        matrices = self._expr.matrices
+        if target is Matrix or target is Vector:
+            dt = named.get("dt", args[1] if len(args) > 1 else None)
+            return matrices.matrix(args[0], None if dt is None else self._dtype(dt, node), node)
+        if target in _VECTORS and args:
+            extents = [int(n.expr.value) for n in leaves(args[0])]  # type: ignore[union-attr]
+            dt = named.get("dtype", args[1] if len(args) > 1 else Static(DType.f64))
+            return matrices.made(
+                _VECTORS[target], [dt, *(lifted(self._state, n) for n in extents)], node
             )
-        y = settle(x, self._state.default_float)
-        y = y if y.dtype.is_float else cast(y, self._state.default_float)
-        result = unary(op, y)
-        if callee is math.floor:  # Python's own gives an int
-            return Typed(cast(result, DType.i64))
-        return Typed(result)
+        for name in methods.MAKERS:
+            if target is getattr(Matrix, name, None):
+                return matrices.made(name, args, node)
+        if isinstance(target, MatrixType):
+            return matrices.flat(target.shape, args, target.dtype, node)
+        if isinstance(target, StructType):
+            return self._struct(target, args, named, node)
+        return None
 
-    def _minmax(self, op: BinaryOp | str, node: ast.Call) -> Typed:
-        arguments = node.args
-        values = [self._expr.value(a) for a in arguments]
-        if len(values) == 1 and isinstance(values[0], TupleValue):
-            values = list(values[0].items)
-        if len(values) < 2 or not all(isinstance(v, Typed) for v in values):
+    def _struct(
+        self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
+    ) -> StructValue:
+        """A struct of its members in order or by name; those that are not given are zero."""
+        given = dict(zip(kind.members, args, strict=False)) | named
+        unknown = given.keys() - kind.members.keys()
+        if unknown or len(args) > len(kind.members):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: the struct has the members {', '.join(kind.members)}", node
+            )
+        return StructValue(
+            tuple(
+                (name, self.as_type(given.get(name), t, node)) for name, t in kind.members.items()
+            ),
+            kind,
+        )
+
+    def as_type(self, x: Value | None, kind: Any, node: ast.AST) -> Value:
+        """A value as a type of the program has it; None is zero."""
+        matrices = self._expr.matrices
+        if isinstance(kind, StructType):
+            if isinstance(x, StructValue):
+                return self._struct(kind, [], dict(x.members), node)
+            return self._struct(kind, [], {}, node)
+        if isinstance(kind, MatrixType):
+            return matrices.flat(kind.shape, [x or lifted(self._state, 0)], kind.dtype, node)
+        dtype = self._dtype(Static(kind), node)
+        number = self._expr.operators.number(x or lifted(self._state, 0), node)
+        return matrices.converted(number, dtype)
+
+    def _dtype(self, x: Value, node: ast.AST) -> DType:
+        python = python_object(x)
+        if python is float:
+            return self._state.default_float
+        if python is int:
+            return self._state.rules.default_int
+        try:
+            return as_dtype(python)
+        except TypeError:
+            return self._state.fail(
+                f"`{ast.unparse(node)}`: {python!r} is not an element type: use ks.f32, ks.f64, ks.i32 or another",
+                node,
+            )
+
+    # --- functions
+
+    def _functions(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+        operators = self._expr.operators
+        if isinstance(target, DType) or target is cast_call or target in _PLAIN:
+            return self._conversion(target, args, node)
+        if target is bit_cast:
+            dtype = self._dtype(args[1], node)
+            return operators.each([args[0]], node, lambda x: Typed(Bitcast(x.expr, dtype)))
+        if target in MINMAX_CALLS or target in (builtins.min, builtins.max):
+            return self._least(MINMAX_CALLS[target], args, node)
+        if target is select or target is np.where:
+            self._count(args, 3, node)
+            return operators.selected(args[0], args[1], args[2], node)
+        if target in (zero, one):
+            value = int(target is one)
+            return operators.each([args[0]], node, lambda x: Typed(const(value, x.dtype)))
+        if target is pow:
+            return operators.binary("pow", args[0], args[1], node)
+        operation = operation_of(target)
+        if operation is not None:
+            return self._math(operation, target, args, node)
+        return random.draw(self._state, self._expr.places, target, args, self._dtype, node)
+
+    def _count(self, args: Sequence[Value], n: int, node: ast.Call) -> None:
+        if len(args) != n:
+            self._state.fail(
+                f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n > 1)} in a kernel, not {len(args)}",
+                node,
+            )
+
+    def _conversion(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+        operators, rules = self._expr.operators, self._state.rules
+        if target is cast_call:
+            self._count(args, 2, node)
+            dtype = self._dtype(args[1], node)
+        elif isinstance(target, DType):
+            dtype = target
+        else:
+            dtype = None
+        self._count(args[: 1 if target is not cast_call else 2], 1 + (target is cast_call), node)
+
+        def one_number(x: Typed) -> Typed:
+            if dtype is not None:
+                return self._expr.matrices.converted(x, dtype)
+            if target is bool:
+                return Typed(truth(x))
+            wanted = rules.default_int if target is int else rules.default_float
+            keeps = x.dtype.is_integer if target is int else x.dtype.is_float
+            if not rules.is_strict and keeps:
+                wanted = x.dtype
+            return Typed(cast(x.expr, wanted), weak=x.weak)
+
+        return operators.each([args[0]], node, one_number)
+
+    def _math(self, op: str, target: Any, args: list[Value], node: ast.Call) -> Value:
+        operators, row = self._expr.operators, OPS[op]
+        self._count(args, row.arity, node)
+        if row.arity == 2:
+            return operators.each(
+                args, node, lambda a, b: operators.function_of_two(row, a, b, node)
+            )
+        result = operators.each(args, node, lambda x: operators.function(op, x))
+        if any(target is f for f in WHOLE):
+            whole = self._state.rules.default_int
+            return operators.each([result], node, lambda x: Typed(cast(x.expr, whole)))
+        return result
+
+    def _least(self, op: str, args: list[Value], node: ast.Call) -> Value:
+        if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
+            args = list(args[0].items)
+        if len(args) < 2 or not all(is_data(a) for a in args):
             self._state.fail(
                 f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel", node
             )
-        result = values[0]
-        for x in values[1:]:
-            assert isinstance(result, Typed)
-            assert isinstance(x, Typed)
-            a, b, is_weak = unify(result, x, self._state.default_float)
-            result = Typed(
-                binary("min" if op == "min" else "max", a, b),
-                is_weak and isinstance(a, Const) and isinstance(b, Const),
+        return self._expr.operators.least(op, args, node)
+
+    def _of_python(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+        """Functions of Python on what is known when the kernel is compiled."""
+        if target is len:
+            x = args[0] if len(args) == 1 else None
+            if isinstance(x, ArrayRef | StructArray) and x.shape:
+                return lifted(self._state, x.shape[0])
+            if isinstance(x, TupleValue):
+                return lifted(self._state, len(x.items))
+            if isinstance(x, MatrixValue):
+                return lifted(self._state, x.shape[0])
+            self._state.fail("len takes one array or tuple in a kernel", node)
+        if (
+            target in (tuple, list)
+            and len(args) == 1
+            and isinstance(args[0], TupleValue | MatrixValue)
+        ):
+            return TupleValue(tuple(args[0].items))
+        if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
+            total: Value = args[0].items[0]
+            for x in args[0].items[1:]:
+                total = self._expr.operators.binary("add", total, x, node)
+            return total
+        if target in (isinstance, issubclass, hasattr, getattr, type):
+            return self._about_python(target, args, node)
+        return None
+
+    def _about_python(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+        given = [python_object(a) for a in args]
+        try:
+            return lifted(self._state, target(*given))
+        except TypeError as error:
+            return self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
+
+    # --- atomic updates
+
+    def _atomic(self, op: tuple[str, bool], node: ast.Call, is_statement: bool) -> Value | None:
+        """`atomic_add(x[i], v)`: the old value where it is asked for."""
+        if len(node.args) != 2 or node.keywords:
+            self._state.fail(f"`{ast.unparse(node.func)}` takes a place and a value", node)
+        place = self._expr.place(node.args[0])
+        if not is_place(place):
+            self._state.fail(
+                f"`{ast.unparse(node.args[0])}` is not a place: `{ast.unparse(node.func)}` takes an element or a local",
+                node,
             )
-        assert isinstance(result, Typed)
-        return result
+        value = self._expr.value(node.args[1])
+        name, is_negated = op
+        return self._expr.places.update(
+            place, name, value, is_negated, node, wants_old=not is_statement
+        )

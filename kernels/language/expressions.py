@@ -4,52 +4,42 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Hashable, Sequence
+from typing import NoReturn
 
-from ..ir.affine import limits, reach
-from ..ir.kernel import BinaryOp, CompareOp, Const, DType, Expr, Load, Local
-from ..ir.simplify import binary, cast, compare, const, select, unary
-from .arithmetic import Arithmetic
+from ..fields.compound import MatrixType, StructType
+from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
+from ..ir.simplify import binary, cast, const, unary
 from .calls import Calls, InlineCall
+from .elements import element_of
 from .errors import LanguageError
 from .intrinsics import static
+from .lifting import lifted
+from .matrices import Matrices
+from .operators import BINARY, COMPARE, Operators
 from .parse import closure_names
-from .scopes import LocalVar, LoopVar, Pass
-from .typing_rules import (
+from .places import Places, loaded, what
+from .scopes import LoopVar, Pass
+from .typing_rules import python_value, settle, truth
+from .values import (
     ArrayRef,
+    MatrixValue,
+    Method,
     Static,
+    StructArray,
+    StructValue,
     TupleValue,
     Typed,
     Value,
-    lift,
-    python_value,
-    settle,
-    truth,
-    unify,
+    is_data,
+    leaves,
 )
 
-_BINARY: dict[type[ast.operator], BinaryOp] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-}
-_COMPARE: dict[type[ast.cmpop], CompareOp] = {
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-}
 _NAMES: dict[type[ast.AST], str] = {
-    ast.ListComp: "a list comprehension",
     ast.GeneratorExp: "a generator expression",
     ast.DictComp: "a dict comprehension",
     ast.SetComp: "a set comprehension",
     ast.Lambda: "a lambda",
-    ast.JoinedStr: "an f-string",
     ast.Dict: "a dict",
     ast.Set: "a set",
     ast.NamedExpr: "an assignment expression (:=)",
@@ -58,15 +48,6 @@ _NAMES: dict[type[ast.AST], str] = {
     ast.Await: "await",
     ast.Yield: "yield",
     ast.YieldFrom: "yield from",
-    ast.BitOr: "the operator |",
-    ast.BitAnd: "the operator &",
-    ast.BitXor: "the operator ^",
-    ast.LShift: "the operator <<",
-    ast.RShift: "the operator >>",
-    ast.MatMult: "the operator @",
-    ast.Invert: "the operator ~",
-    ast.In: "the operator `in`",
-    ast.NotIn: "the operator `not in`",
     ast.Is: "the operator `is`",
     ast.IsNot: "the operator `is not`",
 }
@@ -79,32 +60,32 @@ def construct_name(node: ast.AST) -> str:
 class Expressions:
     """Compiles expressions within a pass. `inline` is called for a call of a `ks.func`."""
 
-    def __init__(self, state: Pass, inline: InlineCall) -> None:
+    def __init__(self, state: Pass, places: Places, inline: InlineCall) -> None:
         self._state = state
-        self._arithmetic = Arithmetic(state)
+        self.places = places
+        self.operators = Operators(state)
+        self.matrices = Matrices(state, self.operators, places)
         self._calls = Calls(state, self, inline)
 
     # --- entry points
 
     def value(self, node: ast.expr) -> Value:
-        """What an expression stands for: a number, an array, a tuple or a Python object."""
+        """What an expression stands for: a number, a tree of numbers, an array or a Python object."""
         match node:
             case ast.Constant(value=constant):
                 if isinstance(constant, (bool, int, float)):
-                    return lift(constant)
+                    return lifted(self._state, constant)
                 return Static(constant)
-            case ast.Name():
-                return self._name(node)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                return TupleValue(tuple(self.value(e) for e in elts))
-            case ast.Attribute():
-                return self._attribute(node)
-            case ast.Subscript():
-                return self._subscript(node)
+                return TupleValue(tuple(self.values(elts)))
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return loaded(self.place(node))
             case ast.UnaryOp():
                 return self._unary(node)
             case ast.BinOp():
-                return self._binop(node)
+                a, b = self.values([node.left, node.right])
+                op = BINARY[type(node.op)]
+                return self.operators.binary(op, a, b, node)
             case ast.BoolOp():
                 return self._boolop(node)
             case ast.Compare():
@@ -112,23 +93,73 @@ class Expressions:
             case ast.IfExp():
                 return self._ifexp(node)
             case ast.Call():
-                return self._calls.call(node)
+                return loaded(self._calls.call(node))
+            case ast.ListComp() | ast.GeneratorExp():
+                return self._comprehension(node)
+            case ast.JoinedStr():
+                return TupleValue(tuple(self._formatted(part) for part in node.values))
         return self._state.fail(
             f"{construct_name(node)} is not supported in a kernel: use loops, conditions and "
             f"arithmetic on numbers",
             node,
         )
 
+    def place(self, node: ast.expr) -> Value:
+        """The same, with the places that may be assigned in place of their contents."""
+        match node:
+            case ast.Name():
+                return self._name(node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                return self._subscript(node)
+        return self.value(node)
+
+    def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
+        """Values from left to right: a call on the right does not change what was read on the left."""
+        found: list[Value] = []
+        for k, node in enumerate(nodes):
+            if isinstance(node, ast.Starred):
+                inside = self.value(node.value)
+                if isinstance(inside, MatrixValue):
+                    inside = TupleValue(inside.items)
+                if not isinstance(inside, TupleValue):
+                    self._state.fail(f"`{ast.unparse(node)}` is not a tuple", node)
+                found.extend(inside.items)
+                continue
+            x = self.value(node)
+            if any(self._may_write(n) for n in nodes[k + 1 :]) and is_data(x):
+                x = self.places.kept(x, node)
+            found.append(x)
+        return found
+
+    def _may_write(self, node: ast.expr) -> bool:
+        """Whether evaluating an expression runs statements of the program."""
+        return any(
+            isinstance(n, ast.Call) and self._calls.runs_statements(n) for n in ast.walk(node)
+        )
+
+    def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
+        """A value as an annotation says: a type of numbers, a vector, a struct; other annotations say nothing."""
+        python = kind.python if isinstance(kind, Static) else kind
+        if isinstance(python, DType | MatrixType | StructType) or python in (int, float, bool):
+            return self._calls.as_type(x, python, node)
+        return x
+
+    def call_statement(self, node: ast.Call) -> None:
+        """A call that stands alone; what it gives is not used."""
+        self._calls.run(node, is_statement=True)
+
+    def refuse(self, sentence: str, node: ast.AST) -> NoReturn:
+        self._state.fail(sentence, node)
+
+    @property
+    def default_float(self) -> DType:
+        return self._state.default_float
+
     def typed(self, node: ast.expr) -> Typed:
         """The expression as a number."""
-        x = self.value(node)
-        if isinstance(x, Typed):
-            return x
-        what = {ArrayRef: "an array", TupleValue: "a tuple"}.get(type(x), "a Python object")
-        return self._state.fail(
-            f"`{ast.unparse(node)}` is {what} where a number is needed: index it, or pass a number",
-            node,
-        )
+        return self.operators.number(self.value(node), node)
 
     def number(self, node: ast.expr) -> Expr:
         return settle(self.typed(node), self._state.default_float)
@@ -138,42 +169,16 @@ class Expressions:
 
     def index(self, node: ast.expr) -> Expr:
         """An integer expression of type i64."""
-        x = self.typed(node)
-        if not x.dtype.is_integer:
+        return self.as_index(self.typed(node), node)
+
+    def as_index(self, x: Typed, node: ast.expr) -> Expr:
+        if not x.dtype.is_integer and x.dtype is not DType.bool_:
             self._state.fail(
                 f"`{ast.unparse(node)}` is {x.dtype.name.rstrip('_')} where an integer is needed: "
                 f"convert it with int(...)",
                 node,
             )
         return cast(x.expr, DType.i64)
-
-    def element(self, node: ast.Subscript) -> tuple[ArrayRef, tuple[Expr, ...]]:
-        """The array and the indices of `a[i, j]`, checked against its shape."""
-        base = self.value(node.value)
-        if not isinstance(base, ArrayRef):
-            self._state.fail(
-                f"`{ast.unparse(node.value)}` is not an array, its elements cannot be assigned",
-                node,
-            )
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        shape = base.param.shape
-        if any(isinstance(p, ast.Slice) for p in parts):
-            self._state.fail(
-                f"a slice of {base.param.name} is not supported in a kernel: write a loop over "
-                f"its elements",
-                node,
-            )
-        if len(parts) != len(shape):
-            self._state.fail(
-                f"{base.param.name} has {len(shape)} dimensions but is indexed with {len(parts)}: "
-                f"give one index per dimension",
-                node,
-            )
-        indices = (self.index(p) for p in parts)
-        return base, tuple(
-            self._checked(i, n, base, k, node)
-            for k, (i, n) in enumerate(zip(indices, shape, strict=True))
-        )
 
     def static(self, node: ast.expr) -> object:
         """The Python value of the argument of `ks.static(...)`, evaluated as Python now."""
@@ -185,9 +190,7 @@ class Expressions:
             if bound is None:
                 continue
             try:
-                names[name] = python_value(
-                    bound.value if isinstance(bound, LoopVar) else self._plain(bound)
-                )
+                names[name] = python_value(bound.value if isinstance(bound, LoopVar) else bound)
             except KeyError:
                 self._state.fail(
                     f"ks.static needs `{name}` when the kernel is compiled, but it is known only "
@@ -213,17 +216,14 @@ class Expressions:
 
     def callee(self, node: ast.Call) -> object:
         """The Python object that is called; None if it has no name the frontend can resolve."""
-        if not isinstance(node.func, (ast.Name, ast.Attribute)):
+        if not isinstance(node.func, ast.Name | ast.Attribute) or any(
+            isinstance(n, ast.Call | ast.Subscript) for n in ast.walk(node.func)
+        ):
             return None
-        x = self.value(node.func)
-        return x.python if isinstance(x, Static) else None
+        x = self.place(node.func)
+        return x.python if isinstance(x, Static) and isinstance(x.python, Hashable) else None
 
     # --- names and attributes
-
-    def _plain(self, bound: LocalVar | Value) -> Value:
-        if isinstance(bound, LocalVar):
-            return Typed(Local(bound.name, bound.dtype), weak=bound.weak)
-        return bound
 
     def _name(self, node: ast.Name) -> Value:
         frame = self._state.frame
@@ -231,7 +231,7 @@ class Expressions:
         if isinstance(bound, LoopVar):
             return bound.value
         if bound is not None:
-            return self._plain(bound)
+            return bound
         if node.id in frame.ended:
             self._state.fail(
                 f"the name `{node.id}` ends with the block it is first assigned in: give it a "
@@ -245,35 +245,56 @@ class Expressions:
                 f"the kernel",
                 node,
             )
-        return lift(obj)
+        return lifted(self._state, obj, node.id)
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        base = self.value(node.value)
-        if isinstance(base, ArrayRef):
-            return self._array_attribute(base, node)
-        if not isinstance(base, Static):
-            self._state.fail(
-                f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}` in a kernel: "
-                f"only arrays have .shape",
-                node,
-            )
-        try:
-            return lift(getattr(base.python, node.attr))
-        except AttributeError:
-            return self._state.fail(
-                f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`", node
-            )
+        base = self.place(node.value)
+        match base:
+            case ArrayRef():
+                return self._array_attribute(base, node)
+            case StructArray():
+                member = dict(base.members).get(node.attr)
+                if member is not None:
+                    return member
+                if node.attr == "shape":
+                    return self.lift(base.shape)
+            case MatrixValue():
+                found = self.matrices.attribute(base, node.attr)
+                if found is not None:
+                    return found
+            case StructValue():
+                part = base.member(node.attr)
+                return part if part is not None else Method(base, node.attr)
+            case Static():
+                try:
+                    return lifted(self._state, getattr(base.python, node.attr), node.attr)
+                except AttributeError:
+                    self._state.fail(
+                        f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`", node
+                    )
+        return self._state.fail(
+            f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}`, which is {what(base)}, in a kernel: "
+            f"only arrays have .shape",
+            node,
+        )
+
+    def lift(self, x: object) -> Value:
+        return lifted(self._state, x)
 
     def _array_attribute(self, base: ArrayRef, node: ast.Attribute) -> Value:
         match node.attr:
             case "shape":
-                return lift(base.param.shape)
+                return self.lift(base.shape)
             case "ndim":
-                return lift(len(base.param.shape))
+                return self.lift(len(base.shape))
             case "size":
-                return lift(math.prod(base.param.shape))
+                return self.lift(math.prod(base.shape))
             case "dtype":
                 return Static(base.param.dtype)
+            case "n" | "m" if base.element:
+                return self.lift((*base.element, 1)[node.attr == "m"])
+        if base.source is not None and hasattr(base.source, node.attr):
+            return lifted(self._state, getattr(base.source, node.attr), node.attr)
         return self._state.fail(
             f"the array attribute `.{node.attr}` is not supported in a kernel: arrays have "
             f".shape, .ndim, .size and .dtype",
@@ -283,13 +304,16 @@ class Expressions:
     # --- elements
 
     def _subscript(self, node: ast.Subscript) -> Value:
-        base = self.value(node.value)
-        if isinstance(base, ArrayRef):
-            array, indices = self.element(node)
-            return Typed(Load(array.param.name, indices, array.param.dtype))
+        base = self.place(node.value)
+        if isinstance(base, ArrayRef | StructArray):
+            return element_of(self._state, base, self._indices(node, base), node)
+        if isinstance(base, MatrixValue):
+            return self._component(base, node)
         try:
             key = python_value(self.value(node.slice))
         except KeyError:
+            if isinstance(base, TupleValue) and all(isinstance(i, Typed) for i in base.items):
+                return self._component(MatrixValue((len(base.items),), base.items), node)  # type: ignore[arg-type]
             self._state.fail(
                 f"`{ast.unparse(node.value)}` is a Python object, its index must be a "
                 f"compile-time constant: "
@@ -299,102 +323,274 @@ class Expressions:
         try:
             if isinstance(base, TupleValue):
                 return base.items[key]  # type: ignore[call-overload,no-any-return]
+            if isinstance(base, StructValue) and isinstance(key, str):
+                return dict(base.members)[key]
             if isinstance(base, Static):
-                return lift(base.python[key])  # type: ignore[index]
+                return lifted(self._state, base.python[key])  # type: ignore[index]
         except (LookupError, TypeError) as error:
             self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._state.fail(
             f"`{ast.unparse(node.value)}` is a number and cannot be indexed", node
         )
 
-    def _checked(
-        self, i: Expr, extent: int, base: ArrayRef, axis: int, node: ast.Subscript
-    ) -> Expr:
-        state = self._state
-        inside = limits(i, state.extents)
-        if inside is not None and inside[0] >= 0 and inside[1] < extent:
-            return i
-        exact = reach(i, state.extents)
-        is_certain = state.speculative_depth == 0 and state.guard_depth == 0
-        if exact is not None and is_certain:
-            wrong = exact[0] if exact[0] < 0 else exact[1]
-            state.fail(
-                f"index {axis} of {base.param.name} in `{ast.unparse(node)}` reaches {wrong}, "
-                f"outside 0..{extent - 1}: "
-                "change the range of the loop, or clamp the index with min and max",
+    def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray) -> list[Expr]:
+        """Indices as they stand, vectors of them spread; `None` gives none."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(p, ast.Slice) for p in parts):
+            name = base.param.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
+            self._state.fail(
+                f"a slice of {name} is not supported in a kernel: write a loop over its elements",
                 node,
             )
-        if state.speculative_depth and extent > 0:
-            if inside is None or inside[0] < 0:
-                i = binary("max", i, const(0, DType.i64))
-            if inside is None or inside[1] >= extent:
-                i = binary("min", i, const(extent - 1, DType.i64))
-        return i
+        found: list[Expr] = []
+        for part, x in zip(parts, self.values(parts), strict=False):
+            if isinstance(x, Static) and x.python is None:
+                continue
+            numbers = list(leaves(x))
+            if not numbers:
+                self._state.fail(
+                    f"`{ast.unparse(part)}` is {what(x)} where an index is needed", node
+                )
+            found.extend(self.as_index(self.operators.number(n, part), part) for n in numbers)
+        return found
+
+    def _component(self, base: MatrixValue, node: ast.Subscript) -> Value:
+        """Components of a vector or matrix, also chosen at run time; slices of constant bounds."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(p, ast.Slice) for p in parts):
+            return self.matrices.sliced(base, [self._slice(p) for p in parts], node)
+        numbers = [n for p in parts for n in leaves(self.value(p))]
+        exprs = [self.as_index(self.operators.number(n, node), node) for n in numbers]
+        return self.matrices.component(base, exprs, node)
+
+    def _slice(self, node: ast.expr) -> slice | int:
+        if isinstance(node, ast.Slice):
+            parts = (node.lower, node.upper, node.step)
+            bounds = [None if p is None else self._constant_int(p) for p in parts]
+            return slice(*bounds)
+        return self._constant_int(node)
+
+    def _constant_int(self, node: ast.expr) -> int:
+        x = self.index(node)
+        if not isinstance(x, Const):
+            self._state.fail(
+                f"`{ast.unparse(node)}` must be a constant in a slice of a vector", node
+            )
+        return int(x.value)
 
     # --- operators
 
-    def _unary(self, node: ast.UnaryOp) -> Typed:
-        x = self.typed(node.operand)
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        x, operators = self.value(node.operand), self.operators
         match node.op:
             case ast.USub():
-                x = x if x.dtype is not DType.bool_ else Typed(cast(x.expr, DType.i64), x.weak)
-                if x.weak and isinstance(x.expr, Const):
-                    return Typed(const(-x.expr.value, x.dtype), weak=True)
-                return Typed(unary("neg", settle(x, self._state.default_float)))
+                return operators.each([x], node, operators.negative)
             case ast.UAdd():
                 return x
             case ast.Not():
-                return Typed(unary("not", truth(x)), x.weak)
-        return self._state.fail(f"{construct_name(node.op)} is not supported in a kernel", node)
+                return operators.each([x], node, operators.negated)
+        return operators.each([x], node, lambda n: operators.inverted(n, node))
 
-    def _binop(self, node: ast.BinOp) -> Typed:
-        a, b = self.typed(node.left), self.typed(node.right)
-        if isinstance(node.op, ast.Pow):
-            return self._arithmetic.power(a, b, node)
-        op = _BINARY.get(type(node.op))
-        if op is None:
-            self._state.fail(
-                f"{construct_name(node.op)} is not supported in a kernel: use + - * / // % and **",
-                node,
-            )
-        return self._arithmetic.arithmetic(op, a, b, node)
+    def _apart(self, node: ast.expr) -> tuple[Value, list[Stmt]]:
+        """A value that is perhaps not needed, and the statements that compute parts of it.
 
-    def _boolop(self, node: ast.BoolOp) -> Typed:
+        Statements are run only where it is needed; without any it is evaluated in any case.
+        """
+        state = self._state
+        with state.collected() as statements:
+            if self._may_write(node):
+                state.frame.depth += 1
+                with state.guarded():
+                    x = self.value(node)
+                state.frame.depth -= 1
+            else:
+                with state.speculative():
+                    x = self.value(node)
+        return x, statements
+
+    def _boolop(self, node: ast.BoolOp) -> Value:
         op: BinaryOp = "and" if isinstance(node.op, ast.And) else "or"
-        result = self.condition(node.values[0])
+        result: Value = self.value(node.values[0])
         for operand in node.values[1:]:
-            with self._state.speculative():
-                result = binary(op, result, self.condition(operand))
-        return Typed(result, weak=isinstance(result, Const))
-
-    def _compare(self, node: ast.Compare) -> Typed:
-        result: Expr = const(True, DType.bool_)
-        left = self.typed(node.left)
-        for op_node, right_node in zip(node.ops, node.comparators, strict=True):
-            op = _COMPARE.get(type(op_node))
-            if op is None:
-                self._state.fail(
-                    f"{construct_name(op_node)} is not supported in a kernel: compare with < <= > "
-                    f">= == !=",
-                    node,
+            left = self.operators.each([result], node, lambda x: Typed(truth(x)))
+            if isinstance(left, Typed) and isinstance(left.expr, Const):
+                result = left if bool(left.expr.value) == (op == "or") else self.value(operand)
+                continue
+            right, statements = self._apart(operand)
+            if statements and isinstance(left, Typed):
+                result = self._decided(left, op == "and", right, statements, node)
+            else:
+                for s in statements:
+                    self._state.emit(s)
+                result = self.operators.each(
+                    [left, right], node, lambda a, b: Typed(binary(op, truth(a), truth(b)))
                 )
-            right = self.typed(right_node)
-            a, b, is_weak = unify(left, right, self._state.default_float)
-            if is_weak and a.dtype.is_float:
-                a, b = cast(a, self._state.default_float), cast(b, self._state.default_float)
-            result = binary("and", result, compare(op, a, b))
-            left = right
-        return Typed(result, weak=isinstance(result, Const))
+        result = self.operators.each([result], node, lambda x: Typed(truth(x)))
+        is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
+        return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
+
+    def _decided(
+        self, left: Typed, when: bool, right: Value, statements: list[Stmt], node: ast.expr
+    ) -> Typed:
+        """`left and right` (`when`) or `left or right`, where the right side takes statements."""
+        state = self._state
+        name = state.fresh("decided")
+        where = state.frame.parsed.where(node)
+        held = Local(name, DType.bool_)
+        state.emit(SetLocal(name, left.expr, where))
+        more = SetLocal(name, truth(self.operators.number(right, node)), where)
+        condition = held if when else unary("not", held)
+        state.emit(If(condition, (*statements, more), (), where))
+        return Typed(held)
+
+    def _compare(self, node: ast.Compare) -> Value:
+        result: Value = Typed(const(True, DType.bool_), weak=True)
+        operands = self.values([node.left, *node.comparators])
+        one: Value
+        for op_node, left, right in zip(node.ops, operands, operands[1:], strict=False):
+            if isinstance(op_node, ast.In | ast.NotIn):
+                one = self._contained(left, right, isinstance(op_node, ast.NotIn), node)
+            elif isinstance(op_node, ast.Is | ast.IsNot):
+                one = self._identical(left, right, isinstance(op_node, ast.IsNot), node)
+            elif not is_data(left) or not is_data(right):
+                one = self._python_compare(op_node, left, right, node)
+            else:
+                one = self.operators.compare(COMPARE[type(op_node)], left, right, node)
+            result = self.operators.each(
+                [result, one], node, lambda a, b: Typed(binary("and", truth(a), truth(b)))
+            )
+        is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
+        return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
+
+    def _contained(self, x: Value, among: Value, is_negated: bool, node: ast.expr) -> Typed:
+        """`x in (a, b, c)`."""
+        items = among.items if isinstance(among, TupleValue | MatrixValue) else None
+        if items is None:
+            self._state.fail(f"`{ast.unparse(node)}`: `in` takes a tuple in a kernel", node)
+        result: Expr = const(False, DType.bool_)
+        for item in items:
+            one = self.operators.number(self.operators.compare("eq", x, item, node), node)
+            result = binary("or", result, one.expr)
+        return Typed(unary("not", result) if is_negated else result)
+
+    def _identical(self, a: Value, b: Value, is_negated: bool, node: ast.expr) -> Typed:
+        try:
+            same = python_value(a) is python_value(b)
+        except KeyError:
+            same = False
+        return Typed(const(same is not is_negated, DType.bool_), weak=True)
+
+    def _python_compare(self, op: ast.cmpop, a: Value, b: Value, node: ast.expr) -> Typed:
+        """A comparison of Python objects, such as types and strings."""
+        try:
+            x, y = python_value(a), python_value(b)
+            result = {ast.Eq: x == y, ast.NotEq: x != y}[type(op)]
+        except KeyError:
+            self._state.fail(
+                f"`{ast.unparse(node)}` compares {what(a)} with {what(b)}: compare numbers", node
+            )
+        return Typed(const(bool(result), DType.bool_), weak=True)
 
     def _ifexp(self, node: ast.IfExp) -> Value:
         inside = self.static_argument(node.test)
         if inside is not None:
             return self.value(node.body if self.static(inside) else node.orelse)
-        condition = self.condition(node.test)
-        if isinstance(condition, Const):
-            return self.value(node.body if condition.value else node.orelse)
-        with self._state.speculative():
-            a, b, is_weak = unify(
-                self.typed(node.body), self.typed(node.orelse), self._state.default_float
+        condition = self.value(node.test)
+        if isinstance(condition, Typed) and isinstance(condition.expr, Const):
+            return self.value(node.body if condition.expr.value else node.orelse)
+        a, then = self._apart(node.body)
+        b, orelse = self._apart(node.orelse)
+        if isinstance(condition, Typed) and (then or orelse):
+            return self._chosen(condition, (a, then), (b, orelse), node)
+        for s in (*then, *orelse):
+            self._state.emit(s)
+        if isinstance(a, StructValue) or isinstance(b, StructValue):
+            return self._chosen(self.operators.number(condition, node), (a, []), (b, []), node)
+        return self.operators.selected(condition, a, b, node)
+
+    def _chosen(
+        self,
+        condition: Typed,
+        a: tuple[Value, list[Stmt]],
+        b: tuple[Value, list[Stmt]],
+        node: ast.expr,
+    ) -> Value:
+        """A ternary whose sides take statements: a branch."""
+        state, where = self._state, self._state.frame.parsed.where(node)
+        test = truth(condition)
+        place, declared = self.places.declared("chosen", self.operators.alike(a[0], b[0], node))
+        for s in declared:
+            state.emit(s)
+        branches = []
+        for x, before in (a, b):
+            with state.collected() as statements:
+                statements.extend(before)
+                self.places.assign(place, x, node)
+            branches.append(tuple(statements))
+        state.emit(If(test, branches[0], branches[1], where))
+        return loaded(place)
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
+        """A list over items that are known when the kernel is compiled."""
+        state = self._state
+        if len(node.generators) != 1:
+            state.fail("a comprehension has one `for` in a kernel", node)
+        (loop,) = node.generators
+        found = []
+        for item in self.items_of(loop.iter):
+            with state.frame.scope():
+                self.bind_static(loop.target, item)
+                if all(self._is_true(test) for test in loop.ifs):
+                    found.append(self.value(node.elt))
+        return TupleValue(tuple(found))
+
+    def _is_true(self, test: ast.expr) -> bool:
+        x = self.value(test)
+        if not isinstance(x, Typed) or not isinstance(x.expr, Const):
+            self._state.fail("the condition of a comprehension must be a constant", test)
+        return bool(x.expr.value)
+
+    def items_of(self, node: ast.expr) -> list[Value]:
+        """The items of what is known when the kernel is compiled: a tuple, a vector, a range, `ks.static(...)`."""
+        inside = self.static_argument(node)
+        if inside is not None:
+            return self.static_items(inside, node)
+        x = self.value(node) if not self._is_range(node) else None
+        if isinstance(x, TupleValue | MatrixValue):
+            return list(x.items)
+        return self.static_items(node, node)
+
+    def _is_range(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and self.callee(node) in (range, enumerate, zip, reversed)
+
+    def static_items(self, inside: ast.expr, node: ast.AST) -> list[Value]:
+        if not isinstance(inside, ast.Call):
+            x = self.value(inside)
+            if isinstance(x, TupleValue | MatrixValue):
+                return list(x.items)
+        try:
+            items = list(self.static(inside))  # type: ignore[call-overload]
+        except TypeError:
+            self._state.fail(
+                f"ks.static({ast.unparse(inside)}) is not a sequence that a loop can run over", node
             )
-        return Typed(select(condition, a, b), is_weak)
+        return [lifted(self._state, item) for item in items]
+
+    def bind_static(self, target: ast.expr, x: Value) -> None:
+        """Names of one round of a loop that is written out."""
+        state = self._state
+        if isinstance(target, ast.Name):
+            state.frame.bind(target.id, LoopVar(x) if is_data(x) else x)
+            return
+        items = x.items if isinstance(x, TupleValue | MatrixValue) else ()
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(items):
+            state.fail(
+                f"`{ast.unparse(target)}` does not match the items of the static loop", target
+            )
+        for element, item in zip(target.elts, items, strict=True):
+            self.bind_static(element, item)
+
+    def _formatted(self, part: ast.expr) -> Value:
+        if isinstance(part, ast.FormattedValue):
+            return self.value(part.value)
+        return self.value(part)

@@ -1,4 +1,4 @@
-"""The functions of one number that kernels call by name, one for each row of `kernels/ir/ops.py`: `from .functions import sqrt`.
+"""The functions of one or two numbers that kernels call by name, one a row of `kernels/ir/ops.py`: `from .functions import sqrt`.
 
 Outside a kernel they are NumPy's, so that the undecorated function (`Kernel.fn`) runs.
 """
@@ -12,31 +12,62 @@ from typing import Any
 
 import numpy as np
 
+from ..fields.matrix import Matrix
 from ..ir.ops import OPS, functions
 
 
 @cache
-def function(name: str) -> Callable[[Any], Any]:
+def function(name: str) -> Callable[..., Any]:
     """The function of this name; KeyError where the table has none."""
     op = OPS[name]
 
-    def outside(x: Any) -> Any:
-        return op.numpy(x)
+    def of_one(x: Any) -> Any:
+        if isinstance(x, Matrix):
+            return Matrix(op.numpy(x.entries))
+        return op.numpy(np.asarray(x))[()]
 
+    def of_two(x: Any, y: Any) -> Any:
+        if isinstance(x, Matrix) or isinstance(y, Matrix):
+            return Matrix(of_two(*(v.entries if isinstance(v, Matrix) else v for v in (x, y))))
+        return op.numpy(*np.broadcast_arrays(*_alike(x, y)))[()]
+
+    outside = of_one if op.arity == 1 else of_two
     outside.__name__ = outside.__qualname__ = name
     outside.__doc__ = op.doc
     return outside
 
 
+def _alike(x: Any, y: Any) -> tuple[Any, Any]:
+    """Both as arrays of their common type."""
+    dtype = np.result_type(x, y)
+    return np.asarray(x).astype(dtype), np.asarray(y).astype(dtype)
+
+
+# Functions of Python and NumPy that have another name than the operation.
+_OTHERS: tuple[tuple[object, str], ...] = (
+    (abs, "abs"),
+    (np.abs, "abs"),
+    (math.fabs, "abs"),
+    (round, "rint"),
+    (np.round, "rint"),
+    (np.fix, "trunc"),
+    (np.bitwise_count, "popcnt"),
+)
+
+
 def operation_of(callee: object) -> str | None:
     """The operation that a function of the language, of `math` or of NumPy stands for in a kernel."""
-    if callee is abs or callee is np.abs or callee is math.fabs:
-        return "abs"
+    for other, name in _OTHERS:
+        if callee is other:
+            return name
     for op in functions():
-        known = (function(op.name), getattr(math, op.name, None), getattr(np, op.name, None))
-        if any(callee is f for f in known):
+        if any(callee is f for f in (function(op.name), op.numpy, getattr(math, op.name, None))):
             return op.name
     return None
+
+
+# Of these Python gives an int.
+WHOLE: tuple[object, ...] = (math.floor, math.ceil, math.trunc, round)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..ir.kernel import For, If, SetLocal, Store, Update
-from ..ir.simplify import is_cheap_and_fixed
+from ..ir.kernel import DType, Local, SetLocal
+from ..ir.simplify import const
+from .annotations import resolve_annotation
+from .intrinsics import TemplateAnnotation
+from .lifting import lifted
 from .parse import ParsedFunction, parse_function
-from .scopes import Frame, LocalVar, Pass
-from .typing_rules import Typed, Value, settle
+from .places import loaded
+from .scopes import Frame, Pass
+from .values import Typed, Value, is_data, leaves
+
+if TYPE_CHECKING:
+    from .expressions import Expressions
 
 MAX_INLINE_DEPTH = 32
-RunBody = Callable[[Sequence[ast.stmt]], None]
+RunBody = Callable[[Sequence[ast.stmt]], object]
 
 
 class Func:
@@ -30,74 +38,144 @@ class Func:
     def parsed(self) -> ParsedFunction:
         return parse_function(self.fn)
 
-    def __call__(self, *args: Any) -> Any:
-        return self.fn(*args)
-
-
-def inline(
-    state: Pass,
-    run: RunBody,
-    callee: object,
-    arguments: list[Value],
-    node: ast.Call,
-    is_statement: bool,
-) -> Value | None:
-    """The body of a `ks.func` in place of its call, and what it returns.
-
-    Its locals get names of their own. `run` compiles statements in the current frame. LanguageError
-    if `callee` is no Func, and if a call within an expression writes to an array.
-    """
-    if not isinstance(callee, Func):
-        is_kernel = type(callee).__name__ == "Kernel"
-        advice = "call it from a sequence" if is_kernel else "decorate it with @ks.func"
-        state.fail(f"`{ast.unparse(node.func)}` cannot be called in a kernel: {advice}", node)
-    parsed = callee.parsed
-    if len(state.frames) > MAX_INLINE_DEPTH:
-        state.fail(f"{parsed.name} calls itself: recursion is not supported in a kernel", node)
-    frame = Frame(parsed)
-    _bind_arguments(state, frame, arguments, node)
-    before = len(state.blocks[-1])
-    state.frames.append(frame)
-    run(parsed.tree.body)
-    state.frames.pop()
-    if not is_statement and any(_writes_memory(s) for s in state.blocks[-1][before:]):
-        state.fail(
-            f"{parsed.name} writes to an array: it can only be called as a statement of its own",
-            node,
+    @functools.cached_property
+    def parameters(self) -> tuple[tuple[str, Any, Any], ...]:
+        """Names, annotations and defaults of the arguments, in order."""
+        return tuple(
+            (p.name, resolve_annotation(self.fn, p.annotation), p.default)
+            for p in inspect.signature(self.fn).parameters.values()
         )
-    return frame.returned
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        """The annotation of what it returns; None where there is none."""
+        annotation = inspect.signature(self.fn).return_annotation
+        if annotation is inspect.Signature.empty:
+            return None
+        return resolve_annotation(self.fn, annotation)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else BoundFunc(self, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
 
 
-def _bind_arguments(state: Pass, frame: Frame, arguments: list[Value], node: ast.Call) -> None:
-    """Parameters stand for their arguments, or for a copy where an argument would be evaluated
-    twice or too late.
-    """
-    tree = frame.parsed.tree
-    parameters = [a.arg for a in tree.args.args]
-    if len(arguments) != len(parameters):
-        state.fail(f"{tree.name} takes {len(parameters)} arguments, not {len(arguments)}", node)
-    only_returns = isinstance(tree.body[-1], ast.Return) and len(tree.body) == 1
-    for name, argument in zip(parameters, arguments, strict=True):
-        uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
-        stands = not isinstance(argument, Typed) or (
-            not frame.parsed.assigned[name]
-            and (is_cheap_and_fixed(argument.expr) or (only_returns and uses == 1))
-        )
-        if stands or not isinstance(argument, Typed):
-            frame.bind(name, argument)
-        else:
-            value = settle(argument, state.default_float)
-            fresh = state.fresh(name)
-            state.emit(SetLocal(fresh, value, state.frame.parsed.where(node)))
-            frame.bind(name, LocalVar(fresh, value.dtype, weak=False))
+class BoundFunc:
+    """A `ks.func` of a class, for one object."""
+
+    def __init__(self, func: Func, owner: Any) -> None:
+        self.func, self.owner = func, owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.func.fn(self.owner, *args, **kwargs)
 
 
-def _writes_memory(s: object) -> bool:
-    match s:
-        case Store() | Update():
+class Inliner:
+    """Puts bodies of functions in place of their calls. `run` compiles statements in the current frame."""
+
+    def __init__(self, state: Pass, expressions: Expressions, run: RunBody) -> None:
+        self._state, self._expr, self._run = state, expressions, run
+
+    def call(
+        self,
+        callee: Func | BoundFunc,
+        node: ast.Call,
+        is_statement: bool = False,
+        owner: Value | None = None,
+    ) -> Value | None:
+        """What a call returns, its statements emitted; None where it returns nothing. `owner` is the struct of a method."""
+        state = self._state
+        func = callee.func if isinstance(callee, BoundFunc) else callee
+        if isinstance(callee, BoundFunc):
+            owner = lifted(state, callee.owner)
+        if len(state.frames) > MAX_INLINE_DEPTH:
+            state.fail(
+                f"{func.parsed.name} calls itself: recursion is not supported in a kernel", node
+            )
+        frame = Frame(func.parsed)
+        self._bind(func, frame, node, owner)
+        state.frames.append(frame)
+        try:
+            with state.collected() as body:
+                self._run(func.parsed.tree.body)
+        finally:
+            state.frames.pop()
+        if frame.left is not None:
+            false = const(False, DType.bool_)
+            frame.declared.append(
+                SetLocal(frame.left.name, false, frame.parsed.where(frame.parsed.tree))
+            )
+        for statement in (*frame.declared, *body):
+            state.emit(statement)
+        result = frame.returned if frame.result is None else loaded(frame.result)
+        if result is not None and func.returns is not None:
+            result = self._expr.converted(result, func.returns, node)
+        return result
+
+    def _bind(self, func: Func, frame: Frame, node: ast.Call, owner: Value | None) -> None:
+        """Parameters stand for their arguments, or for a copy where the function or what it writes could change them."""
+        parameters = list(func.parameters)
+        if owner is not None:
+            frame.bind(parameters.pop(0)[0], owner)
+        given = self._arguments(parameters, node, func.parsed.name)
+        for name, annotation, _ in parameters:
+            argument = given[name]
+            if isinstance(annotation, TemplateAnnotation) or not is_data(argument):
+                frame.bind(name, argument)
+                continue
+            x = loaded(argument)
+            if annotation not in (inspect.Parameter.empty, None):
+                x = self._expr.converted(x, annotation, node)
+            changes = frame.parsed.assigned[name] or name in frame.parsed.mutated
+            if changes or not self._stands(x, func, name):
+                frame.bind(name, self._expr.places.new_local(name, x, node))
+            else:
+                frame.bind(name, x)
+
+    def _stands(self, x: Value, func: Func, name: str) -> bool:
+        """Whether a parameter may stand for its argument wherever it is used: nothing that costs, nothing that changes."""
+        if self._expr.places.is_fixed(x):
             return True
-        case For(body=body):
-            return any(_writes_memory(x) for x in body)
-        case If(then=then, orelse=orelse):
-            return any(_writes_memory(x) for x in (*then, *orelse))
-    return False
+        tree = func.parsed.tree
+        only_returns = isinstance(tree.body[-1], ast.Return) and len(tree.body) == 1
+        uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
+        if only_returns and uses == 1 and isinstance(x, Typed):
+            return True
+        return (
+            all(isinstance(n, Typed) and isinstance(n.expr, Local) for n in leaves(x))
+            and self._state.rules.is_strict
+        )
+
+    def _arguments(
+        self, parameters: Sequence[tuple[str, Any, Any]], node: ast.Call, function: str
+    ) -> dict[str, Value]:
+        """The argument of each parameter: places where it is a template, else values."""
+        state = self._state
+        templates = {n for n, a, _ in parameters if isinstance(a, TemplateAnnotation)}
+        names = [n for n, _, _ in parameters]
+        given: dict[str, Value] = {}
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            given.update(zip(names, self._expr.values(node.args), strict=False))
+            count = len(self._expr.values(node.args))
+        else:
+            values = self._expr.values(
+                [a for a, n in zip(node.args, names, strict=False) if n not in templates]
+            )
+            plain = iter(values)
+            for a, n in zip(node.args, names, strict=False):
+                given[n] = self._expr.place(a) if n in templates else next(plain)
+            count = len(node.args)
+        for k in node.keywords:
+            if k.arg in names and k.arg not in given:
+                given[k.arg] = (
+                    self._expr.place(k.value) if k.arg in templates else self._expr.value(k.value)
+                )
+            else:
+                count = len(names) + 1
+        for n, _, default in parameters:
+            if n not in given and default is not inspect.Parameter.empty:
+                given[n] = lifted(state, default)
+        if len(given) != len(names) or count > len(names):
+            state.fail(f"{function} takes {len(names)} arguments, not {count}", node)
+        return given

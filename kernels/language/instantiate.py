@@ -1,52 +1,58 @@
 """Template instantiation: a kernel's syntax and a signature to IR.
 
-Literals that start a local (`acc = 0.0`) take their type from what is assigned to the local later.
-This needs several walks over the kernel: each one collects the types assigned to such locals, until
-nothing changes.
+Literals that start a local (`acc = 0.0`) take their type from what is assigned to the local later, where the kernel belongs to no
+program. This needs several walks over the kernel: each one collects the types assigned to such locals, until nothing changes.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from ..ir.kernel import ArrayParam, DType, KernelIR, Param
+from ..fields.compound import MatrixType, StructType
+from ..fields.program import Program
+from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
+from ..ir.simplify import const
+from .control import without_unread
 from .errors import LanguageError
+from .lifting import lifted
 from .parse import ParsedFunction
-from .scopes import Frame, Pass
+from .results import Results
+from .scopes import Frame, LoopVar, Pass
+from .signature import (
+    ArrayArgument,
+    CompoundArgument,
+    ObjectArgument,
+    ScalarArgument,
+    Signature,
+    TemplateArgument,
+    members_of,
+)
 from .statements import Statements
-from .typing_rules import ArrayRef, Typed, lift
+from .typing_rules import Rules
+from .values import ArrayRef, MatrixValue, StructValue, Typed, Value
 
 MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
 
 
 @dataclass(frozen=True)
-class ScalarArgument:
-    """`dtype` is None for a Python float without annotation: the kernel's default float."""
+class Instance:
+    """A kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array; `draws`
+    says whether it takes a seed.
+    """
 
-    dtype: DType | None
-
-
-@dataclass(frozen=True)
-class ArrayArgument:
-    dtype: DType
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class TemplateArgument:
-    """The type takes part in the signature: True, 1 and 1.0 are one key but three instances."""
-
-    value: object
-    kind: type = field(default=object)
+    ir: KernelIR
+    fields: tuple[tuple[str, Any], ...] = ()
+    results: Results | None = None
+    draws: bool = False
 
 
-Argument = ArrayArgument | ScalarArgument | TemplateArgument
-Signature = tuple[tuple[str, Argument], ...]
-
-
-def default_float(signature: Signature) -> DType:
-    """f32 if every float array argument is f32, else f64."""
+def rules_of(signature: Signature, program: Program | None) -> Rules:
+    """Those of the program; without one the default float is f32 if a float array is an argument and none is f64, else f64."""
+    if program is not None:
+        return Rules(program.config.default_fp, program.config.default_ip, is_strict=True)
     floats = {a.dtype for _, a in signature if isinstance(a, ArrayArgument) and a.dtype.is_float}
     if not floats:
         floats = {
@@ -54,53 +60,103 @@ def default_float(signature: Signature) -> DType:
             for _, a in signature
             if isinstance(a, ScalarArgument) and a.dtype and a.dtype.is_float
         }
-    return DType.f32 if floats == {DType.f32} else DType.f64
+    return Rules(DType.f32 if floats and DType.f64 not in floats else DType.f64)
 
 
-def instantiate(parsed: ParsedFunction, signature: Signature, fast_math: bool) -> KernelIR:
+@dataclass(frozen=True)
+class Subject:
+    """What is instantiated: the kernel's syntax, its signature, the type that it says it returns, and its program."""
+
+    parsed: ParsedFunction
+    signature: Signature
+    fast_math: bool = True
+    returns: Any = None
+    program: Program | None = None
+
+
+def instantiate(subject: Subject) -> Instance:
     """The IR of a kernel for one signature (one entry per parameter, in order); LanguageError where
     it has no meaning.
     """
     hints: dict[str, DType] = {}
-    for _ in range(MAX_TYPE_PASSES):
-        state, _ = _walk(parsed, signature, hints, is_final=False)
+    rules = rules_of(subject.signature, subject.program)
+    for _ in range(0 if rules.is_strict else MAX_TYPE_PASSES):
+        state, _ = _walk(subject, rules, hints, is_final=False)
         if state.evidence == hints:
             break
         hints = state.evidence
-    return _walk(parsed, signature, hints, is_final=True, fast_math=fast_math)[1]
+    return _walk(subject, rules, hints, is_final=True)[1]
 
 
 def _walk(
-    parsed: ParsedFunction,
-    signature: Signature,
-    hints: dict[str, DType],
-    *,
-    is_final: bool,
-    fast_math: bool = True,
-) -> tuple[Pass, KernelIR]:
-    state = Pass(default_float(signature), hints, is_final)
+    subject: Subject, rules: Rules, hints: dict[str, DType], *, is_final: bool
+) -> tuple[Pass, Instance]:
+    parsed = subject.parsed
+    state = Pass(rules, hints, is_final)
+    state.is_debug = subject.program is not None and subject.program.config.debug
     frame = Frame(parsed)
     state.frames.append(frame)
     arrays: list[ArrayParam] = []
     scalars: list[Param] = []
-    for name, argument in signature:
+    for name, argument in subject.signature:
         state.taken[name] = 0
         match argument:
-            case ArrayArgument(dtype=dtype, shape=shape):
+            case ArrayArgument(dtype, shape, element):
                 arrays.append(ArrayParam(name, dtype, shape))
-                frame.bind(name, ArrayRef(arrays[-1]))
+                frame.bind(name, ArrayRef(arrays[-1], element, is_trailing=bool(element)))
             case ScalarArgument(dtype=dtype):
                 scalars.append(Param(name, dtype or state.default_float))
                 frame.bind(name, Typed(scalars[-1]))
-            case TemplateArgument(value=value):
-                frame.bind(name, lift(value))
+            case CompoundArgument(kind=kind):
+                params = [
+                    Param(n, t if isinstance(t, DType) else _number_type(t, rules))
+                    for n, t in members_of(kind, name)
+                ]
+                scalars.extend(params)
+                frame.bind(name, LoopVar(_compound(kind, iter(params))))
+            case TemplateArgument(value=value) | ObjectArgument(value=value):
+                frame.bind(name, lifted(state, value, name))
+    statements = Statements(state, subject.returns)
     try:
-        Statements(state).run(parsed.tree.body)
+        statements.run(parsed.tree.body)
     except RecursionError:
         raise LanguageError(
             f"the kernel {parsed.name} is nested too deeply", parsed.where(ast.Pass())
         ) from None
-    body = tuple(state.blocks[0])
-    return state, KernelIR(
-        parsed.name, tuple(arrays), tuple(scalars), body, parsed.where(parsed.tree), fast_math
+    declared = list(frame.declared)
+    where = parsed.where(parsed.tree)
+    if frame.left is not None:
+        declared.append(SetLocal(frame.left.name, const(False, DType.bool_), where))
+    if state.draws:
+        declared.append(SetLocal(state.draws, const(0, DType.u64), where))
+    body = without_unread(state, [*declared, *state.blocks[0]])
+    captured = [c[0] for c in state.captured.values()]
+    results = state.results
+    hidden = results.arrays if results is not None else ()
+    seed = (state.seed,) if state.seed is not None else ()
+    ir = KernelIR(
+        parsed.name,
+        (*arrays, *captured, *hidden),
+        (*scalars, *seed),
+        body,
+        where,
+        subject.fast_math,
     )
+    fields = tuple((param.name, source) for param, source in state.captured.values())
+    return state, Instance(ir, fields, results, state.seed is not None)
+
+
+def _number_type(kind: Any, rules: Rules) -> DType:
+    return rules.default_float if kind is float else rules.default_int
+
+
+def _compound(kind: Any, params: Iterator[Param]) -> Value:
+    """A vector or struct whose numbers are scalar arguments."""
+    if isinstance(kind, StructType):
+        return StructValue(tuple((n, _compound(m, params)) for n, m in kind.members.items()), kind)
+    if isinstance(kind, MatrixType):
+        count = 1
+        for n in kind.shape:
+            count *= n
+        return MatrixValue(kind.shape, tuple(Typed(next(params)) for _ in range(count)))
+    return Typed(next(params))

@@ -7,6 +7,7 @@ function (`Kernel.fn`) runs.
 from __future__ import annotations
 
 import builtins
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,17 +21,25 @@ from .errors import LanguageError
 
 T = TypeVar("T")
 
+f16 = DType.f16
 f32 = DType.f32
 f64 = DType.f64
+i8 = DType.i8
+i16 = DType.i16
 i32 = DType.i32
 i64 = DType.i64
+u8 = DType.u8
+u16 = DType.u16
+u32 = DType.u32
+u64 = DType.u64
+ELEMENT_TYPES = (f32, f64, i32, i64, f16, i8, i16, u8, u16, u32, u64)
 
 
 @dataclass(frozen=True)
 class NdarrayAnnotation:
     """`ks.types.ndarray(dtype=, ndim=)`: an array argument; None accepts any."""
 
-    dtype: DType | None = None
+    dtype: DType | compound.MatrixType | None = None
     ndim: int | None = None
 
 
@@ -56,12 +65,18 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
     @staticmethod
     def ndarray(dtype: Any = None, ndim: int | None = None) -> Any:
         """An argument that is a NumPy array, C order and contiguous, read and written in place."""
-        return NdarrayAnnotation(None if dtype is None else as_dtype(dtype), ndim)
+        return NdarrayAnnotation(_element_type(dtype), ndim)
 
     @staticmethod
     def template() -> Any:
         """See `template`."""
         return TemplateAnnotation()
+
+
+def _element_type(x: Any) -> DType | compound.MatrixType | None:
+    if x is None or isinstance(x, compound.MatrixType):
+        return x
+    return as_dtype(x)
 
 
 def as_dtype(x: Any) -> DType:
@@ -75,7 +90,9 @@ def as_dtype(x: Any) -> DType:
     except (TypeError, ValueError):
         dtype = DType.bool_
     if dtype is DType.bool_:
-        raise TypeError(f"{x!r} is no element type of the language: use f32, f64, i32 or i64")
+        raise TypeError(
+            f"{x!r} is no element type of the language: use f16 to f64, i8 to i64 or u8 to u64"
+        )
     return dtype
 
 
@@ -98,28 +115,115 @@ def cast(x: Any, dtype: Any) -> Any:
     return as_dtype(dtype)(x)
 
 
-def _atomic(name: str) -> Callable[[Any, Any], None]:
-    def only_in_kernels(target: Any, value: Any) -> None:
+def grouped(x: Any) -> Any:
+    """A loop over the indices of a field, an array or `ndrange(...)`, all indices in one vector."""
+    from ..fields.matrix import Matrix
+
+    if isinstance(x, Iterator):
+        return (Matrix(list(i)) for i in x)
+    return (Matrix(list(i)) for i in itertools.product(*map(range, x.shape)))
+
+
+def select(condition: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`; component by component for vectors. Both are evaluated."""
+    return np.where(condition, a, b) if np.ndim(condition) else (a if condition else b)
+
+
+def bit_cast(x: Any, dtype: Any) -> Any:
+    """The bits of `x` as a number of a type of the same size."""
+    return np.asarray(x).view(as_dtype(dtype).numpy)[()]
+
+
+def zero(x: Any) -> Any:
+    """Zero, of the type and shape of `x`."""
+    return x * 0
+
+
+def one(x: Any) -> Any:
+    """One, of the type and shape of `x`."""
+    return x * 0 + 1
+
+
+def random(dtype: Any = float) -> Any:
+    """A number drawn uniformly: floats from [0, 1), integers from all that the type has.
+
+    In a kernel the same seed, call, iteration and count give the same number, on every machine and in every implementation.
+    """
+    kind = as_dtype({float: DType.f32, int: DType.i32}.get(dtype, dtype))
+    drawn = np.random.default_rng()
+    if kind.is_float:
+        return drawn.random()
+    return int.from_bytes(drawn.bytes(kind.size_bytes), signed=kind.is_signed)
+
+
+def randn(dtype: Any = float) -> Any:
+    """A number of the normal distribution with mean 0 and deviation 1."""
+    return float(np.random.default_rng().standard_normal())
+
+
+def static_print(*args: Any) -> None:
+    """Prints when a kernel is compiled."""
+    print(*args)
+
+
+def static_assert(condition: Any, message: str = "") -> None:
+    """LanguageError when a kernel is compiled for which the condition does not hold."""
+    if not condition:
+        raise LanguageError(f"static_assert fails: {message}")
+
+
+def loop_config(**options: Any) -> None:
+    """Before a loop of a kernel: `serialize=True` runs its iterations in order. Sizes of blocks are found by search."""
+
+
+def _atomic(name: str) -> Callable[[Any, Any], Any]:
+    def only_in_kernels(target: Any, value: Any) -> Any:
         raise LanguageError(
             f"{name} was called outside a kernel, where it has no place to write to: "
             "call the kernel itself, it runs without being compiled"
         )
 
     only_in_kernels.__name__ = name
-    only_in_kernels.__doc__ = (
-        f"`{name}(a[i], value)`: a[i] {name[7:]}= value, atomic between iterations."
-    )
+    only_in_kernels.__doc__ = f"`{name}(a[i], value)`: a[i] {name[7:]}= value, atomic between iterations; gives the old value."
     return only_in_kernels
 
 
 atomic_add = _atomic("atomic_add")
+atomic_sub = _atomic("atomic_sub")
+atomic_mul = _atomic("atomic_mul")
 atomic_max = _atomic("atomic_max")
 atomic_min = _atomic("atomic_min")
+atomic_and = _atomic("atomic_and")
+atomic_or = _atomic("atomic_or")
+atomic_xor = _atomic("atomic_xor")
 
 
-# What a kernel may call, found by identity of the object the name resolves to.
-ATOMIC_CALLS: dict[Any, str] = {atomic_add: "add", atomic_max: "max", atomic_min: "min"}
+# What a kernel may call, found by identity of the object the name resolves to: the update, and whether its value is negated.
+ATOMIC_CALLS: dict[Any, tuple[str, bool]] = {
+    atomic_add: ("add", False),
+    atomic_sub: ("add", True),
+    atomic_mul: ("mul", False),
+    atomic_max: ("max", False),
+    atomic_min: ("min", False),
+    atomic_and: ("bit_and", False),
+    atomic_or: ("bit_or", False),
+    atomic_xor: ("bit_xor", False),
+}
+
+
+def max(*values: Any) -> Any:  # noqa: A001 - Taichi's name
+    """The greatest of several numbers, or of vectors component by component."""
+    return functools.reduce(np.maximum, values)
+
+
+def min(*values: Any) -> Any:  # noqa: A001 - Taichi's name
+    """The least of several numbers, or of vectors component by component."""
+    return functools.reduce(np.minimum, values)
+
+
 MINMAX_CALLS: dict[Any, str] = {
+    min: "min",
+    max: "max",
     builtins.min: "min",
     builtins.max: "max",
     np.minimum: "min",

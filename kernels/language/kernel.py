@@ -1,9 +1,10 @@
 """The kernel language, in Taichi's vocabulary: what `import kernelscape as ks` gives to write
 kernels with.
 
-Types: a Python float passed to an argument without annotation has the kernel's default float (f32
+Types without a program: a Python float passed to an argument without annotation has the kernel's default float (f32
 if every float array of the call is f32, else f64), a Python int is i64; annotations `ks.f32`,
-`ks.f64`, `ks.i32`, `ks.i64`, `int` (i64) and `float` (the default float) decide otherwise.
+`ks.f64`, `ks.i32`, `ks.i64`, `int` (i64) and `float` (the default float) decide otherwise. After `ks.init` they are Taichi's:
+`int` and `float` are `default_ip` and `default_fp`.
 `ks.template()` makes an argument a compile-time constant.
 """
 
@@ -11,70 +12,115 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from ..fields.ndarray import Ndarray
-from ..ir.kernel import DType, KernelIR, Location
+from ..fields.program import Program, current_program
+from ..ir.kernel import KernelIR, Location
 from ..ir.walk import merge_arrays
+from .annotations import resolve_annotation
 from .calling import holder, run_at_once
 from .errors import LanguageError
 from .inlining import Func
-from .instantiate import (
-    Argument,
-    ArrayArgument,
-    ScalarArgument,
-    Signature,
-    TemplateArgument,
-    instantiate,
-)
+from .instantiate import Instance, Subject, instantiate
 from .intrinsics import (
-    NdarrayAnnotation,
     TemplateAnnotation,
     atomic_add,
+    atomic_and,
     atomic_max,
     atomic_min,
+    atomic_mul,
+    atomic_or,
+    atomic_sub,
+    atomic_xor,
+    bit_cast,
     cast,
+    f16,
     f32,
     f64,
+    grouped,
+    i8,
+    i16,
     i32,
     i64,
+    loop_config,
     ndrange,
+    select,
     static,
+    static_assert,
+    static_print,
     template,
     types,
+    u8,
+    u16,
+    u32,
+    u64,
 )
-from .parse import ParsedFunction, closure_names, location_of, parse_function
-from .symbols import SymbolicArray, SymbolicScalar
+from .parse import ParsedFunction, location_of, parse_function
+from .random import GOLDEN, SEED
+from .signature import (
+    ArrayArgument,
+    CompoundArgument,
+    ScalarArgument,
+    Signature,
+    argument_of,
+    flattened,
+    members_of,
+)
 
 __all__ = [
     "Func",
     "Kernel",
     "LanguageError",
-    "array_argument",
     "atomic_add",
+    "atomic_and",
     "atomic_max",
     "atomic_min",
+    "atomic_mul",
+    "atomic_or",
+    "atomic_sub",
+    "atomic_xor",
+    "bit_cast",
     "cast",
+    "data_oriented",
+    "f16",
     "f32",
     "f64",
     "func",
+    "grouped",
+    "i8",
+    "i16",
     "i32",
     "i64",
     "kernel",
+    "loop_config",
     "ndrange",
+    "pyfunc",
+    "real_func",
+    "select",
     "static",
+    "static_assert",
+    "static_print",
     "template",
     "types",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
 ]
+
+_SELF = TemplateAnnotation()
+_numbers = itertools.count()  # of programs, as far as kernels have met them
+T = TypeVar("T")
 
 
 class Kernel:
-    """A kernel: call it in a sequence to have it held back, or anywhere else to run it at once
-    through the interpreter.
+    """A kernel: call it in a sequence to have it held back, or anywhere else to run it at once.
 
     `fn` is the undecorated function. `instantiate(*args)` gives the IR for the types, shapes and
     templates of the arguments.
@@ -84,7 +130,8 @@ class Kernel:
         self.fn = fn
         self.fast_math = fast_math
         self.where = location_of(fn)
-        self._instances: dict[Signature, KernelIR] = {}
+        self._instances: dict[Signature, Instance] = {}
+        self._program: Program | None = None
         functools.update_wrapper(self, fn)
 
     @property
@@ -96,47 +143,91 @@ class Kernel:
         return parse_function(self.fn)
 
     @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.fn)
+
+    @functools.cached_property
+    def is_method(self) -> bool:
+        """Whether it is defined in a class, whose object is its first argument."""
+        return "." in self.fn.__qualname__.rpartition("<locals>.")[2]
+
+    @functools.cached_property
     def parameters(self) -> tuple[tuple[str, Any], ...]:
         """Names and annotations of the arguments, in order."""
         kinds = inspect.Parameter
         found = []
-        for p in inspect.signature(self.fn).parameters.values():
+        for k, p in enumerate(self.signature.parameters.values()):
             if p.kind not in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD):
                 raise LanguageError(
                     f"the argument {p} of kernel {self.name} is not a plain positional argument",
                     self.where,
                 )
-            found.append((p.name, resolve_annotation(self.fn, p.annotation)))
+            is_self = k == 0 and self.is_method and p.annotation is kinds.empty
+            found.append((p.name, _SELF if is_self else resolve_annotation(self.fn, p.annotation)))
         return tuple(found)
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        """The annotation of what it returns: a type, a tuple of them, None where there is none."""
+        annotation = self.signature.return_annotation
+        if annotation is inspect.Signature.empty:
+            return None
+        found = resolve_annotation(self.fn, annotation)
+        if getattr(found, "__origin__", None) is tuple:
+            return found.__args__
+        return tuple(found) if isinstance(found, list) else found
 
     def instantiate(self, *args: Any) -> KernelIR:
         """The IR for these arguments (NumPy arrays or arrays of a recorded sequence, numbers,
         template values).
         """
-        return self._instance(self._bind(args, {}, self.where), self.where)
+        return self._instance(self._bind(args, {}, self.where), self.where)[1].ir
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else BoundKernel(self, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
-        self.call_from(Location(frame.f_code.co_filename, frame.f_lineno), args, kwargs)
+        return self.call_from(Location(frame.f_code.co_filename, frame.f_lineno), args, kwargs)
 
-    def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call for which the line `where` answers."""
         values = self._bind(args, kwargs, where)
-        ir = self._instance(values, where)
-        arrays = {p.name: values[p.name] for p in ir.arrays}
-        ir = self._without_aliases(ir, arrays, where)
+        signature, instance = self._instance(values, where)
+        arrays: dict[str, Any] = {}
+        scalars: dict[str, Any] = {}
+        for name, argument in signature:
+            value = values[name]
+            match argument:
+                case ArrayArgument():
+                    arrays[name] = value.array if isinstance(value, Ndarray) else value
+                case ScalarArgument():
+                    scalars[name] = value
+                case CompoundArgument(kind=kind):
+                    label = f"the argument {name} of the kernel {self.name}"
+                    numbers = flattened(kind, value, label, where)
+                    scalars.update(
+                        zip((n for n, _ in members_of(kind, name)), numbers, strict=True)
+                    )
+        ir = self._without_aliases(instance.ir, arrays, where)
+        arrays.update((name, field.array) for name, field in instance.fields)
+        returned = {} if instance.results is None else instance.results.allocated()
+        arrays.update(returned)
+        if instance.draws:
+            scalars[SEED] = _next_seed()
+        given = {p.name: arrays[p.name] for p in ir.arrays}
         recorder = holder()
-        scalars = {p.name: values[p.name] for p in ir.scalars}
         if recorder is not None:
-            recorder.hold(ir, [arrays[p.name] for p in ir.arrays], list(scalars.values()), where)
-            return
-        run_at_once(ir, {p.name: arrays[p.name] for p in ir.arrays}, scalars)
+            recorder.hold(ir, list(given.values()), list(scalars.values()), where)
+            return None
+        run_at_once(ir, given, scalars)
+        return None if instance.results is None else instance.results.read(returned)
 
     def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location
     ) -> dict[str, Any]:
         try:
-            bound = inspect.signature(self.fn).bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             count = len(self.parameters)
             raise LanguageError(
@@ -146,13 +237,18 @@ class Kernel:
                 where,
             ) from None
         bound.apply_defaults()
-        return {
-            name: x.array if isinstance(x, Ndarray) else x for name, x in bound.arguments.items()
-        }
+        return dict(bound.arguments)
 
-    def _instance(self, values: dict[str, Any], where: Location) -> KernelIR:
+    def _instance(self, values: dict[str, Any], where: Location) -> tuple[Signature, Instance]:
+        program = current_program()
+        if program is not self._program:
+            self._instances.clear()
+            self._program = program
         signature = tuple(
-            (name, self._argument(name, annotation, values[name], where))
+            (
+                name,
+                argument_of(name, _of_program(annotation, program), values[name], self.name, where),
+            )
             for name, annotation in self.parameters
         )
         try:
@@ -163,25 +259,14 @@ class Kernel:
                 where,
             ) from None
         if found is None:
-            found = self._instances[signature] = instantiate(self.parsed, signature, self.fast_math)
-        return found
-
-    def _argument(self, name: str, annotation: Any, value: Any, where: Location) -> Argument:
-        label = f"the argument {name} of the kernel {self.name}"
-        if isinstance(annotation, TemplateAnnotation):
-            if isinstance(value, (np.ndarray, SymbolicArray, SymbolicScalar)):
-                raise LanguageError(
-                    f"{label} is a template and needs a compile-time constant", where
-                )
-            return TemplateArgument(value, type(value))
-        if isinstance(annotation, NdarrayAnnotation):
-            return _checked_array(annotation, array_argument(value, label, where), label, where)
-        if isinstance(value, (np.ndarray, SymbolicArray)):
-            raise LanguageError(f"{label} is an array: annotate it with ks.types.ndarray()", where)
-        return ScalarArgument(scalar_dtype(annotation, value, label, where))
+            subject = Subject(self.parsed, signature, self.fast_math, self.returns, program)
+            found = self._instances[signature] = instantiate(subject)
+        return signature, found
 
     def _without_aliases(self, ir: KernelIR, arrays: dict[str, Any], where: Location) -> KernelIR:
         """The kernel with one parameter for each array, also where one array is passed twice."""
+        if len(arrays) < 2:
+            return ir
         names: dict[str, str] = {}
         for name, array in arrays.items():
             same = next((other for other in names.values() if _is_same(arrays[other], array)), name)
@@ -194,7 +279,35 @@ class Kernel:
                         f"memory: pass a copy",
                         where,
                     )
-        return merge_arrays(ir, names)
+        if all(name == same for name, same in names.items()):
+            return ir
+        return merge_arrays(ir, {p.name: p.name for p in ir.arrays} | names)
+
+
+class BoundKernel:
+    """A kernel of a class, for one object."""
+
+    def __init__(self, kernel: Kernel, owner: Any) -> None:
+        self.kernel, self.owner = kernel, owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        where = Location(frame.f_code.co_filename, frame.f_lineno)
+        return self.kernel.call_from(where, (self.owner, *args), kwargs)
+
+
+def _of_program(annotation: Any, program: Program | None) -> Any:
+    """An annotation as the program means it: its `int` and `float`."""
+    if program is not None and annotation in (int, float):
+        return program.config.default_ip if annotation is int else program.config.default_fp
+    return annotation
+
+
+def _next_seed() -> int:
+    """The seed of this call: of the program, and of how many calls drew before."""
+    program = current_program()
+    start = 0 if program is None else program.config.random_seed
+    return (start * GOLDEN + next(_numbers if program is None else program.draws)) & ((1 << 64) - 1)
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -205,106 +318,6 @@ def _is_same(a: Any, b: Any) -> bool:
     return (
         a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.dtype == b.dtype and a.size > 0
     )
-
-
-def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
-    """Type and shape of an array argument; LanguageError for what a kernel cannot use in place."""
-    if isinstance(value, SymbolicArray):
-        return ArrayArgument(value.element, value.shape)
-    if not isinstance(value, np.ndarray):
-        raise LanguageError(f"{label} must be a NumPy array, not {type(value).__name__}", where)
-    dtype = next((d for d in (f32, f64, i32, i64) if value.dtype == d.numpy), None)
-    if dtype is None:
-        raise LanguageError(
-            f"{label} has elements of type {value.dtype}: convert it to float32, float64, int32 "
-            f"or int64",
-            where,
-        )
-    if not value.flags.c_contiguous:
-        raise LanguageError(
-            f"{label} is not contiguous in memory: pass np.ascontiguousarray(...) of it", where
-        )
-    return ArrayArgument(dtype, value.shape)
-
-
-def _checked_array(
-    annotation: NdarrayAnnotation, found: ArrayArgument, label: str, where: Location
-) -> ArrayArgument:
-    if annotation.dtype is not None and annotation.dtype is not found.dtype:
-        raise LanguageError(
-            f"{label} is annotated {annotation.dtype.name}, this array is {found.dtype.name}", where
-        )
-    if annotation.ndim not in (None, len(found.shape)):
-        raise LanguageError(
-            f"{label} is annotated with {annotation.ndim} dimensions, this array has "
-            f"{len(found.shape)}",
-            where,
-        )
-    return found
-
-
-def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DType | None:
-    """The dtype of a scalar argument; None is the default float."""
-    given = _number_dtype(value)
-    if given is DType.bool_ and isinstance(value, np.number):
-        raise LanguageError(
-            f"{label} is a {type(value).__name__}: scalars are i32, i64, f32 or f64, so give int(...) or float(...) of it",
-            where,
-        )
-    if given is DType.bool_ or not isinstance(
-        value, (int, float, np.integer, np.floating, SymbolicScalar)
-    ):
-        raise LanguageError(
-            f"{label} must be a number, not {type(value).__name__}: use ks.template() for other "
-            f"constants",
-            where,
-        )
-    takes_float = annotation is float or (isinstance(annotation, DType) and annotation.is_float)
-    if isinstance(value, (int, np.integer)) and not takes_float:
-        held = annotation if isinstance(annotation, DType) and annotation.is_integer else i64
-        limit = 1 << (8 * held.size_bytes - 1)
-        if not -limit <= int(value) < limit:
-            raise LanguageError(f"{label} is {value}, which {held.name} cannot hold", where)
-    if annotation is inspect.Parameter.empty or annotation is None:
-        return given
-    wanted = {float: None, int: DType.i64}.get(annotation, annotation)
-    if wanted is not None and not isinstance(wanted, DType):
-        raise LanguageError(
-            f"{label} is annotated {annotation!r}: use ks.types.ndarray(), ks.template(), or a "
-            f"scalar type",
-            where,
-        )
-    is_float = given is None or given.is_float
-    if wanted is not None and wanted.is_integer and is_float:
-        raise LanguageError(
-            f"{label} is annotated {wanted.name} but this call gives a float: convert it with "
-            f"int(...)",
-            where,
-        )
-    return wanted
-
-
-def _number_dtype(value: Any) -> DType | None:
-    if isinstance(value, (bool, np.bool_)):
-        return DType.bool_
-    if isinstance(value, SymbolicScalar):
-        return None if value.dtype.is_float else value.dtype
-    if isinstance(value, np.generic) and not isinstance(value, float):
-        return next((d for d in (f32, f64, i32, i64) if value.dtype == d.numpy), DType.bool_)
-    return i64 if isinstance(value, int) else None
-
-
-def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
-    """The annotation as an object, also where `from __future__ import annotations` made it text."""
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, {**fn.__globals__, **closure_names(fn)})
-    except Exception as error:
-        raise LanguageError(
-            f"the annotation `{annotation}` of {fn.__name__} cannot be evaluated: {error}",
-            location_of(fn),
-        ) from None
 
 
 @overload
@@ -321,3 +334,18 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, fast_math: bool = True) -
 def func(fn: Callable[..., Any]) -> Func:
     """Makes a function callable from kernels; each call is replaced by the function's body."""
     return Func(fn)
+
+
+def real_func(fn: Callable[..., Any]) -> Func:
+    """As `func`: the compiler decides which calls stay calls."""
+    return Func(fn)
+
+
+def pyfunc(fn: Callable[..., Any]) -> Func:
+    """As `func`, for functions that Python calls, too."""
+    return Func(fn)
+
+
+def data_oriented(kind: T) -> T:
+    """Marks a class whose methods are kernels and functions; what they use of an object is a constant of the compiled kernel."""
+    return kind

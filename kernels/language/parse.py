@@ -19,12 +19,15 @@ from .errors import LanguageError
 
 @dataclass(frozen=True)
 class ParsedFunction:
-    """`assigned` counts the assignments to each local name; atomic updates count twice."""
+    """`assigned` counts the assignments to each local name; atomic updates count twice. `mutated` are names of which a part is
+    assigned or updated: a component, a member.
+    """
 
     fn: Callable[..., Any]
     tree: ast.FunctionDef
     file: str
     assigned: Counter[str]
+    mutated: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -80,7 +83,7 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
     if not isinstance(tree, ast.FunctionDef):
         raise LanguageError("a kernel must be a function written with `def`", where)
     ast.increment_lineno(tree, first - 1)
-    return ParsedFunction(fn, tree, where.file, _count_assignments(tree))
+    return ParsedFunction(fn, tree, where.file, _count_assignments(tree), _mutated(tree))
 
 
 def _count_assignments(tree: ast.FunctionDef) -> Counter[str]:
@@ -98,3 +101,24 @@ def _count_assignments(tree: ast.FunctionDef) -> Counter[str]:
             case ast.Call(args=[ast.Name(id=name), *_]) if "atomic" in ast.unparse(node.func):
                 counts[name] += 2
     return counts
+
+
+def _mutated(tree: ast.FunctionDef) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                place: ast.expr = node
+            case ast.Call(func=ast.Attribute(value=owner, attr="fill")):
+                place = owner
+            case ast.Call(args=[ast.Subscript() | ast.Attribute() as first, *_]) if (
+                "atomic" in ast.unparse(node.func)
+            ):
+                place = first
+            case _:
+                continue
+        while isinstance(place, ast.Subscript | ast.Attribute):
+            place = place.value
+        if isinstance(place, ast.Name):
+            found.add(place.id)
+    return frozenset(found)

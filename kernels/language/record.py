@@ -16,11 +16,13 @@ import numpy as np
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.simplify import cast, const
+from .annotations import resolve_annotation
 from .calling import AbstractHolder, held_by, holder
 from .errors import LanguageError
 from .intrinsics import TemplateAnnotation, as_dtype
-from .kernel import Kernel, array_argument, resolve_annotation, scalar_dtype
+from .kernel import Kernel
 from .parse import location_of
+from .signature import array_argument, scalar_dtype
 from .symbols import SymbolicArray, SymbolicScalar
 
 __all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record", "record_sequence"]

@@ -9,31 +9,43 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..ir.kernel import DType, Stmt
+from ..ir.kernel import ArrayParam, DType, Expr, Param, Stmt
 from .errors import LanguageError
 from .parse import ParsedFunction
-from .typing_rules import Typed, Value, promote
+from .typing_rules import Rules, promote
+from .values import LocalVar, Typed, Value
 
-
-@dataclass(frozen=True)
-class LocalVar:
-    """A local of the IR. `weak` while only literals have been assigned to it and no pass has found
-    its type.
-    """
-
-    name: str
-    dtype: DType
-    weak: bool
+if TYPE_CHECKING:
+    from .results import Results
 
 
 @dataclass(frozen=True)
 class LoopVar:
-    value: Typed
+    """A value that the program may not assign to: a loop index."""
+
+    value: Value
 
 
-Binding = LocalVar | LoopVar | Value
+Binding = LoopVar | Value
+
+
+@dataclass
+class Flag:
+    """A local that says whether something was left early; one that nothing reads is dropped."""
+
+    name: str
+    is_read: bool = False
+
+
+@dataclass
+class Jumps:
+    """How a loop, or an iteration of it, has been left early; None where it never is. Parallel loops cannot be left."""
+
+    can_break: bool
+    continued: Flag | None = None
+    broken: Flag | None = None
 
 
 @dataclass
@@ -44,6 +56,11 @@ class Frame:
     scopes: list[dict[str, Binding]] = field(default_factory=lambda: [{}])
     ended: set[str] = field(default_factory=set)  # names whose scope is over
     returned: Value | None = None
+    result: Value | None = None  # locals that take what is returned early
+    left: Flag | None = None  # whether the function has returned
+    loops: list[Jumps] = field(default_factory=list)
+    depth: int = 0  # run-time branches and loops around the current statement
+    declared: list[Stmt] = field(default_factory=list)  # what stands before its statements
 
     def find(self, name: str) -> Binding | None:
         for scope in reversed(self.scopes):
@@ -71,7 +88,7 @@ class Pass:
     not an error, and is clamped as both sides of a Select are evaluated.
     """
 
-    default_float: DType
+    rules: Rules
     hints: dict[str, DType]
     is_final: bool
     evidence: dict[str, DType] = field(default_factory=dict)
@@ -82,6 +99,26 @@ class Pass:
     taken: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     guard_depth: int = 0
     speculative_depth: int = 0
+    captured: dict[int, tuple[ArrayParam, Any]] = field(default_factory=dict)
+    is_serial: bool = False  # whether the next loop is marked to run in order
+    n_parallel: int = 0  # parallel loops so far
+    iteration: Expr | None = (
+        None  # a number for the iteration of the parallel loop around; None outside of them
+    )
+    draws: str = ""  # the local that counts random numbers; "" where none was drawn
+    seed: Param | None = None  # the argument that random numbers begin with
+    is_debug: bool = False
+    results: Results | None = None  # of the kernel
+    flags: list[Flag] = field(default_factory=list)
+
+    @property
+    def default_float(self) -> DType:
+        return self.rules.default_float
+
+    def new_flag(self, name: str) -> Flag:
+        flag = Flag(self.fresh(name))
+        self.flags.append(flag)
+        return flag
 
     @property
     def frame(self) -> Frame:
@@ -117,6 +154,14 @@ class Pass:
         self.blocks.append(statements)
         with self.frame.scope():
             yield statements
+        self.blocks.pop()
+
+    @contextmanager
+    def collected(self) -> Iterator[list[Stmt]]:
+        """Statements on their own, in the scope that is there: a caller emits them, or not."""
+        statements: list[Stmt] = []
+        self.blocks.append(statements)
+        yield statements
         self.blocks.pop()
 
     @contextmanager

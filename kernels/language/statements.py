@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Any
 
-from ..ir.kernel import Const, DType, Expr, For, If, LoopIndex, ReduceOp
-from ..ir.simplify import binary, const, unary
+from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
+from ..ir.simplify import const
 from .assignments import Assignments
+from .control import escapes, flags_after, none_of, surely_leaves
 from .expressions import Expressions, construct_name
-from .inlining import inline
-from .intrinsics import ATOMIC_CALLS, ndrange
-from .scopes import LoopVar, Pass
-from .typing_rules import TupleValue, Typed, Value, lift
+from .inlining import Inliner
+from .intrinsics import loop_config, static_assert, static_print
+from .loops import Loops
+from .places import Places, loaded
+from .printing import parts_of
+from .results import Results
+from .scopes import Binding, LoopVar, Pass
+from .values import TupleValue, Value, is_data
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
-    ast.While: ("a while loop", "use a for loop over range"),
-    ast.Return: ("return", "write results into an array argument"),
-    ast.Break: ("break", "run the whole range and use a condition"),
-    ast.Continue: ("continue", "put the rest of the body under an if"),
     ast.Try: ("try", "remove it"),
     ast.With: ("with", "move it outside the kernel"),
-    ast.Assert: ("assert", "move it outside the kernel"),
     ast.Raise: ("raise", "move it outside the kernel"),
     ast.Delete: ("del", "remove it"),
     ast.Global: ("global", "pass an array argument to write to"),
@@ -37,18 +38,52 @@ _NAMES: dict[type[ast.AST], tuple[str, str]] = {
 class Statements:
     """Compiles the statements of the current frame of a pass into its current block."""
 
-    def __init__(self, state: Pass) -> None:
+    def __init__(self, state: Pass, returns: Any = None) -> None:
         self._state = state
-        self._expr = Expressions(state, self._inline)
+        self._returns = returns  # the type that the kernel says it returns
+        places = Places(state)
+        self._expr = Expressions(state, places, self._inline)
+        self._inliner = Inliner(state, self._expr, self.run)
         self._assignments = Assignments(state, self._expr)
+        self._loops = Loops(state, self._expr, self)
 
-    def run(self, statements: Sequence[ast.stmt]) -> None:
-        for k, statement in enumerate(statements):
-            if k == 0 and _is_docstring(statement):
+    def run(self, statements: Sequence[ast.stmt]) -> str | None:
+        """Compiles statements; how they surely leave the block, None where they may go on."""
+        state = self._state
+        for k, s in enumerate(statements):
+            if k == 0 and _is_docstring(s):
                 continue
-            self._statement(statement)
+            rest = statements[k + 1 :]
+            if isinstance(s, ast.If) and rest and self.taken(s) is None:
+                if surely_leaves(s.body):
+                    return self._if(s, s.body, [*s.orelse, *rest])
+                if surely_leaves(s.orelse):
+                    return self._if(s, [*s.body, *rest], s.orelse)
+            left = self._statement(s)
+            if left is not None:
+                return left
+            if rest and (flags := flags_after(state, escapes([s], self.taken))):
+                with state.collected() as then:
+                    state.frame.depth += 1
+                    with state.guarded():
+                        self.run(rest)
+                    state.frame.depth -= 1
+                if then:
+                    state.emit(If(none_of(flags), tuple(then), (), state.frame.parsed.where(s)))
+                return None
+        return None
 
-    def _statement(self, node: ast.stmt) -> None:
+    def taken(self, node: ast.If) -> list[ast.stmt] | None:
+        """The branch of an `if` that is decided when the kernel is compiled; None where a run decides, or it is not known yet."""
+        inside = self._expr.static_argument(node.test)
+        if inside is None:
+            return None
+        try:
+            return node.body if self._expr.static(inside) else node.orelse
+        except Exception:  # a name of a loop that has not begun
+            return None
+
+    def _statement(self, node: ast.stmt) -> str | None:
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
@@ -58,185 +93,200 @@ class Statements:
             case ast.AnnAssign():
                 self._assignments.annotated(node)
             case ast.For():
-                self._for(node)
+                return self._loops.run(node)
+            case ast.While():
+                self._loops.run_while(node)
             case ast.If():
-                self._if(node)
+                return self._if(node, node.body, node.orelse)
             case ast.Expr():
                 self._expression_statement(node)
+            case ast.Assert():
+                self._assert(node)
             case ast.Pass():
                 pass
-            case ast.Return() if len(self._state.frames) > 1:
-                self._return(node)
+            case ast.Break() | ast.Continue():
+                return self._leave(node)
+            case ast.Return():
+                return self._return(node)
             case _:
                 name, advice = _NAMES.get(
                     type(node),
                     (construct_name(node), "rewrite it with loops, conditions and assignments"),
                 )
                 self._state.fail(f"{name} is not supported in a kernel: {advice}", node)
+        return None
 
-    # --- loops and conditions
+    # --- branches and jumps
 
-    def _for(self, node: ast.For) -> None:
-        state = self._state
-        if node.orelse:
-            state.fail("for-else is not supported in a kernel: remove the else", node)
-        inside = self._expr.static_argument(node.iter)
-        if inside is not None:
-            self._unrolled(node, inside)
-            return
-        callee = self._expr.callee(node.iter) if isinstance(node.iter, ast.Call) else None
-        if not isinstance(node.iter, ast.Call) or (callee is not range and callee is not ndrange):
-            state.fail(
-                f"a for loop over `{ast.unparse(node.iter)}` is not supported in a kernel: use "
-                f"range, ks.ndrange or ks.static",
-                node,
-            )
-        if node.iter.keywords or not node.iter.args:
-            state.fail("range and ks.ndrange take one or more bounds by position", node)
-        if callee is range:
-            if not isinstance(node.target, ast.Name):
-                state.fail(
-                    f"range gives one index, `{ast.unparse(node.target)}` is not one name", node
-                )
-            self._nest([node.target], [self._range_bounds(node.iter)], node)
-            return
-        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
-        if len(targets) != len(node.iter.args):
-            state.fail(
-                f"ks.ndrange has {len(node.iter.args)} bounds for {len(targets)} names: give one "
-                f"name per bound",
-                node,
-            )
-        self._nest(targets, [self._pair(a) for a in node.iter.args], node)
-
-    def _range_bounds(self, call: ast.Call) -> tuple[Expr, Expr, int]:
-        bounds = [self._expr.index(a) for a in call.args]
-        step = bounds[2] if len(bounds) > 2 else const(1, DType.i64)
-        if not isinstance(step, Const) or not step.value:
-            self._state.fail("the step of range must be a constant other than 0", call)
-        start = bounds[0] if len(bounds) > 1 else const(0, DType.i64)
-        return start, bounds[1] if len(bounds) > 1 else bounds[0], int(step.value)
-
-    def _pair(self, node: ast.expr) -> tuple[Expr, Expr, int]:
-        if isinstance(node, ast.Tuple):
-            if len(node.elts) != 2:
-                self._state.fail("a bound of ks.ndrange is an extent or a pair (low, high)", node)
-            return self._expr.index(node.elts[0]), self._expr.index(node.elts[1]), 1
-        return const(0, DType.i64), self._expr.index(node), 1
-
-    def _nest(
-        self, targets: Sequence[ast.expr], bounds: Sequence[tuple[Expr, Expr, int]], node: ast.For
-    ) -> None:
-        """One loop per target, all around the body; each starts at 0 and steps by 1."""
-        state = self._state
-        target, (start, stop, step) = targets[0], bounds[0]
-        if not isinstance(target, ast.Name):
-            state.fail(f"`{ast.unparse(target)}` cannot be a loop index: use a name", node)
-        bound = state.frame.find(target.id)
-        if bound is not None:
-            what = (
-                "the index of a loop around this one"
-                if isinstance(bound, LoopVar)
-                else "already a name of the kernel"
-            )
-            state.fail(f"the loop index `{target.id}` is {what}: use another name", node)
-        extent = _extent(start, stop, step)
-        loop = state.fresh(target.id)
-        known = int(extent.value) if isinstance(extent, Const) else None
-        state.extents[loop] = known
-        index = binary("add", binary("mul", LoopIndex(loop), const(step, DType.i64)), start)
-        with state.guarded(known is None or known == 0), state.block() as body:
-            state.frame.bind(target.id, LoopVar(Typed(index)))
-            if len(targets) > 1:
-                self._nest(targets[1:], bounds[1:], node)
-            else:
-                self.run(node.body)
-        state.emit(For(loop, extent, tuple(body), state.frame.parsed.where(node)))
-
-    def _unrolled(self, node: ast.For, inside: ast.expr) -> None:
-        state = self._state
-        try:
-            items = list(self._expr.static(inside))  # type: ignore[call-overload]
-        except TypeError:
-            state.fail(
-                f"ks.static({ast.unparse(inside)}) is not a sequence that a loop can run over", node
-            )
-        for item in items:
-            with state.frame.scope():
-                self._bind_static(node.target, lift(item))
-                self.run(node.body)
-
-    def _bind_static(self, target: ast.expr, x: Value) -> None:
-        state = self._state
-        if isinstance(target, ast.Name):
-            state.frame.bind(target.id, LoopVar(x) if isinstance(x, Typed) else x)
-            return
-        if (
-            not isinstance(target, ast.Tuple)
-            or not isinstance(x, TupleValue)
-            or len(target.elts) != len(x.items)
-        ):
-            state.fail(
-                f"`{ast.unparse(target)}` does not match the items of the static loop", target
-            )
-        for element, item in zip(target.elts, x.items, strict=True):
-            self._bind_static(element, item)
-
-    def _if(self, node: ast.If) -> None:
-        state = self._state
+    def _if(self, node: ast.If, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> str | None:
+        state, frame = self._state, self._state.frame
         inside = self._expr.static_argument(node.test)
         if inside is not None:
-            self.run(node.body if self._expr.static(inside) else node.orelse)
-            return
+            return self.run(body if self._expr.static(inside) else other)
         condition = self._expr.condition(node.test)
         if isinstance(condition, Const):
-            with state.frame.scope():
-                self.run(node.body if condition.value else node.orelse)
-            return
+            with frame.scope():
+                return self.run(body if condition.value else other)
+        frame.depth += 1
+        branches: list[list[Stmt]] = []
+        ends: list[str | None] = []
+        scopes = []
         with state.guarded():
-            with state.block() as then:
-                self.run(node.body)
-            with state.block() as orelse:
-                self.run(node.orelse)
-        if then or orelse:
-            state.emit(If(condition, tuple(then), tuple(orelse), state.frame.parsed.where(node)))
+            for part in (body, other):
+                with state.collected() as block:
+                    frame.scopes.append({})
+                    ends.append(self.run(part))
+                    scopes.append(frame.scopes.pop())
+                branches.append(block)
+        frame.depth -= 1
+        self._join(node, scopes, branches)
+        if branches[0] or branches[1]:
+            where = frame.parsed.where(node)
+            state.emit(If(condition, tuple(branches[0]), tuple(branches[1]), where))
+        return ends[0] if ends[0] == ends[1] else None
 
-    # --- calls
+    def _join(
+        self,
+        node: ast.If,
+        scopes: list[dict[str, Binding]],
+        branches: list[list[Stmt]],
+    ) -> None:
+        """A name that both branches assign first has a value behind them; other names of a branch end with it."""
+        state, frame, places = self._state, self._state.frame, self._expr.places
+        both = [
+            n for n in scopes[0] if n in scopes[1] and _is_used_outside(frame.parsed.tree, node, n)
+        ]
+        frame.ended.update((scopes[0].keys() | scopes[1].keys()) - set(both))
+        for name in both:
+            values = [_loaded(scope[name]) for scope in scopes]
+            if not all(_is_number_tree(v) for v in values):
+                frame.ended.add(name)
+                continue
+            like = self._expr.operators.alike(values[0], values[1], node)
+            place, declared = places.declared(name, like)
+            for s in declared:
+                state.emit(s)
+            for value, block in zip(values, branches, strict=True):
+                with state.collected() as more:
+                    places.assign(place, value, node)
+                block.extend(more)
+            frame.bind(name, place)
+
+    def _leave(self, node: ast.Break | ast.Continue) -> str:
+        state, loops = self._state, self._state.frame.loops
+        word = "break" if isinstance(node, ast.Break) else "continue"
+        if not loops:
+            state.fail(f"`{word}` is outside of a loop", node)
+        jumps = loops[-1]
+        if word == "break":
+            if not jumps.can_break:
+                state.fail(
+                    "a parallel loop cannot be left by break: use a flag, or ks.loop_config(serialize=True) before it",
+                    node,
+                )
+            jumps.broken = jumps.broken or state.new_flag("broken")
+            flag = jumps.broken
+        else:
+            jumps.continued = jumps.continued or state.new_flag("continued")
+            flag = jumps.continued
+        state.emit(SetLocal(flag.name, const(True, DType.bool_), state.frame.parsed.where(node)))
+        return word
+
+    def _return(self, node: ast.Return) -> str:
+        state, frame = self._state, self._state.frame
+        value = None if node.value is None else self._expr.value(node.value)
+        if len(state.frames) == 1:
+            self._return_from_kernel(value, node)
+        elif not frame.depth and frame.result is None:
+            frame.returned = value
+            return "return"
+        elif value is not None:
+            if frame.result is None:
+                frame.result, declared = self._expr.places.declared("result", loaded(value))
+                frame.declared.extend(declared)
+            self._expr.places.assign(frame.result, value, node)
+        if frame.depth:
+            frame.left = frame.left or state.new_flag("left")
+            state.emit(
+                SetLocal(frame.left.name, const(True, DType.bool_), frame.parsed.where(node))
+            )
+        return "return"
+
+    def _return_from_kernel(self, value: Value | None, node: ast.Return) -> None:
+        state = self._state
+        if state.frame.loops and state.iteration is not None:
+            state.fail("a kernel cannot return from inside a parallel loop", node)
+        if value is None:
+            return
+        x = self._declared(loaded(value), self._returns, node)
+        if state.results is None:
+            state.results = Results.like(x, state.default_float)
+        self._expr.places.assign(state.results.place, x, node)
+
+    def _declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
+        """A value in the type that the kernel says it returns: one, or a tuple of them."""
+        if isinstance(kind, tuple) and isinstance(x, TupleValue) and len(kind) == len(x.items):
+            return TupleValue(
+                tuple(self._declared(i, k, node) for i, k in zip(x.items, kind, strict=True))
+            )
+        return self._expr.converted(x, kind, node)
+
+    # --- expressions that stand alone
 
     def _expression_statement(self, node: ast.Expr) -> None:
         call = node.value
+        if _is_docstring(node):
+            return
         if not isinstance(call, ast.Call):
             self._state.fail(
                 f"`{ast.unparse(node)}` has no effect: assign its value, or remove it", node
             )
         callee = self._expr.callee(call)
-        if callee in ATOMIC_CALLS:
-            if len(call.args) != 2 or call.keywords:
-                self._state.fail(f"`{ast.unparse(call.func)}` takes a place and a value", node)
-            op: ReduceOp = ATOMIC_CALLS[callee]  # type: ignore[assignment]
-            self._assignments.update(call.args[0], op, call.args[1], False, node)
+        if callee is print:
+            self._print(call)
+        elif callee in (static_print, static_assert):
+            self._at_compile_time(callee, call)
+        elif callee is loop_config:
+            self._configure(call)
+        else:
+            self._expr.call_statement(call)
+
+    def _print(self, call: ast.Call) -> None:
+        parts, formats = parts_of(self._expr, call)
+        self._state.emit(Print(parts, self._state.frame.parsed.where(call), formats))
+
+    def _at_compile_time(self, callee: object, call: ast.Call) -> None:
+        values = [self._expr.static(a) for a in call.args]
+        if callee is static_print:
+            print(*values)
+        elif not values or not values[0]:
+            text = f": {values[1]}" if len(values) > 1 else ""
+            self._state.fail(f"static_assert fails{text}", call)
+
+    def _configure(self, call: ast.Call) -> None:
+        """`loop_config(...)` before a loop: whether it runs in order; the sizes of blocks are found by search."""
+        for keyword in call.keywords:
+            if keyword.arg == "serialize":
+                self._state.is_serial = bool(self._expr.static(keyword.value))
+
+    def _assert(self, node: ast.Assert) -> None:
+        state = self._state
+        if not state.is_debug:
             return
-        self._inline(callee, [self._expr.value(a) for a in call.args], call, is_statement=True)
-
-    def _inline(
-        self,
-        callee: object,
-        arguments: list[Value],
-        node: ast.Call,
-        is_statement: bool = False,
-    ) -> Value | None:
-        return inline(self._state, self.run, callee, arguments, node, is_statement)
-
-    def _return(self, node: ast.Return) -> None:
-        frame = self._state.frame
-        if frame.parsed.tree.body[-1] is not node:
-            self._state.fail(
-                f"return can only be the last statement of the function {frame.parsed.name}: use "
-                f"a conditional expression",
-                node,
+        parts: tuple[Part, ...] = ()
+        message = ast.unparse(node.test)
+        if isinstance(node.msg, ast.Constant):
+            message = str(node.msg.value)
+        elif node.msg is not None:
+            parts, _ = parts_of(
+                self._expr, ast.copy_location(ast.Call(node.test, [node.msg], []), node)
             )
-        if node.value is not None:
-            frame.returned = self._expr.value(node.value)
+            message = ""
+        condition = self._expr.condition(node.test)
+        state.emit(Assert(condition, message, parts, state.frame.parsed.where(node)))
+
+    def _inline(self, *args: object, **named: object) -> Value | None:
+        return self._inliner.call(*args, **named)  # type: ignore[arg-type]
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -247,17 +297,21 @@ def _is_docstring(node: ast.stmt) -> bool:
     )
 
 
-def _extent(start: Expr, stop: Expr, step: int) -> Expr:
-    zero = const(0, DType.i64)
-    span = (
-        binary("add", stop, unary("neg", start))
-        if step > 0
-        else binary("add", start, unary("neg", stop))
+def _is_used_outside(tree: ast.FunctionDef, branch: ast.If, name: str) -> bool:
+    """Whether a name is read elsewhere than in an `if`."""
+    inside = {id(n) for n in ast.walk(branch)}
+    return any(
+        isinstance(n, ast.Name)
+        and n.id == name
+        and isinstance(n.ctx, ast.Load)
+        and id(n) not in inside
+        for n in ast.walk(tree)
     )
-    if abs(step) > 1:
-        span = binary(
-            "floordiv",
-            binary("add", span, const(abs(step) - 1, DType.i64)),
-            const(abs(step), DType.i64),
-        )
-    return binary("max", span, zero)
+
+
+def _loaded(x: Binding) -> Value:
+    return x.value if isinstance(x, LoopVar) else loaded(x)
+
+
+def _is_number_tree(x: Value) -> bool:
+    return is_data(x) and not isinstance(x, TupleValue)

@@ -11,7 +11,8 @@ import numpy as np
 from ..ir.kernel import BinaryOp, DType, Expr, Location
 from ..ir.simplify import binary, cast, unary
 from .errors import LanguageError
-from .typing_rules import Typed, common_dtype, lift
+from .typing_rules import common_dtype, lift
+from .values import Typed
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
-"""What a name or an expression of a kernel stands for, and how types meet.
+"""How types meet.
 
-A literal is *weak*: it takes the type of what it meets. Otherwise float and integer give the float,
-and two of a kind give the wider. Where nothing decides, floats are the kernel's default float: f32
-if every float array argument is f32, else f64.
+Two sets of rules. Without a program (`ks.init`), NumPy's users: a literal is *weak*, it takes the type of what it meets; float and
+integer give the float, two of a kind the wider; where nothing decides, floats are the kernel's default float.
+Within a program, Taichi's: a literal has the program's `default_ip` or `default_fp`, a local the type of its first value, and two
+numbers meet as in C, but for two small integers of one type, which keep it.
 """
 
 from __future__ import annotations
@@ -11,42 +12,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ir.kernel import ArrayParam, Const, DType, Expr, Select
+from ..ir.kernel import Const, DType, Expr, Select
 from ..ir.simplify import cast, compare, const, select
+from .values import ArrayRef, MatrixValue, Static, StructArray, TupleValue, Typed, Value
 
 
 @dataclass(frozen=True)
-class Typed:
-    """A run-time value or a constant. `weak` is for literals: the dtype is what they have if
-    nothing else decides.
-    """
+class Rules:
+    """How a kernel types its numbers; `is_strict` are those of a program."""
 
-    expr: Expr
-    weak: bool = False
-
-    @property
-    def dtype(self) -> DType:
-        return self.expr.dtype
+    default_float: DType
+    default_int: DType = DType.i64
+    is_strict: bool = False
 
 
-@dataclass(frozen=True)
-class ArrayRef:
-    param: ArrayParam
-
-
-@dataclass(frozen=True)
-class TupleValue:
-    items: tuple[Value, ...]
-
-
-@dataclass(frozen=True)
-class Static:
-    """Any other Python object: a module, a function, a type."""
-
-    python: object
-
-
-Value = Typed | ArrayRef | TupleValue | Static
+def strong(x: Typed, rules: Rules) -> Typed:
+    """A literal in the type that the rules of a program give it."""
+    if not x.weak or not rules.is_strict or x.dtype is DType.bool_:
+        return x
+    if x.dtype.is_float:
+        return Typed(adopt(x.expr, rules.default_float))
+    wide = isinstance(x.expr, Const) and not rules.default_int.holds(int(x.expr.value))
+    return Typed(adopt(x.expr, DType.i64 if wide else rules.default_int))
 
 
 def lift(x: object) -> Value:
@@ -70,6 +57,10 @@ def promote(a: DType, b: DType) -> DType:
         return b if a is DType.bool_ else a
     if a.is_float != b.is_float:
         return a if a.is_float else b
+    if a.is_integer and max(a.size_bytes, b.size_bytes) < DType.i32.size_bytes:
+        return DType.i32
+    if a.size_bytes == b.size_bytes:  # an unsigned and a signed integer
+        return b if a.is_signed else a
     return a if a.size_bytes > b.size_bytes else b
 
 
@@ -119,8 +110,13 @@ def python_value(x: Value) -> object:
             return tuple(python_value(item) for item in items)
         case Static(python=python):
             return python
-        case ArrayRef(param=param):
-            return StaticArray(param.shape, param.dtype)
+        case MatrixValue(shape=shape, items=items):
+            flat = [python_value(item) for item in items]
+            return np.array(flat).reshape(shape).tolist()
+        case ArrayRef():
+            return x.source if x.source is not None else StaticArray(x.shape, x.param.dtype)
+        case StructArray(source=source) if source is not None:
+            return source
     raise KeyError("run-time value")
 
 

@@ -17,6 +17,7 @@ from ..ir.domain import Loop
 from ..ir.kernel import (
     NOWHERE,
     Binary,
+    DType,
     Expr,
     For,
     If,
@@ -35,8 +36,8 @@ from ..ir.kernel import (
     While,
 )
 from ..ir.walk import (
-    REDUCE_OPS,
     Renaming,
+    children,
     is_neutral,
     loads,
     local_changed,
@@ -46,6 +47,8 @@ from ..ir.walk import (
     walk,
 )
 
+# What structured tasks reduce by; other operators that could be have no form of their own on every target.
+_REDUCED: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
 MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
 
 
@@ -176,6 +179,10 @@ class _Walker:
 
     def statement(self, s: Stmt, path: Path) -> None:
         self.where = s.where
+        if isinstance(s, UpdateLocal | Update) and s.op not in _REDUCED:
+            self.fail(Closure.TYPE, f"an update by {s.op}")
+        for e in children(s):
+            self.look_at_types(e)
         match s:
             case For():
                 self.loop(s, path)
@@ -197,6 +204,12 @@ class _Walker:
                 self.fail(Closure.BRANCH, f"a while loop around {_first_written(s.body)}")
             case Print():
                 self.fail(Closure.ORDER, "a print")
+
+    def look_at_types(self, value: Expr) -> None:
+        """Structured tasks compute in vectors of numbers of 4 and 8 bytes."""
+        for x in walk(value):
+            if x.dtype.size_bytes < 4 and x.dtype is not DType.bool_:
+                self.fail(Closure.TYPE, f"arithmetic on {x.dtype.name}")
 
     def read(self, e: Expr) -> Expr:
         """`e` with locals replaced by their current versions."""
@@ -298,10 +311,10 @@ def _as_update(s: Stmt) -> Stmt:
     v = s.value
     if v.op == "sub" and _is_own(s, v.a) and _is_free(s, v.b):
         return _update(s, "add", Unary("neg", v.b, v.b.dtype))
-    if v.op in REDUCE_OPS:
+    for op in (x for x in _REDUCED if x == v.op):
         for own, other in ((v.a, v.b), (v.b, v.a)):
             if _is_own(s, own) and _is_free(s, other):
-                return _update(s, v.op, other)
+                return _update(s, op, other)
     return s
 
 

@@ -125,16 +125,11 @@ def _check_call(call: Call, whole: KernelIR) -> None:
     constants = [y for s in nested_statements(call.ir.body) for e in children(s) for y in walk(e)]
     constants += [y for e in call.scalars for y in walk(e)]
     for y in constants:
-        if isinstance(y, Const) and y.dtype.is_integer and not _fits(int(y.value), y.dtype):
+        if isinstance(y, Const) and y.dtype.is_integer and not y.dtype.holds(y.value):
             raise ArchiveError(f"{y.value!s:.40} is no {y.dtype.name}")
     outside = first_outside(call.ir)
     if outside is not None:
         raise ArchiveError(f"in the kernel {name}, {outside}")
-
-
-def _fits(value: int, dtype: DType) -> bool:
-    limit = 1 << (8 * dtype.size_bytes - 1)
-    return -limit <= value < limit
 
 
 def _encode(x: Any) -> Any:

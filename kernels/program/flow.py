@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..ir.kernel import (
     Assert,
     Binary,
+    Bitcast,
     Cast,
     DType,
     Expr,
@@ -71,7 +72,7 @@ def flow_of(recording: Recording) -> Flow:
 
 def _coarsest(graph: _Graph, names: Iterable[Name]) -> DType | None:
     found = {t for n in names for t in graph.types.get(n, ())}
-    return DType.f32 if DType.f32 in found else (DType.f64 if found else None)
+    return min(found, key=lambda t: t.size_bytes, default=None)
 
 
 @dataclass
@@ -147,7 +148,7 @@ class _Reader:
         for x in (x for value in values for x in walk(value)):
             if isinstance(x, (Binary, Unary, Cast)) and x.dtype.is_float:
                 types.add(x.dtype)
-            if isinstance(x, Binary) and x.op == "div" and self._names(x.b):
+            if isinstance(x, Binary) and x.op in ("div", "pow") and self._names(x.b):
                 self.graph.divided.add(target)
         for value in values:
             self._look_into(value)
@@ -159,8 +160,12 @@ class _Reader:
                     self.graph.placing = self.graph.placing.union(*map(self._names, indices))
                 case Cast(x=y, dtype=dtype) if y.dtype.is_float and not dtype.is_float:
                     self.graph.placing |= self._names(y)
-                case Binary(op=("div" | "floordiv" | "mod"), b=b):
+                case Bitcast(x=y) if y.dtype.is_float:
+                    self.graph.placing |= self._names(y)
+                case Binary(op=op, b=b) if OPS[op].is_partial:
                     self.graph.steering |= self._names(b)
+                    if op == "pow":
+                        self.graph.steering |= self._names(x.a)
                 case Unary(op=op, x=y) if OPS[op].is_partial:
                     self.graph.steering |= self._names(y)
 

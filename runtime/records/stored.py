@@ -102,8 +102,8 @@ def check_sizes(recording: Recording) -> None:
 def _largest(dtype: DType) -> float:
     """The largest size of a value of a type."""
     if dtype.is_float:
-        return float(np.finfo(np.float32 if dtype is DType.f32 else np.float64).max)
-    return 1 if dtype is DType.bool_ else (1 << (8 * dtype.size_bytes - 1)) - 1
+        return float(np.finfo(dtype.value).max)
+    return 1 if dtype is DType.bool_ else dtype.range[1]
 
 
 def bind_arguments(

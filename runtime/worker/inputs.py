@@ -52,6 +52,8 @@ _SAMPLES = ((5e6, 8), (2e8, 3))  # expected nanoseconds of a run up to which the
 _LEAST_SAMPLES = 2  # of what the theory does not know
 _ULPS = 2  # by which inputs differ in them
 _MARGIN = 8.0  # how much farther than any of them the result of a candidate may lie
+# Sums of integers up to here are exact in a type, a few of them.
+_WHOLE = {DType.f16: 2.0**8, DType.f32: 2.0**20, DType.f64: 2.0**48}
 _CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
 
 
@@ -93,11 +95,20 @@ def draw(
     for p in recording.arrays:
         low, high = ranges[p.name]
         if p.dtype.is_float:
-            drawn = rng.random(p.shape, p.dtype.numpy)  # type: ignore[arg-type]
+            drawn = rng.random(p.shape, np.float64 if p.dtype is DType.f64 else np.float32)
             arrays[p.name] = (drawn * (high - low) + low).astype(p.dtype.numpy, copy=False)
         else:
-            arrays[p.name] = rng.integers(int(low), int(high) + 1, p.shape, p.dtype.numpy)
+            arrays[p.name] = _whole(low, high, p.shape, p.dtype.numpy, rng)
     return Arguments(arrays, dict(scalars))
+
+
+def _whole(
+    low: float, high: float, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
+) -> Array:
+    """Integers from `low` to `high`, which are floats and may lie just outside the type."""
+    ends = np.iinfo(dtype)
+    least, most = (min(max(int(x), int(ends.min)), int(ends.max)) for x in (low, high))
+    return rng.integers(least, most, shape, dtype, endpoint=True)
 
 
 def make_input_sets(
@@ -207,7 +218,7 @@ class _Variants:
     def _shuffled(self, given: Array) -> Array:
         """Other integers of the same range."""
         low, high = _range(given)
-        return self.rng.integers(int(low), int(high) + 1, given.shape, given.dtype)
+        return _whole(low, high, given.shape, given.dtype, self.rng)
 
 
 class _Maker:
@@ -354,7 +365,7 @@ class _Maker:
         """
         for p in (*self._recording.arrays, *self._recording.temps):
             if p.dtype.is_float and self._roles.get(p.name) != "input":
-                limit = 2.0**20 if p.dtype is DType.f32 else 2.0**48
+                limit = _WHOLE[p.dtype]
                 flat = found[p.name].reshape(-1)
                 for start in range(0, flat.size, _CHUNK):
                     part = flat[start : start + _CHUNK]

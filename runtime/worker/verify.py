@@ -184,6 +184,8 @@ def poison_value(dtype: np.dtype[Any]) -> float | int | bool:
         return float("nan")
     if dtype.kind == "b":
         return True
+    if dtype.kind == "u":
+        return int(np.iinfo(dtype).max) - 0x5A
     return int(np.iinfo(dtype).min) + 0x5A5A if dtype.itemsize > 2 else int(np.iinfo(dtype).min)
 
 
@@ -200,13 +202,15 @@ def has_extremes(array: Array) -> bool:
 
 def signed_like(array: Array, rng: np.random.Generator) -> Array:
     """Random values of mixed sign with the shape and dtype of `array`: floats in [-1, 1],
-    integers in [-100, 100].
+    integers in [-100, 100], or from 0 where they have no sign.
     """
     if array.dtype.kind == "f":
         return rng.uniform(-1.0, 1.0, array.shape).astype(array.dtype)
     if array.dtype.kind == "b":
         return rng.integers(0, 2, array.shape).astype(array.dtype)
-    return rng.integers(-100, 101, array.shape).astype(array.dtype)
+    return rng.integers(-100 if array.dtype.kind == "i" else 0, 101, array.shape).astype(
+        array.dtype
+    )
 
 
 def near(array: Array, change: float, rng: np.random.Generator) -> Array:
@@ -217,9 +221,10 @@ def near(array: Array, change: float, rng: np.random.Generator) -> Array:
 
 
 def integers_like(array: Array, rng: np.random.Generator) -> Array:
-    """Random small integers (-2..2) with the shape and dtype of `array`.
+    """Random small integers (-2..2, or 0..4 of a type without sign) with the shape and dtype of `array`.
 
     Sums and products of them are exact in any order while they stay below 2^24 (float32), so that
     a candidate of a linear sequence can be held to a tolerance that sees a single lost element.
     """
-    return rng.integers(-2, 3, array.shape, np.int8).astype(array.dtype)
+    least = 0 if array.dtype.kind == "u" else -2
+    return rng.integers(least, least + 5, array.shape, np.int8).astype(array.dtype)

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ...kernels.ir.kernel import Binary, Cast, Compare, Const, Expr, Load, LoopIndex, Select, Unary
+from ...kernels.ir.kernel import (
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    LoopIndex,
+    Select,
+    Unary,
+)
 from ...kernels.ir.ops import OPS, is_reduction
 from ...kernels.ir.task import Task
 
@@ -21,7 +32,7 @@ _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
 def operands(e: Expr) -> tuple[Expr, ...]:
     """The direct sub-expressions of a node; the indices of a load are no arithmetic on values."""
     match e:
-        case Unary() | Cast():
+        case Unary() | Cast() | Bitcast():
             return (e.x,)
         case Binary() | Compare():
             return (e.a, e.b)
@@ -149,7 +160,7 @@ class _TaskOperations:
                 return f"{e.array}[{','.join(self.text(x) for x in e.indices)}]"
             case Binary() if is_reduction(e.op):
                 return f"({e.op} {' '.join(sorted((self.text(e.a), self.text(e.b))))})"
-            case Unary() | Binary() | Compare() | Select() | Cast():
+            case Unary() | Binary() | Compare() | Select() | Cast() | Bitcast():
                 name = getattr(e, "op", type(e).__name__)
                 return f"({name} {e.dtype.name} {' '.join(self.text(x) for x in operands(e))})"
             case _:

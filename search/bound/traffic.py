@@ -11,7 +11,7 @@ from math import gcd, prod
 
 from ...kernels.ir.access import Access, access_of, flat_strides
 from ...kernels.ir.affine import Affine
-from ...kernels.ir.kernel import Binary, Cast, Compare, Expr, Load, Select, Unary
+from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Expr, Load, Select, Unary
 from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.targets.target import LINE_BYTES
 
@@ -21,7 +21,7 @@ def sure_loads(e: Expr | None) -> Iterator[Load]:
     match e:
         case Load():
             yield e
-        case Unary() | Cast():
+        case Unary() | Cast() | Bitcast():
             yield from sure_loads(e.x)
         case Binary(op="and" | "or"):
             yield from sure_loads(e.a)

@@ -83,8 +83,8 @@ def test_good_kernels_pass():
             "the second operand of add",
         ),
         (
-            kernel(SetLocal("t", Binary("mod", one, one, DType.f32), WHERE)),
-            "mod is not defined on f32",
+            kernel(SetLocal("t", Binary("shl", one, one, DType.f32), WHERE)),
+            "shl is not defined on f32",
         ),
         (
             kernel(SetLocal("t", Unary("sqrt", three, DType.i64), WHERE)),

@@ -1,0 +1,66 @@
+"""What operations mean that NumPy has no function for, on its scalars and arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Numbers = Any  # a NumPy scalar or array
+MIX_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+MIX_SHIFTS = (30, 27, 31)
+
+
+def unsigned(x: Numbers) -> Numbers:
+    """The same bits as integers without a sign."""
+    return x.view(np.dtype(f"u{x.dtype.itemsize}"))
+
+
+def round_away(x: Numbers) -> Numbers:
+    """To the nearest whole number, and where two are as near to the one farther from zero: C's round."""
+    whole = np.trunc(x)
+    return whole + np.copysign((np.abs(x - whole) >= x.dtype.type(0.5)).astype(x.dtype), x)
+
+
+def rsqrt(x: Numbers) -> Numbers:
+    """The reciprocal of the square root."""
+    return x.dtype.type(1) / np.sqrt(x)
+
+
+def raw_div(a: Numbers, b: Numbers) -> Numbers:
+    """The quotient of integers, rounded towards zero; 0 where the divisor is."""
+    quotient = a // b
+    is_below = ((a < 0) != (b < 0)) & (quotient * b != a) & (b != 0)
+    return quotient + is_below.astype(quotient.dtype)
+
+
+def raw_mod(a: Numbers, b: Numbers) -> Numbers:
+    """What `raw_div` leaves; 0 where the divisor is."""
+    return np.fmod(a, b)
+
+
+def bit_shr(a: Numbers, b: Numbers) -> Numbers:
+    """The bits of `a` moved down by `b`, zeros before them."""
+    return (unsigned(a) >> unsigned(b)).view(a.dtype)
+
+
+def popcnt(x: Numbers) -> Numbers:
+    """How many bits are 1."""
+    return np.bitwise_count(unsigned(x)).astype(np.int32)
+
+
+def clz(x: Numbers) -> Numbers:
+    """How many bits are 0 before the first that is 1; all of them where none is."""
+    x = unsigned(x)
+    n_bits = 8 * x.dtype.itemsize
+    for k in range(n_bits.bit_length() - 1):  # every bit behind the first 1 becomes 1
+        x = x | (x >> x.dtype.type(1 << k))
+    return np.int32(n_bits) - popcnt(x)
+
+
+def mix64(x: Numbers) -> Numbers:
+    """A hash of 64 bits: the finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014)."""
+    shifts = [np.uint64(n) for n in MIX_SHIFTS]
+    for factor, shift in zip(MIX_FACTORS, shifts, strict=False):
+        x = (x ^ (x >> shift)) * np.uint64(factor)
+    return x ^ (x >> shifts[-1])

@@ -1,0 +1,22 @@
+"""Annotations of arguments and results as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import LanguageError
+from .parse import closure_names, location_of
+
+
+def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
+    """The annotation as an object, also where `from __future__ import annotations` made it text."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, {**fn.__globals__, **closure_names(fn)})
+    except Exception as error:
+        raise LanguageError(
+            f"the annotation `{annotation}` of {fn.__name__} cannot be evaluated: {error}",
+            location_of(fn),
+        ) from None

@@ -1,0 +1,89 @@
+"""How statements leave a block: `break`, `continue` and early `return` become flags, so the IR needs no jump.
+
+An `if` that surely leaves takes what follows into its other branch, and needs no flag. Elsewhere what follows is put under a test
+of the flags that may be set; flags that nothing tests are dropped at the end.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from ..ir.kernel import DType, Expr, For, If, Local, SetLocal, Stmt, While
+from ..ir.simplify import binary, const, unary
+from .scopes import Flag, Pass
+
+Taken = Callable[[ast.If], list[ast.stmt] | None]  # the branch of a static if; None of another
+_JUMPS = {ast.Break: "break", ast.Continue: "continue", ast.Return: "return"}
+
+
+def escapes(statements: Sequence[ast.stmt], taken: Taken) -> set[str]:
+    """By which jumps these statements may leave the block that they are in."""
+    found: set[str] = set()
+    for s in statements:
+        if type(s) in _JUMPS:
+            found.add(_JUMPS[type(s)])
+        elif isinstance(s, ast.If):
+            branch = taken(s)
+            for part in (s.body, s.orelse) if branch is None else (branch,):
+                found |= escapes(part, taken)
+        elif isinstance(s, ast.For | ast.While):
+            found |= escapes(s.body, taken) & {"return"}
+    return found
+
+
+def surely_leaves(statements: Sequence[ast.stmt]) -> bool:
+    """Whether the last of these statements is always a jump."""
+    if not statements:
+        return False
+    last = statements[-1]
+    if isinstance(last, ast.If):
+        return surely_leaves(last.body) and surely_leaves(last.orelse)
+    return type(last) in _JUMPS
+
+
+def none_of(flags: Sequence[Flag]) -> Expr:
+    """The condition that nothing was left."""
+    result: Expr = const(True, DType.bool_)
+    for flag in flags:
+        flag.is_read = True
+        result = binary("and", result, unary("not", Local(flag.name, DType.bool_)))
+    return result
+
+
+def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
+    """The flags that statements with such jumps may have set."""
+    frame = state.frame
+    found = []
+    if frame.loops and "continue" in kinds:
+        found.append(frame.loops[-1].continued)
+    if frame.loops and "break" in kinds:
+        found.append(frame.loops[-1].broken)
+    if "return" in kinds:
+        found.append(frame.left)
+    return [flag for flag in found if flag is not None]
+
+
+def without_unread(state: Pass, statements: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """The statements without flags that nothing reads."""
+    unread = {flag.name for flag in state.flags if not flag.is_read}
+    return _without(tuple(statements), unread) if unread else tuple(statements)
+
+
+def _without(statements: tuple[Stmt, ...], unread: set[str]) -> tuple[Stmt, ...]:
+    kept: list[Stmt] = []
+    for s in statements:
+        match s:
+            case SetLocal(name=name) if name in unread:
+                continue
+            case For():
+                s = For(s.loop, s.extent, _without(s.body, unread), s.where)
+            case While():
+                s = While(s.condition, _without(s.body, unread), s.where)
+            case If():
+                then, orelse = _without(s.then, unread), _without(s.orelse, unread)
+                if not then and not orelse:
+                    continue
+                s = If(s.condition, then, orelse, s.where)
+        kept.append(s)
+    return tuple(kept)

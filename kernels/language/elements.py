@@ -1,0 +1,84 @@
+"""Elements of arrays and fields: indices as a program gives them to indices of memory."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from ..ir.affine import limits, reach
+from ..ir.kernel import DType, Expr
+from ..ir.simplify import binary, const
+from .scopes import Pass
+from .values import ArrayRef, Element, MatrixValue, StructArray, StructValue, Value
+
+
+def element_of(
+    state: Pass, base: ArrayRef | StructArray, indices: Sequence[Expr], node: ast.AST
+) -> Value:
+    """The place, or tree of places, that `base[indices]` is."""
+    if isinstance(base, StructArray):
+        members = tuple((n, element_of(state, m, indices, node)) for n, m in base.members)
+        return StructValue(members, base.kind)
+    shape = base.shape
+    if len(indices) != len(shape):
+        state.fail(
+            f"{base.param.name} has {len(shape)} dimensions but is indexed with {len(indices)}: "
+            f"give one index per dimension",
+            node,
+        )
+    if base.is_single:
+        shape, indices = (1,), [const(0, DType.i64)]
+    offset = base.offset or (0,) * len(shape)
+    inside = [
+        binary("add", i, const(-o, DType.i64)) if o else i
+        for i, o in zip(indices, offset, strict=True)
+    ]
+    checked = tuple(
+        _checked(state, i, n, base, k, node)
+        for k, (i, n) in enumerate(zip(inside, shape, strict=True))
+    )
+    if not base.element:
+        return Element(base.param, (*(const(k, DType.i64) for k in base.component), *checked))
+    items = tuple(
+        Element(base.param, with_component(base, checked, [const(k, DType.i64) for k in component]))
+        for component in _components(base.element)
+    )
+    return MatrixValue(base.element, items, (base, checked))
+
+
+def with_component(
+    base: ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
+) -> tuple[Expr, ...]:
+    """All indices of one component of an element."""
+    return (*indices, *component) if base.is_trailing else (*component, *indices)
+
+
+def _components(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    if len(shape) == 1:
+        return [(k,) for k in range(shape[0])]
+    return [(k, m) for k in range(shape[0]) for m in range(shape[1])]
+
+
+def _checked(state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node: ast.AST) -> Expr:
+    """An index that is surely out of range is an error, but in a program of fields, which may rely on a branch before;
+    one that is evaluated whether or not it is used is clamped.
+    """
+    inside = limits(i, state.extents)
+    if inside is not None and inside[0] >= 0 and inside[1] < extent:
+        return i
+    exact = reach(i, state.extents)
+    is_certain = state.speculative_depth == 0 and state.guard_depth == 0
+    if exact is not None and is_certain and base.source is None:
+        wrong = exact[0] if exact[0] < 0 else exact[1]
+        state.fail(
+            f"index {axis} of {base.param.name} in `{ast.unparse(node)}` reaches {wrong}, "
+            f"outside 0..{extent - 1}: "
+            "change the range of the loop, or clamp the index with min and max",
+            node,
+        )
+    if state.speculative_depth and extent > 0:
+        if inside is None or inside[0] < 0:
+            i = binary("max", i, const(0, DType.i64))
+        if inside is None or inside[1] >= extent:
+            i = binary("min", i, const(extent - 1, DType.i64))
+    return i

@@ -1,0 +1,71 @@
+"""Objects of the program as values of a kernel: its literals have the program's types, its fields are arrays of the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..fields.field import AbstractLeaf, ScalarField, StructField
+from ..fields.matrix import Matrix
+from ..fields.structs import Struct
+from ..ir.kernel import ArrayParam
+from .scopes import Pass
+from .typing_rules import lift, strong
+from .values import (
+    ArrayRef,
+    MatrixValue,
+    Static,
+    StructArray,
+    StructValue,
+    TupleValue,
+    Typed,
+    Value,
+)
+
+
+def lifted(state: Pass, x: object, name: str = "") -> Value:
+    """The value of a Python object here; `name` is what the program calls it."""
+    match x:
+        case AbstractLeaf():
+            return _field(state, x, name)
+        case StructField():
+            members = tuple(
+                (n, lifted(state, m, f"{name or x.name}_{n}")) for n, m in x.members.items()
+            )
+            return StructArray(members, x.kind, x)  # type: ignore[arg-type]
+        case Matrix():
+            numbers = [lifted(state, n) for n in np.asarray(x).ravel().tolist()]
+            return MatrixValue(x.get_shape(), tuple(numbers))  # type: ignore[arg-type]
+        case Struct():
+            parts = tuple((n, lifted(state, getattr(x, n))) for n in x.keys)
+            return StructValue(parts, x.kind)
+        case tuple() | list():
+            return TupleValue(tuple(lifted(state, item) for item in x))
+    value = lift(x)
+    return strong(value, state.rules) if isinstance(value, Typed) else value
+
+
+def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
+    """A field as an array of the kernel, the same one each time; a component of vectors is part of the whole field's array."""
+    if isinstance(x, ScalarField) and x.whole is not None:
+        whole = _field(state, x.whole, name)
+        return replace(whole, element=(), component=x.component, source=x)
+    known = state.captured.get(id(x))
+    if known is None:
+        array = x.array
+        param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype, array.shape)
+        known = state.captured[id(x)] = (param, x)
+    return ArrayRef(
+        known[0],
+        x.element_shape,
+        is_single=not x.shape,
+        offset=x.offset,
+        source=x,
+    )
+
+
+def python_object(x: Value) -> Any:
+    """The Python object that a value is, None where it is none."""
+    return x.python if isinstance(x, Static) else None

@@ -1,0 +1,283 @@
+"""Vectors and matrices in kernels: makers, methods, components. What a method means is said in kernels/fields/methods.py."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from ..fields import methods
+from ..ir.errors import LanguageError
+from ..ir.kernel import Const, DType, Expr
+from ..ir.simplify import binary, cast, compare, const, select
+from .elements import with_component
+from .operators import Operators
+from .places import Places, loaded, loaded_leaf
+from .scopes import Pass
+from .typing_rules import strong, truth
+from .values import (
+    Element,
+    LocalVar,
+    MatrixValue,
+    Method,
+    OneOf,
+    Place,
+    Static,
+    TupleValue,
+    Typed,
+    Value,
+)
+
+_LOGICAL = ("and", "or")
+_COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+class Matrices:
+    """Vectors and matrices of a pass."""
+
+    def __init__(self, state: Pass, operators: Operators, places: Places) -> None:
+        self._state, self._operators, self._places = state, operators, places
+
+    # --- makers
+
+    def made(self, name: str, args: Sequence[Value], node: ast.AST) -> Value:
+        """`Matrix.zero(...)` and its like."""
+        given = [self._plain_argument(a) for a in args]
+        try:
+            made = methods.make(self._do(node), name, *given)
+        except LanguageError as error:
+            self._state.fail(error.sentence, node)
+        return self._value(made, node)
+
+    def matrix(self, items: Value, dtype: DType | None, node: ast.AST) -> MatrixValue:
+        """`Vector([...])`, `Matrix([[...], ...])`: numbers, rows of numbers, or vectors as rows."""
+        x = loaded(items)
+        rows = x.items if isinstance(x, TupleValue | MatrixValue) else ()
+        if not rows:
+            self._state.fail(f"`{ast.unparse(node)}`: a vector is made of a list of numbers", node)
+        if isinstance(x, MatrixValue):
+            made = x
+        elif all(isinstance(r, TupleValue | MatrixValue) for r in rows):
+            width = {len(r.items) for r in rows}  # type: ignore[union-attr]
+            if len(width) > 1:
+                self._state.fail(
+                    f"`{ast.unparse(node)}`: the rows of a matrix have one length", node
+                )
+            flat = tuple(n for r in rows for n in r.items)  # type: ignore[union-attr]
+            made = MatrixValue(
+                (len(rows), width.pop()), tuple(self._operators.number(n, node) for n in flat)
+            )
+        else:
+            made = MatrixValue((len(rows),), tuple(self._operators.number(r, node) for r in rows))
+        if dtype is not None:
+            return MatrixValue(
+                made.shape, tuple(self.converted(loaded_leaf(i), dtype) for i in made.items)
+            )
+        return MatrixValue(made.shape, self._of_one_type(tuple(loaded_leaf(i) for i in made.items)))
+
+    def _of_one_type(self, items: tuple[Typed, ...]) -> tuple[Typed, ...]:
+        """The components of a vector have one type, the one in which all meet."""
+        if all(i.weak for i in items) or len({i.dtype for i in items}) == 1:
+            return items
+        total = items[0]
+        for i in items[1:]:
+            a, _, weak = self._operators.unified(total, i)
+            total = Typed(a, weak)
+        return tuple(
+            Typed(self._operators.unified(i, Typed(const(0, total.dtype)))[0]) for i in items
+        )
+
+    def flat(
+        self, shape: tuple[int, ...], args: Sequence[Value], dtype: DType | None, node: ast.AST
+    ) -> MatrixValue:
+        """`vec3(1)`, `vec3(v.xy, 1)`, `mat2(a, b)`: numbers and vectors one after the other; one number fills all."""
+        numbers = [n for a in args for n in self._spread(a, node)]
+        count = 1
+        for n in shape:
+            count *= n
+        if len(numbers) == 1:
+            numbers = numbers * count
+        if len(numbers) != count:
+            self._state.fail(
+                f"`{ast.unparse(node)}` gives {len(numbers)} numbers for {count} components", node
+            )
+        items = [n if dtype is None else self.converted(n, dtype) for n in numbers]
+        return MatrixValue(shape, tuple(items))
+
+    def _spread(self, x: Value, node: ast.AST) -> list[Typed]:
+        x = loaded(x)
+        if isinstance(x, MatrixValue | TupleValue):
+            return [n for i in x.items for n in self._spread(i, node)]
+        return [self._operators.number(x, node)]
+
+    # --- methods and components
+
+    def attribute(self, base: MatrixValue, name: str) -> Value | None:
+        """A component or several by name, a size, or a method; None where there is no such attribute."""
+        pattern = methods.swizzle(name)
+        if pattern is not None and len(base.shape) == 1 and max(pattern) < len(base.items):
+            picked = tuple(base.items[k] for k in pattern)
+            return picked[0] if len(picked) == 1 else MatrixValue((len(picked),), picked)
+        if name in ("n", "m", "ndim"):
+            size = {"n": base.shape[0], "m": (*base.shape, 1)[1], "ndim": len(base.shape)}[name]
+            return strong(Typed(const(size, DType.i64), weak=True), self._state.rules)
+        if name in methods.METHODS or name in ("get_shape", "fill", "to_list", "copy"):
+            return Method(base, name)
+        return None
+
+    def method(
+        self,
+        base: MatrixValue,
+        name: str,
+        args: Sequence[Value],
+        named: dict[str, Value],
+        node: ast.AST,
+    ) -> Value:
+        if name == "get_shape":
+            return TupleValue(
+                tuple(
+                    strong(Typed(const(n, DType.i64), weak=True), self._state.rules)
+                    for n in base.shape
+                )
+            )
+        if name in ("to_list", "copy"):
+            return loaded(base)
+        if name == "fill":
+            self._places.assign(base, args[0], node)
+            return TupleValue(())
+        value = self._places.shared(base, node)
+        given = [self._argument(self._places.shared(a, node)) for a in args]
+        keywords = {k: self._argument(v) for k, v in named.items()}
+        try:
+            result = methods.call(self._do(node), name, self._argument(value), *given, **keywords)
+        except LanguageError as error:
+            self._state.fail(error.sentence, node)
+        return self._value(result, node)
+
+    def component(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Value:
+        """`v[i]`, `m[i, j]`, a row `m[i]`."""
+        shape = base.shape
+        if len(indices) == 1 and len(shape) == 2 and isinstance(indices[0], Const):
+            row = base.rows()[self._inside(indices[0], shape[0], node)]
+            return MatrixValue((shape[1],), row)
+        if len(indices) != len(shape):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: a value of {len(shape)} dimensions is given {len(indices)} indices",
+                node,
+            )
+        known = [i for i in indices if isinstance(i, Const)]
+        if len(known) == len(indices):
+            flat = 0
+            for i, extent in zip(known, shape, strict=True):
+                flat = flat * extent + self._inside(i, extent, node)
+            return base.items[flat]
+        number: Expr = const(0, DType.i64)
+        if base.whole is not None:
+            array, at = base.whole
+            return Element(array.param, with_component(array, at, indices))
+        for at_axis, extent in zip(indices, shape, strict=True):
+            number = binary("add", binary("mul", number, const(extent, DType.i64)), at_axis)
+        if all(isinstance(i, LocalVar) for i in base.items):
+            return OneOf(tuple(base.items), number)  # type: ignore[arg-type]
+        items = [loaded_leaf(i) for i in base.items]
+        result = items[-1]
+        for k in range(len(items) - 2, -1, -1):
+            a, b, weak = self._operators.unified(items[k], result)
+            result = Typed(select(compare("eq", number, const(k, DType.i64)), a, b), weak)
+        return result
+
+    def _inside(self, index: Const, extent: int, node: ast.AST) -> int:
+        k = int(index.value)
+        if not -extent <= k < extent:
+            self._state.fail(
+                f"`{ast.unparse(node)}`: there is no component {k}, there are {extent}", node
+            )
+        return k % extent
+
+    def sliced(self, base: MatrixValue, parts: Sequence[slice | int], node: ast.AST) -> Value:
+        """`v[1:]`, `m[:, 0]`."""
+        if len(parts) != len(base.shape):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: give a slice or an index for each dimension", node
+            )
+        picked = [
+            list(range(n))[p] if isinstance(p, slice) else [p]
+            for p, n in zip(parts, base.shape, strict=True)
+        ]
+        shape = tuple(len(k) for k, p in zip(picked, parts, strict=True) if isinstance(p, slice))
+        if len(base.shape) == 1:
+            return MatrixValue(shape, tuple(base.items[k] for k in picked[0]))
+        rows = base.rows()
+        return MatrixValue(shape, tuple(rows[r][c] for r in picked[0] for c in picked[1]))
+
+    # --- between this pass and the table of methods
+
+    def converted(self, x: Typed, dtype: DType) -> Typed:
+        return Typed(truth(x) if dtype is DType.bool_ else cast(x.expr, dtype))
+
+    def _do(self, node: ast.AST) -> methods.Do:
+        """The operations of the table, on numbers of this pass."""
+
+        def typed(x: Any) -> Typed:
+            if isinstance(x, Typed):
+                return x
+            dtype = DType.f64 if isinstance(x, float) else DType.i64
+            return strong(Typed(const(x, dtype), weak=True), self._state.rules)
+
+        def do(op: str, *operands: Any) -> Typed:
+            if op == "cast":
+                return self.converted(typed(operands[0]), self._dtype(operands[1]))
+            numbers = [typed(x) for x in operands]
+            if op in _COMPARED:
+                result = self._operators.compare(op, numbers[0], numbers[1], node)  # type: ignore[arg-type]
+                assert isinstance(result, Typed)
+                return result
+            if op in _LOGICAL:
+                return self._operators.logical(op, *numbers)
+            if op == "neg":
+                return self._operators.negative(numbers[0])
+            if op in ("min", "max"):
+                least = self._operators.least(op, numbers, node)
+                assert isinstance(least, Typed)
+                return least
+            if len(numbers) == 1:
+                return self._operators.function(op, numbers[0])
+            return self._operators.arithmetic(op, numbers[0], numbers[1], node)
+
+        return do
+
+    def _dtype(self, x: Any) -> DType:
+        rules = self._state.rules
+        if isinstance(x, Static):
+            x = x.python
+        dtype: DType = {float: rules.default_float, int: rules.default_int}.get(x, x)
+        return dtype
+
+    def _argument(self, x: Value) -> Any:
+        x = loaded(x)
+        if isinstance(x, MatrixValue):
+            return methods.Components(x.shape, x.items)
+        return x.python if isinstance(x, Static) else x
+
+    def _plain_argument(self, x: Value) -> Any:
+        """An argument of a maker: sizes are Python's integers."""
+        x = loaded(x)
+        if isinstance(x, TupleValue):
+            return [self._plain_argument(i) for i in x.items]
+        if isinstance(x, Typed) and isinstance(x.expr, Const) and x.dtype.is_integer:
+            return int(x.expr.value)
+        return self._argument(x)
+
+    def _value(self, x: Any, node: ast.AST) -> Value:
+        if isinstance(x, methods.Components):
+            items: list[Typed | Place] = []
+            for i in x.items:
+                literal = (
+                    Typed(const(i, DType.f64 if isinstance(i, float) else DType.i64), weak=True)
+                    if not isinstance(i, Typed)
+                    else i
+                )
+                items.append(strong(literal, self._state.rules))
+            return MatrixValue(x.shape, tuple(items))
+        assert isinstance(x, Typed)
+        return x

@@ -1,0 +1,372 @@
+"""Operators between values of a kernel, with Python's meaning; vectors and matrices component by component."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from ..ir.kernel import CompareOp, Const, DType, Expr
+from ..ir.ops import OPS, Op
+from ..ir.simplify import binary, cast, compare, const, select, unary
+from .places import loaded, what
+from .scopes import Pass
+from .typing_rules import settle, truth, unify
+from .values import MatrixValue, StructValue, TupleValue, Typed, Value
+
+_PYTHON: dict[str, Callable[[float, float], float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+}
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.BitAnd: "bit_and",
+    ast.BitOr: "bit_or",
+    ast.BitXor: "bit_xor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+    ast.MatMult: "matmul",
+}
+COMPARE: dict[type[ast.cmpop], CompareOp] = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+_LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
+_BITS = frozenset(("bit_and", "bit_or", "bit_xor", "shl", "shr", "bit_shr"))
+MAX_POWER = 16  # x ** n is written out as products up to here
+
+
+class Operators:
+    """Operators of a pass: literals fold as in Python, other operands meet in their common type."""
+
+    def __init__(self, state: Pass) -> None:
+        self._state = state
+
+    # --- component by component
+
+    def number(self, x: Value, node: ast.AST) -> Typed:
+        """The value as one number."""
+        x = loaded(x)
+        if isinstance(x, Typed):
+            return x
+        if isinstance(x, MatrixValue) and len(x.items) == 1:
+            return self.number(x.items[0], node)
+        return self._state.fail(
+            f"`{ast.unparse(node)}` is {what(x)} where a number is needed: index it, or pass a number",
+            node,
+        )
+
+    def each(
+        self, values: Sequence[Value], node: ast.AST, apply: Callable[..., Typed]
+    ) -> Typed | MatrixValue:
+        """`apply` on numbers, or on the components of vectors and matrices of one shape; numbers meet all of them."""
+        values = [_vector(loaded(x)) for x in values]
+        shapes = {x.shape for x in values if isinstance(x, MatrixValue)}
+        if not shapes:
+            return apply(*(self.number(x, node) for x in values))
+        if len(shapes) > 1:
+            shown = " and ".join(" x ".join(map(str, s)) for s in sorted(shapes))
+            self._state.fail(
+                f"`{ast.unparse(node)}`: vectors or matrices of {shown} do not fit together", node
+            )
+        (shape,) = shapes
+        columns = [
+            x.items if isinstance(x, MatrixValue) else (self.number(x, node),) * _count(shape)
+            for x in values
+        ]
+        return MatrixValue(shape, tuple(apply(*row) for row in zip(*columns, strict=True)))
+
+    def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value:
+        if isinstance(a, TupleValue) and isinstance(b, TupleValue) and op == "add":
+            return TupleValue((*a.items, *b.items))
+        if op == "matmul":
+            return self.matmul(a, b, node)
+        return self.each([a, b], node, lambda x, y: self.arithmetic(op, x, y, node))
+
+    def compare(self, op: CompareOp, a: Value, b: Value, node: ast.AST) -> Value:
+        def one(x: Typed, y: Typed) -> Typed:
+            left, right, is_weak = unify(x, y, self._state.default_float)
+            if is_weak and left.dtype.is_float:
+                default = self._state.default_float
+                left, right = cast(left, default), cast(right, default)
+            result = compare(op, left, right)
+            return Typed(result, weak=isinstance(result, Const))
+
+        return self.each([a, b], node, one)
+
+    def matmul(self, a: Value, b: Value, node: ast.AST) -> Value:
+        """The product of two matrices, of a matrix and a vector, of a row and a matrix; the dot product of two vectors."""
+        x, y = _vector(loaded(a)), _vector(loaded(b))
+        if not isinstance(x, MatrixValue) or not isinstance(y, MatrixValue):
+            self._state.fail(f"`{ast.unparse(node)}`: @ takes vectors or matrices", node)
+        rows = x.rows() if len(x.shape) == 2 else (x.items,)
+        columns = tuple(zip(*y.rows(), strict=True)) if len(y.shape) == 2 else (y.items,)
+        if len(rows[0]) != len(columns[0]):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: rows of {len(rows[0])} do not fit columns of {len(columns[0])}",
+                node,
+            )
+        items = tuple(self.dot(r, c, node) for r in rows for c in columns)  # type: ignore[arg-type]
+        match len(x.shape), len(y.shape):
+            case 2, 2:
+                return MatrixValue((len(rows), len(columns)), items)
+            case 1, 1:
+                return items[0]
+        return MatrixValue((len(items),), items)
+
+    def dot(self, a: Sequence[Typed], b: Sequence[Typed], node: ast.AST) -> Typed:
+        total: Typed | None = None
+        for x, y in zip(a, b, strict=True):
+            product = self.arithmetic("mul", x, y, node)
+            total = product if total is None else self.arithmetic("add", total, product, node)
+        assert total is not None
+        return total
+
+    # --- one number
+
+    def unified(self, a: Typed, b: Typed) -> tuple[Expr, Expr, bool]:
+        """Both in their common type, and whether they are literals still."""
+        return unify(a, b, self._state.default_float)
+
+    def logical(self, op: str, a: Typed, b: Typed) -> Typed:
+        return Typed(binary("and" if op == "and" else "or", truth(a), truth(b)))
+
+    def function(self, op: str, x: Typed) -> Typed:
+        """A function of one number: of a float, or of what it takes."""
+        if op == "abs" and not x.dtype.is_float:
+            whole = self._state.rules.default_int if x.dtype is DType.bool_ else x.dtype
+            return Typed(unary("abs", cast(x.expr, whole)), x.weak)
+        if OPS[op].takes in ("integers", "words", "u64"):
+            return Typed(unary(op, x.expr))
+        y = settle(x, self._state.default_float)
+        y = y if y.dtype.is_float else cast(y, self._state.default_float)
+        return Typed(unary(op, y))
+
+    def arithmetic(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
+        """`a op b` with Python's meaning: `/` gives a float, `//` and `%` round towards minus
+        infinity.
+        """
+        if op == "pow":
+            return self.power(a, b, node)
+        if op in _BITS:
+            return self.bits(op, a, b, node)
+        if a.weak and b.weak and isinstance(a.expr, Const) and isinstance(b.expr, Const):
+            return self._folded(op, a.expr, b.expr, node)
+        state = self._state
+        default_float, default_int = state.default_float, state.rules.default_int
+        x, y, _ = unify(a, b, default_float)
+        if op == "div" and not x.dtype.is_float:
+            x, y = cast(x, default_float), cast(y, default_float)
+        elif x.dtype is DType.bool_:
+            x, y = cast(x, default_int), cast(y, default_int)
+        elif a.weak and b.weak and x.dtype.is_float:
+            x, y = cast(x, default_float), cast(y, default_float)
+        if op in ("floordiv", "mod") and x.dtype.is_float:
+            rounded = unary("floor", binary("div", x, y))
+            return Typed(
+                rounded if op == "floordiv" else binary("sub", x, binary("mul", rounded, y))
+            )
+        if op in ("floordiv", "mod") and isinstance(y, Const) and not y.value:
+            state.fail("an integer is divided by zero", node)
+        return Typed(binary(op, x, y))  # type: ignore[arg-type]
+
+    def bits(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
+        """Bit operators: of two integers, of two truth values; a shift has the type of what is shifted."""
+        if a.dtype.is_float or b.dtype.is_float:
+            self._state.fail(f"`{ast.unparse(node)}`: bit operators take integers", node)
+        if a.weak and b.weak and isinstance(a.expr, Const) and isinstance(b.expr, Const):
+            x, y = int(a.expr.value), int(b.expr.value)
+            if a.dtype is not DType.bool_ or b.dtype is not DType.bool_:
+                folded = {"bit_and": x & y, "bit_or": x | y, "bit_xor": x ^ y}.get(op)
+                if folded is None:
+                    folded = x << y if op == "shl" else x >> y
+                return Typed(const(folded, DType.i64), weak=True)
+        if a.dtype is DType.bool_ and b.dtype is DType.bool_ and op in _LOGICAL:
+            sign = _LOGICAL[op]
+            if sign == "ne":
+                return Typed(compare("ne", a.expr, b.expr))
+            return Typed(binary("and" if sign == "and" else "or", a.expr, b.expr))
+        left, right, _ = unify(a, b, self._state.default_float)
+        if op in ("shl", "shr", "bit_shr") and not a.weak:
+            left, right = a.expr, cast(b.expr, a.dtype)
+        return Typed(binary(op, left, right))  # type: ignore[arg-type]
+
+    def negative(self, x: Typed) -> Typed:
+        x = (
+            x
+            if x.dtype is not DType.bool_
+            else Typed(cast(x.expr, self._state.rules.default_int), x.weak)
+        )
+        if x.weak and isinstance(x.expr, Const):
+            return Typed(const(-x.expr.value, x.dtype), weak=True)
+        return Typed(unary("neg", settle(x, self._state.default_float)))
+
+    def inverted(self, x: Typed, node: ast.AST) -> Typed:
+        """`~x`."""
+        if x.dtype.is_float:
+            self._state.fail(f"`{ast.unparse(node)}`: ~ takes an integer", node)
+        if x.dtype is DType.bool_:
+            return Typed(unary("not", x.expr))
+        if x.weak and isinstance(x.expr, Const):
+            return Typed(const(~int(x.expr.value), x.dtype), weak=True)
+        return Typed(unary("bit_not", x.expr))
+
+    def negated(self, x: Typed) -> Typed:
+        """`not x`."""
+        return Typed(unary("not", truth(x)), x.weak)
+
+    def least(self, op: str, values: Sequence[Value], node: ast.AST) -> Value:
+        """The min or max of several numbers, or of vectors component by component."""
+
+        def one(a: Typed, b: Typed) -> Typed:
+            x, y, is_weak = unify(a, b, self._state.default_float)
+            is_literal = is_weak and isinstance(x, Const) and isinstance(y, Const)
+            return Typed(binary("min" if op == "min" else "max", x, y), is_literal)
+
+        result = values[0]
+        for x in values[1:]:
+            result = self.each([result, x], node, one)
+        return result
+
+    def selected(self, condition: Value, a: Value, b: Value, node: ast.AST) -> Value:
+        """`a if condition else b`; both are evaluated."""
+
+        def one(c: Typed, x: Typed, y: Typed) -> Typed:
+            left, right, is_weak = unify(x, y, self._state.default_float)
+            return Typed(select(truth(c), left, right), is_weak)
+
+        return self.each([condition, a, b], node, one)
+
+    def alike(self, a: Value, b: Value, node: ast.AST) -> Value:
+        """A value of the common type of two, for locals that take either."""
+        if isinstance(a, StructValue) and isinstance(b, StructValue):
+            other = dict(b.members)
+            return StructValue(
+                tuple((n, self.alike(m, other[n], node)) for n, m in a.members if n in other),
+                a.kind,
+            )
+        if isinstance(a, TupleValue) and isinstance(b, TupleValue) and len(a.items) == len(b.items):
+            return TupleValue(
+                tuple(self.alike(x, y, node) for x, y in zip(a.items, b.items, strict=True))
+            )
+        return self.each([a, b], node, lambda x, y: Typed(self.unified(x, y)[0]))
+
+    def function_of_two(self, row: Op, a: Typed, b: Typed, node: ast.AST) -> Typed:
+        """A function of two numbers in their common type: of floats, or of integers."""
+        if row.name == "pow":
+            return self.power(a, b, node)
+        if row.name in ("raw_div", "raw_mod") and (a.dtype.is_float or b.dtype.is_float):
+            return self._raw(row.name, a, b)
+        if row.takes not in ("floats", "numbers") and not (
+            a.dtype.is_integer and b.dtype.is_integer
+        ):
+            self._state.fail(f"`{ast.unparse(node)}`: {row.name} takes integers", node)
+        x, y, _ = self.unified(a, b)
+        if row.takes == "floats":
+            dtype = x.dtype if x.dtype.is_float else self._state.default_float
+            if a.weak and b.weak:
+                dtype = self._state.default_float
+            x, y = cast(x, dtype), cast(y, dtype)
+        return Typed(binary(row.name, x, y))  # type: ignore[arg-type]
+
+    def _raw(self, name: str, a: Typed, b: Typed) -> Typed:
+        """C's quotient or remainder of floats."""
+        x, y, _ = self.unified(a, b)
+        quotient = binary("div", x, y)
+        if name == "raw_div":
+            return Typed(quotient)
+        return Typed(binary("sub", x, binary("mul", unary("trunc", quotient), y)))
+
+    def _folded(self, op: str, a: Const, b: Const, node: ast.AST) -> Typed:
+        try:
+            return Typed(_literal(_PYTHON[op](a.value, b.value)), weak=True)
+        except (ZeroDivisionError, OverflowError) as error:
+            return self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
+
+    def power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
+        """`a ** b`: products for small whole exponents, a square root for halves, else the function."""
+        default_float = self._state.default_float
+        if isinstance(b.expr, Const) and a.weak and isinstance(a.expr, Const):
+            try:
+                return Typed(_literal(a.expr.value**b.expr.value), weak=True)
+            except (ZeroDivisionError, OverflowError) as error:
+                self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
+        exponent = b.expr.value if isinstance(b.expr, Const) else None
+        is_small = (
+            exponent is not None
+            and abs(exponent) <= MAX_POWER
+            and exponent * 2 == int(exponent * 2)
+        )
+        if exponent is None or not is_small:
+            x, y, _ = unify(a, b, default_float)
+            if not x.dtype.is_float:
+                whole = x.dtype
+                x, y = cast(x, DType.f64), cast(y, DType.f64)
+                return Typed(cast(unary("round", _power(x, y)), whole))
+            return Typed(_power(x, y))
+        x = settle(a, default_float)
+        if self._state.rules.is_strict and b.dtype.is_float and not x.dtype.is_float:
+            x = cast(x, b.dtype)
+        if exponent < 0 or exponent != int(exponent):
+            x = x if x.dtype.is_float else cast(x, default_float)
+        whole_part = int(abs(exponent))
+        result = _product(x, whole_part)
+        if whole_part != abs(exponent):
+            root = unary("sqrt", x)
+            result = binary("mul", result, root) if whole_part else root
+        return Typed(binary("div", const(1, x.dtype), result) if exponent < 0 else result)
+
+
+def _power(x: Expr, y: Expr) -> Expr:
+    return binary("pow", x, y)
+
+
+def _vector(x: Value) -> Value:
+    """A tuple of numbers as a vector, a tuple of such as a matrix."""
+    if not isinstance(x, TupleValue) or not x.items:
+        return x
+    items = [_vector(i) for i in x.items]
+    if all(isinstance(i, Typed) for i in items):
+        return MatrixValue((len(items),), tuple(items))  # type: ignore[arg-type]
+    first = items[0]
+    if isinstance(first, MatrixValue) and all(
+        isinstance(i, MatrixValue) and i.shape == first.shape for i in items
+    ):
+        flat = tuple(n for i in items if isinstance(i, MatrixValue) for n in i.items)
+        return MatrixValue((len(items), *first.shape), flat)
+    return x
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n
+
+
+def _literal(value: float) -> Const:
+    return const(value, DType.f64 if isinstance(value, float) else DType.i64)
+
+
+def _product(x: Expr, exponent: int) -> Expr:
+    """x to a whole power by repeated squaring."""
+    if exponent == 0:
+        return const(1, x.dtype)
+    if exponent == 1:
+        return x
+    half = _product(x, exponent // 2)
+    square = binary("mul", half, half)
+    return binary("mul", square, x) if exponent % 2 else square

@@ -1,0 +1,318 @@
+"""Reading and writing what names and elements stand for: numbers, and trees of numbers."""
+
+from __future__ import annotations
+
+import ast
+
+from ..ir.kernel import (
+    Const,
+    Load,
+    Local,
+    LoopIndex,
+    Param,
+    SetLocal,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from ..ir.simplify import binary, compare, const, is_cheap_and_fixed, select, unary
+from ..ir.walk import walk
+from .scopes import Pass
+from .typing_rules import adopt, settle
+from .values import (
+    Element,
+    LocalVar,
+    MatrixValue,
+    OneOf,
+    Place,
+    StructValue,
+    TupleValue,
+    Typed,
+    Value,
+    is_data,
+    leaves,
+    rebuilt,
+)
+
+WHAT = {
+    "ArrayRef": "an array",
+    "StructArray": "an array",
+    "TupleValue": "a tuple",
+    "MatrixValue": "a vector or matrix",
+    "StructValue": "a struct",
+}
+
+
+def what(x: Value) -> str:
+    """What a value is, for people."""
+    return WHAT.get(type(x).__name__, "a number" if is_data(x) else "a Python object")
+
+
+def loaded(x: Value) -> Value:
+    """A value with the contents of its places in their stead."""
+    return rebuilt(x, loaded_leaf)
+
+
+def loaded_leaf(x: Typed | Place) -> Typed:
+    match x:
+        case Typed():
+            return x
+        case OneOf(options, index):
+            result = options[-1].loaded.expr
+            for k in range(len(options) - 2, -1, -1):
+                here = compare("eq", index, const(k, index.dtype))
+                result = select(here, options[k].loaded.expr, result)
+            return Typed(result)
+    return x.loaded
+
+
+def is_place(x: Value) -> bool:
+    """Whether all of a value can be assigned."""
+    numbers = list(leaves(x))
+    return bool(numbers) and is_data(x) and not any(isinstance(n, Typed) for n in numbers)
+
+
+class Places:
+    """Assignments of a pass to places, and the locals it makes."""
+
+    def __init__(self, state: Pass) -> None:
+        self._state = state
+
+    # --- assignment
+
+    def assign(self, place: Value, x: Value, node: ast.AST) -> None:
+        """Emits `place = x`, component by component; a number is given to all components."""
+        pairs = self._pairs(place, x, node)
+        if len(pairs) > 1:
+            values = [self._kept_from(v, pairs, k, node) for k, (_, v) in enumerate(pairs)]
+        else:
+            values = [v for _, v in pairs]
+        for (target, _), value in zip(pairs, values, strict=True):
+            self.store(target, value, node)
+
+    def _pairs(self, place: Value, x: Value, node: ast.AST) -> list[tuple[Place, Typed]]:
+        """Each place with the number that it gets."""
+        match place, x:
+            case ((LocalVar() | Element() | OneOf()), Typed()):
+                return [(place, x)]
+            case MatrixValue(shape, items), MatrixValue(other, values) if _same(shape, other):
+                return [
+                    q
+                    for i, v in zip(items, values, strict=True)
+                    for q in self._pairs(i, loaded(v), node)
+                ]
+            case MatrixValue(shape, items), TupleValue(items=values) if len(shape) == 1 and len(
+                values
+            ) == len(items):
+                return [
+                    q
+                    for i, v in zip(items, values, strict=True)
+                    for q in self._pairs(i, loaded(v), node)
+                ]
+            case MatrixValue(items=items), Typed():
+                return [q for i in items for q in self._pairs(i, x, node)]
+            case StructValue(members), StructValue() if {n for n, _ in members} == {
+                n for n, _ in x.members
+            }:
+                return [q for n, m in members for q in self._pairs(m, dict(x.members)[n], node)]
+            case TupleValue(items), TupleValue(items=values) if len(items) == len(values):
+                return [
+                    q for i, v in zip(items, values, strict=True) for q in self._pairs(i, v, node)
+                ]
+        if not is_data(place) or isinstance(place, Typed):
+            self._state.fail(
+                f"`{ast.unparse(node)}` assigns to {'a value' if isinstance(place, Typed) else what(place)}: "
+                "only locals and elements of arrays can be assigned",
+                node,
+            )
+        return self._state.fail(
+            f"`{ast.unparse(node)}` gives {_shown(x)} to {_shown(place)}: both must have one shape",
+            node,
+        )
+
+    def _kept_from(
+        self, x: Typed, pairs: list[tuple[Place, Typed]], own: int, node: ast.AST
+    ) -> Typed:
+        """A value that the assignments before its own do not change."""
+        before = [place for k, (place, _) in enumerate(pairs) if k < own]
+        locals_ = {
+            v.name
+            for p in before
+            for v in (p.options if isinstance(p, OneOf) else (p,))
+            if isinstance(v, LocalVar)
+        }
+        arrays = {p.array.name for p in before if isinstance(p, Element)}
+        own_place = pairs[own][0]
+        for e in walk(x.expr):
+            if isinstance(e, Local) and e.name in locals_:
+                return self.in_local("kept", x, node)
+            if isinstance(e, Load) and e.array in arrays:
+                same = isinstance(own_place, Element) and e.indices == own_place.indices
+                if not same:
+                    return self.in_local("kept", x, node)
+        return x
+
+    def store(self, place: Place, x: Typed, node: ast.AST) -> None:
+        """Emits `place = x` for one number."""
+        state = self._state
+        where = state.frame.parsed.where(node)
+        match place:
+            case LocalVar(name, dtype):
+                state.note(place, x)
+                state.emit(SetLocal(name, adopt(x.expr, dtype), where))
+            case Element(array, indices):
+                state.emit(Store(array.name, indices, adopt(x.expr, array.dtype), where))
+            case OneOf(options, index):
+                value = self.in_local("kept", x, node)
+                for k, option in enumerate(options):
+                    here = compare("eq", index, const(k, index.dtype))
+                    chosen = select(here, adopt(value.expr, option.dtype), option.loaded.expr)
+                    state.emit(SetLocal(option.name, chosen, where))
+
+    def update(
+        self,
+        place: Value,
+        op: str,
+        x: Value,
+        is_negated: bool,
+        node: ast.AST,
+        wants_old: bool = False,
+    ) -> Value:
+        """Emits `place op= x`, component by component; gives what was there before, where that is asked for."""
+        pairs = self._pairs(place, x, node)
+        values = [
+            self._kept_from(v, pairs, k, node) if len(pairs) > 1 else v
+            for k, (_, v) in enumerate(pairs)
+        ]
+        old = iter(
+            [
+                self._updated(p, op, v, is_negated, node, wants_old)
+                for (p, _), v in zip(pairs, values, strict=True)
+            ]
+        )
+        return rebuilt(place, lambda _: next(old))
+
+    def _updated(
+        self, place: Place, op: str, x: Typed, is_negated: bool, node: ast.AST, wants_old: bool
+    ) -> Typed:
+        state = self._state
+        where = state.frame.parsed.where(node)
+        value = adopt(x.expr, place.dtype)
+        value = unary("neg", value) if is_negated else value
+        match place:
+            case LocalVar(name):
+                old = self.in_local("old", place.loaded, node) if wants_old else place.loaded
+                state.note(place, x)
+                state.emit(UpdateLocal(name, op, value, where))  # type: ignore[arg-type]
+                return old
+            case Element(array, indices):
+                result = state.fresh("old") if wants_old else ""
+                state.emit(Update(array.name, indices, op, value, where, result))  # type: ignore[arg-type]
+                return (
+                    Typed(Local(result, array.dtype)) if wants_old else Typed(const(0, array.dtype))
+                )
+        old = loaded_leaf(place)
+        old = self.in_local("old", old, node) if wants_old else old
+        self.store(place, Typed(binary(op, old.expr, value)), node)  # type: ignore[arg-type]
+        return old
+
+    # --- locals
+
+    def in_local(self, name: str, x: Typed, node: ast.AST) -> Typed:
+        """The same number in a new local."""
+        state = self._state
+        value = settle(x, state.default_float)
+        fresh = state.fresh(name)
+        state.emit(SetLocal(fresh, value, state.frame.parsed.where(node)))
+        return Typed(Local(fresh, value.dtype), weak=x.weak and not state.is_final)
+
+    def kept(self, x: Value, node: ast.AST) -> Value:
+        """A value that may be used several times, and that later statements do not change."""
+
+        def leaf(item: Typed | Place) -> Typed:
+            number = loaded_leaf(item)
+            changes = any(isinstance(e, (Load, Local)) for e in walk(number.expr))
+            return self.in_local("kept", number, node) if changes else number
+
+        return rebuilt(x, leaf)
+
+    def shared(self, x: Value, node: ast.AST) -> Value:
+        """A value whose components may be used several times at once: what is more than a name or a number is computed before."""
+
+        def leaf(item: Typed | Place) -> Typed:
+            number = loaded_leaf(item)
+            inner = number.expr
+            while not isinstance(inner, Const) and hasattr(inner, "x"):
+                inner = inner.x
+            plain = isinstance(inner, (Const, Local, LoopIndex, Param))
+            return number if plain else self.in_local("part", number, node)
+
+        return rebuilt(x, leaf)
+
+    def new_local(self, name: str, x: Value, node: ast.AST) -> Value:
+        """Locals that hold a value: one for each of its numbers."""
+        state = self._state
+        several = isinstance(x, MatrixValue | StructValue | TupleValue)
+        where = state.frame.parsed.where(node)
+        numbers = list(leaves(x))
+        fresh_names = iter(
+            [state.fresh(f"{name}_{k}") for k in range(len(numbers))]
+            if several
+            else [state.fresh(name)]
+        )
+
+        def leaf(item: Typed | Place) -> LocalVar:
+            fresh, number = next(fresh_names), loaded_leaf(item)
+            if not number.weak:
+                value, is_weak = number.expr, False
+            else:
+                state.open_locals.add(fresh)
+                default = state.default_float if number.dtype.is_float else number.dtype
+                found = state.hints.get(fresh)
+                keeps = found is None or (number.dtype.is_float and not found.is_float)
+                dtype = default if keeps else found
+                assert dtype is not None
+                value, is_weak = adopt(number.expr, dtype), found is None and not state.is_final
+            state.emit(SetLocal(fresh, value, where))
+            return LocalVar(fresh, value.dtype, is_weak)
+
+        return rebuilt(x, leaf)
+
+    def declared(self, name: str, like: Value) -> tuple[Value, list[SetLocal]]:
+        """Locals for a value like this one, and the statements that begin them as zero."""
+        state = self._state
+        statements: list[SetLocal] = []
+
+        def leaf(item: Typed | Place) -> LocalVar:
+            number = Typed(settle(loaded_leaf(item), state.default_float))
+            fresh = state.fresh(name)
+            statements.append(
+                SetLocal(
+                    fresh, const(0, number.dtype), state.frame.parsed.where(state.frame.parsed.tree)
+                )
+            )
+            return LocalVar(fresh, number.dtype)
+
+        return rebuilt(like, leaf), statements
+
+    def is_fixed(self, x: Value) -> bool:
+        """Whether a name may stand for this value wherever it is used."""
+        return all(is_cheap_and_fixed(loaded_leaf(n).expr) for n in leaves(x))
+
+
+def _same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether shapes agree; a column is a vector."""
+    return a == b or (a[:1] == b[:1] and a[1:] in ((), (1,)) and b[1:] in ((), (1,)))
+
+
+def _shown(x: Value) -> str:
+    match x:
+        case MatrixValue(shape=shape):
+            return (
+                f"{'a vector' if len(shape) == 1 else 'a matrix'} of {' x '.join(map(str, shape))}"
+            )
+        case StructValue(members=members):
+            return f"a struct of {', '.join(n for n, _ in members)}"
+        case TupleValue(items=items):
+            return f"a tuple of {len(items)}"
+    return what(x)

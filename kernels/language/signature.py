@@ -1,0 +1,229 @@
+"""The arguments of a kernel: what of them is part of its signature, and what is passed at each call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..fields.compound import MatrixType, StructType
+from ..fields.field import AbstractField
+from ..fields.matrix import Matrix
+from ..fields.ndarray import Ndarray
+from ..fields.structs import Struct
+from ..ir.kernel import DType, Location
+from .errors import LanguageError
+from .intrinsics import ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
+from .symbols import SymbolicArray, SymbolicScalar
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    """`dtype` is None for a Python float without annotation: the kernel's default float."""
+
+    dtype: DType | None
+
+
+@dataclass(frozen=True)
+class ArrayArgument:
+    """`shape` is that of the memory; its last axes are the components of an element of shape `element`."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    element: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CompoundArgument:
+    """A vector, matrix or struct, passed as one scalar for each of its numbers."""
+
+    kind: MatrixType | StructType
+
+
+@dataclass(frozen=True)
+class TemplateArgument:
+    """The type takes part in the signature: True, 1 and 1.0 are one key but three instances."""
+
+    value: object
+    kind: type = field(default=object)
+
+
+@dataclass(frozen=True)
+class ObjectArgument:
+    """A template that is compared by identity: a field, an object of a class."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectArgument) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+Argument = ArrayArgument | ScalarArgument | CompoundArgument | TemplateArgument | ObjectArgument
+Signature = tuple[tuple[str, Argument], ...]
+
+
+def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Location) -> Argument:
+    """What one argument of a call is to the kernel; LanguageError for what it cannot be."""
+    label = f"the argument {name} of the kernel {kernel}"
+    if isinstance(annotation, TemplateAnnotation):
+        return _template(value, label, where)
+    if isinstance(annotation, NdarrayAnnotation):
+        return _checked_array(annotation, array_argument(value, label, where), label, where)
+    if isinstance(annotation, MatrixType | StructType):
+        return CompoundArgument(annotation)
+    if isinstance(value, (np.ndarray, SymbolicArray)):
+        raise LanguageError(f"{label} is an array: annotate it with ks.types.ndarray()", where)
+    return ScalarArgument(scalar_dtype(annotation, value, label, where))
+
+
+def _template(value: Any, label: str, where: Location) -> Argument:
+    if isinstance(value, (np.ndarray, SymbolicArray, SymbolicScalar)):
+        raise LanguageError(f"{label} is a template and needs a compile-time constant", where)
+    if isinstance(value, Matrix):
+        return TemplateArgument(tuple(value.to_numpy().ravel().tolist()), Matrix)
+    if isinstance(value, AbstractField | Ndarray) or not isinstance(
+        value, int | float | str | tuple | type | None
+    ):
+        return ObjectArgument(value)
+    return TemplateArgument(value, type(value))
+
+
+def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
+    """Type and shape of an array argument; LanguageError for what a kernel cannot use in place."""
+    if isinstance(value, SymbolicArray):
+        return ArrayArgument(value.element, value.shape)
+    if isinstance(value, Ndarray):
+        return ArrayArgument(value.dtype, value.array.shape, value.element_shape)
+    if not isinstance(value, np.ndarray):
+        raise LanguageError(f"{label} must be a NumPy array, not {type(value).__name__}", where)
+    dtype = next((d for d in ELEMENT_TYPES if value.dtype == d.numpy), None)
+    if dtype is None:
+        raise LanguageError(
+            f"{label} has elements of type {value.dtype}: convert it to integers of 8 to 64 bits or floats of 16 to 64",
+            where,
+        )
+    if not value.flags.c_contiguous:
+        raise LanguageError(
+            f"{label} is not contiguous in memory: pass np.ascontiguousarray(...) of it", where
+        )
+    return ArrayArgument(dtype, value.shape)
+
+
+def _checked_array(
+    annotation: NdarrayAnnotation, found: ArrayArgument, label: str, where: Location
+) -> ArrayArgument:
+    dtype, n = annotation.dtype, len(found.shape) - len(found.element)
+    if isinstance(dtype, MatrixType):
+        element = dtype.shape
+        if not found.element:
+            if found.shape[len(found.shape) - len(element) :] != element:
+                raise LanguageError(
+                    f"{label} is annotated with elements {dtype}, the last axes of this array of shape {found.shape} are not that",
+                    where,
+                )
+            found = ArrayArgument(found.dtype, found.shape, element)
+            n -= len(element)
+        dtype = dtype.dtype
+    if dtype is not None and dtype is not found.dtype:
+        raise LanguageError(
+            f"{label} is annotated {dtype.name}, this array is {found.dtype.name}", where
+        )
+    if annotation.ndim not in (None, n):
+        raise LanguageError(
+            f"{label} is annotated with {annotation.ndim} dimensions, this array has {n}",
+            where,
+        )
+    return found
+
+
+def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DType | None:
+    """The dtype of a scalar argument; None is the default float."""
+    given = _number_dtype(value)
+    if annotation is bool:
+        annotation = DType.bool_
+    takes_bool = isinstance(annotation, DType)
+    if given is DType.bool_ and isinstance(value, np.number):
+        raise LanguageError(
+            f"{label} is a {type(value).__name__}, which is no type of the language: give int(...) or float(...) of it",
+            where,
+        )
+    if (given is DType.bool_ and not takes_bool) or not isinstance(
+        value, (bool, int, float, np.bool_, np.integer, np.floating, SymbolicScalar)
+    ):
+        raise LanguageError(
+            f"{label} must be a number, not {type(value).__name__}: use ks.template() for other "
+            f"constants",
+            where,
+        )
+    takes_float = annotation is float or (isinstance(annotation, DType) and annotation.is_float)
+    if isinstance(value, (int, np.integer)) and not takes_float:
+        held = annotation if isinstance(annotation, DType) and annotation.is_integer else given
+        if held is not None and held.is_integer and not held.holds(int(value)):
+            raise LanguageError(f"{label} is {value}, which {held.name} cannot hold", where)
+    if annotation is inspect.Parameter.empty or annotation is None:
+        return given
+    wanted = {float: None, int: DType.i64}.get(annotation, annotation)
+    if wanted is not None and not isinstance(wanted, DType):
+        raise LanguageError(
+            f"{label} is annotated {annotation!r}: use ks.types.ndarray(), ks.template(), or a "
+            f"scalar type",
+            where,
+        )
+    is_float = given is None or given.is_float
+    if wanted is not None and wanted.is_integer and is_float:
+        raise LanguageError(
+            f"{label} is annotated {wanted.name} but this call gives a float: convert it with "
+            f"int(...)",
+            where,
+        )
+    return wanted
+
+
+def _number_dtype(value: Any) -> DType | None:
+    if isinstance(value, (bool, np.bool_)):
+        return DType.bool_
+    if isinstance(value, SymbolicScalar):
+        return None if value.dtype.is_float else value.dtype
+    if isinstance(value, np.generic) and not isinstance(value, float):
+        return next((d for d in ELEMENT_TYPES if value.dtype == d.numpy), DType.bool_)
+    return i64 if isinstance(value, int) else None
+
+
+def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
+    """Names and element types of the scalars that an argument is passed as."""
+    if isinstance(kind, StructType):
+        for name, member in kind.members.items():
+            yield from members_of(member, f"{stem}_{name}")
+    elif isinstance(kind, MatrixType):
+        count = int(np.prod(kind.shape))
+        for k in range(count):
+            yield f"{stem}_{k}", kind.dtype
+    else:
+        yield stem, kind
+
+
+def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
+    """The numbers of an argument in the order of `members_of`."""
+    if isinstance(kind, StructType):
+        given = value.to_members() if isinstance(value, Struct) else value
+        if not isinstance(given, dict) or given.keys() != kind.members.keys():
+            raise LanguageError(f"{label} takes a struct of {', '.join(kind.members)}", where)
+        return [
+            n for name, m in kind.members.items() for n in flattened(m, given[name], label, where)
+        ]
+    if isinstance(kind, MatrixType):
+        try:
+            numbers = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+        except (TypeError, ValueError):
+            numbers = np.asarray(None)
+        if numbers.dtype.kind not in "biuf" or numbers.size != int(np.prod(kind.shape)):
+            raise LanguageError(f"{label} takes {kind}, not {value!r}", where)
+        convert = float if kind.dtype.is_float else int
+        return [convert(n) for n in numbers.ravel().tolist()]
+    return [value]

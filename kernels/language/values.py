@@ -1,0 +1,218 @@
+"""What a name or an expression of a kernel stands for.
+
+A number is `Typed`. What can be assigned is a *place*: a local, or an element of an array. Vectors, matrices and structs are trees
+whose leaves are numbers or places, so `v.xy = ...`, `x[i].pos[1] += ...` and a whole assignment are one rule (`places.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.kernel import ArrayParam, DType, Expr, Load, Local
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A run-time value or a constant. `weak` is for literals: the dtype is what they have if
+    nothing else decides.
+    """
+
+    expr: Expr
+    weak: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        return self.expr.dtype
+
+
+@dataclass(frozen=True)
+class LocalVar:
+    """A local of the IR. `weak` while only literals have been assigned to it and no pass has found
+    its type.
+    """
+
+    name: str
+    dtype: DType
+    weak: bool = False
+
+    @property
+    def loaded(self) -> Typed:
+        return Typed(Local(self.name, self.dtype), weak=self.weak)
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of an array; all indices are there, those of components too."""
+
+    array: ArrayParam
+    indices: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.array.dtype
+
+    @property
+    def loaded(self) -> Typed:
+        return Typed(Load(self.array.name, self.indices, self.array.dtype))
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A component of a local vector, chosen at run time: the one of `options` whose number is `index`."""
+
+    options: tuple[LocalVar, ...]
+    index: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.options[0].dtype
+
+
+Place = LocalVar | Element | OneOf
+
+
+@dataclass(frozen=True)
+class MatrixValue:
+    """A vector (n,) or a matrix (n, m): its components row by row, numbers or places.
+
+    `whole` is the array element that it is, where it is one: there components may be chosen at run time.
+    """
+
+    shape: tuple[int, ...]
+    items: tuple[Typed | Place, ...]
+    whole: tuple[ArrayRef, tuple[Expr, ...]] | None = None
+
+    def rows(self) -> tuple[tuple[Typed | Place, ...], ...]:
+        """The items of a matrix as rows; a vector is a column."""
+        width = self.shape[1] if len(self.shape) == 2 else 1
+        return tuple(self.items[k : k + width] for k in range(0, len(self.items), width))
+
+
+@dataclass(frozen=True)
+class StructValue:
+    """Named members. `kind` is the struct type of the program, which has the methods."""
+
+    members: tuple[tuple[str, Value], ...]
+    kind: Any = None
+
+    def member(self, name: str) -> Value | None:
+        return dict(self.members).get(name)
+
+
+@dataclass(frozen=True)
+class ArrayRef:
+    """An array: an argument, or a field of the program.
+
+    Elements are numbers, or vectors and matrices of shape `element`, whose components are the first axes of the array, or the last
+    (`is_trailing`); or they are one `component` of these. One without dimensions (`is_single`) has one element.
+    `offset` is the least index along each axis. `source` is the object of the program, None for arguments.
+    """
+
+    param: ArrayParam
+    element: tuple[int, ...] = ()
+    is_trailing: bool = False
+    is_single: bool = False
+    component: tuple[int, ...] = ()
+    offset: tuple[int, ...] = ()
+    source: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the indices that a program gives."""
+        n = len(self.element) + len(self.component)
+        if self.is_single:
+            return ()
+        if not n:
+            return self.param.shape
+        return self.param.shape[:-n] if self.is_trailing else self.param.shape[n:]
+
+
+@dataclass(frozen=True)
+class StructArray:
+    """An array of structs: an array for each member, all of one shape."""
+
+    members: tuple[tuple[str, ArrayRef | StructArray], ...]
+    kind: Any = None
+    source: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.members[0][1].shape
+
+
+@dataclass(frozen=True)
+class TupleValue:
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Static:
+    """Any other Python object: a module, a function, a type."""
+
+    python: object
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function of a value, to be called: `v.norm`, `ray.at`."""
+
+    owner: Value
+    name: str
+
+
+Value = (
+    Typed
+    | LocalVar
+    | Element
+    | OneOf
+    | MatrixValue
+    | StructValue
+    | ArrayRef
+    | StructArray
+    | TupleValue
+    | Static
+    | Method
+)
+
+
+def leaves(x: Value) -> Iterator[Typed | Place]:
+    """The numbers and places of a tree, in order; nothing of other values."""
+    match x:
+        case Typed() | LocalVar() | Element() | OneOf():
+            yield x
+        case MatrixValue(items=items):
+            yield from items
+        case StructValue(members=members):
+            for _, member in members:
+                yield from leaves(member)
+        case TupleValue(items=parts):
+            for part in parts:
+                yield from leaves(part)
+
+
+def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
+    """The same tree with other leaves."""
+    match x:
+        case Typed() | LocalVar() | Element() | OneOf():
+            return leaf(x)
+        case MatrixValue(shape, items):
+            return MatrixValue(shape, tuple(leaf(i) for i in items))
+        case StructValue(members, kind):
+            return StructValue(tuple((n, rebuilt(m, leaf)) for n, m in members), kind)
+        case TupleValue(items=parts):
+            return TupleValue(tuple(rebuilt(p, leaf) for p in parts))
+    return x
+
+
+def is_data(x: Value) -> bool:
+    """Whether a value is made of numbers alone, so that a local can hold it."""
+    match x:
+        case Typed() | LocalVar() | Element() | OneOf() | MatrixValue():
+            return True
+        case StructValue(members=members):
+            return all(is_data(m) for _, m in members)
+        case TupleValue(items=items):
+            return all(is_data(i) for i in items)
+    return False

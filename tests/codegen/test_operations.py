@@ -1,0 +1,369 @@
+"""Every operation on every type, and random expressions of them: NumPy lanes, numba and compiled C give the same numbers.
+
+What one rounding determines is equal to the last bit; functions of <math.h> are near.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.block import CMemory, Value, Writer
+from kernelscape.codegen.c.cprint import expression
+from kernelscape.codegen.c.vectors import CHelpers, Prelude, type_name
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.interpret.python_text import NAME, can_print, print_python
+from kernelscape.kernels.ir.kernel import (
+    NOWHERE,
+    ArrayParam,
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    KernelIR,
+    Load,
+    LoopIndex,
+    Select,
+    Store,
+    Unary,
+)
+from kernelscape.kernels.ir.ops import COMPARISONS, OPS
+from kernelscape.kernels.ir.text import show_expr
+from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.ir.walk import walk
+from kernelscape.runtime.cpu.compiler import find_compiler
+
+N = 64
+LANES = 8
+NUMBERS = tuple(d for d in DType if d is not DType.bool_)
+INTEGERS = tuple(d for d in NUMBERS if d.is_integer)
+EXACT = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "rint", "round")
+DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
+SHIFTS = ("shl", "shr", "bit_shr")
+
+
+def values(dtype: DType, seed: int) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(seed)
+    if dtype.is_float:
+        special = [
+            0.0,
+            -0.0,
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            -2.5,
+            0.7,
+            1.0,
+            -1.0,
+            np.nan,
+            np.inf,
+            -np.inf,
+            3.25,
+            100.0,
+            0.1,
+        ]
+        drawn = rng.standard_normal(N - len(special)) * 3
+    else:
+        least, most = dtype.range
+        special = [0, 1, 2, 3, 7, 100, least, most, least + 1, most - 1, most // 2, most // 3]
+        special += [-1, -2, -100, -3] if dtype.is_signed else [5, 6, 8, 9]
+        drawn = rng.integers(least, most, N - len(special), dtype.numpy, endpoint=True)
+    return np.array([*special, *drawn], dtype.numpy)
+
+
+def load(dtype: DType, which: int = 0) -> Load:
+    return Load(f"{dtype.name}_{which}", (LoopIndex("i"),), dtype)
+
+
+def zero(dtype: DType) -> Const:
+    return Const(0.0 if dtype.is_float else 0, dtype)
+
+
+def odd(x: Expr) -> Expr:
+    """A divisor from -7 to 7, or to 15 without a sign: never zero."""
+    small: Expr = Binary("bit_and", x, Const(15, x.dtype), x.dtype)
+    if x.dtype.is_signed:
+        small = Binary("add", small, Const(-8, x.dtype), x.dtype)
+    return Binary("bit_or", small, Const(1, x.dtype), x.dtype)
+
+
+def amount(x: Expr) -> Expr:
+    return Binary("bit_and", x, Const(8 * x.dtype.size_bytes - 1, x.dtype), x.dtype)
+
+
+def operation(op: str, a: Expr, b: Expr) -> Expr:
+    """`a op b` where the language defines it."""
+    if op in DIVISIONS and a.dtype.is_integer:
+        half = Binary("shr", a, Const(1, a.dtype), a.dtype)  # not the least, which divides by -1
+        return Binary(op, half, odd(b), a.dtype)  # type: ignore[arg-type]
+    if op in SHIFTS:
+        b = amount(b)
+    if op in COMPARISONS:
+        return Compare(op, a, b)  # type: ignore[arg-type]
+    return Binary(op, a, b, a.dtype)  # type: ignore[arg-type]
+
+
+def every_operation() -> Iterator[Expr]:
+    for row in OPS.values():
+        for dtype in NUMBERS:
+            if not row.accepts(dtype) or (row.name in ("min", "max") and dtype.is_float):
+                continue  # what C's minimum makes of NaN is not NumPy's
+            a, b = load(dtype), load(dtype, 1)
+            yield (
+                Unary(row.name, a, row.result(dtype))
+                if row.arity == 1
+                else operation(row.name, a, b)
+            )
+
+
+class Draw:
+    """Random expressions of which all arithmetic is exact or rounded once."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def value(self, dtype: DType, depth: int) -> Expr:
+        r = self.random
+        if depth == 0 or r.random() < 0.1:
+            return load(dtype, r.randrange(2)) if r.random() < 0.8 else self.constant(dtype)
+        kind = r.randrange(8)
+        if kind == 0:
+            return self.cast(dtype, depth)
+        if kind == 1:
+            sides = self.value(dtype, depth - 1), self.value(dtype, depth - 1)
+            return Select(self.condition(depth - 1), *sides, dtype)
+        if kind == 2:
+            other = r.choice([d for d in NUMBERS if d.size_bytes == dtype.size_bytes])
+            # Of what is no number the bits are not determined.
+            x = load(other) if other.is_float else self.value(other, depth - 1)
+            return Bitcast(x, dtype) if other is not dtype else x
+        if kind == 3:
+            ones = [
+                op for op in (*EXACT, "bit_not", "popcnt", "clz", "mix64") if self.fits(op, dtype)
+            ]
+            op = r.choice(ones)
+            of = DType.u32 if OPS[op].gives else dtype
+            return Unary(op, self.value(of, depth - 1), dtype)
+        pairs = ["add", "sub", "mul", "div", *DIVISIONS, "bit_and", "bit_or", "bit_xor", *SHIFTS]
+        pairs += ["min", "max"] if dtype.is_integer else []
+        op = r.choice(
+            [x for x in pairs if OPS[x].accepts(dtype) and not (x in DIVISIONS and dtype.is_float)]
+        )
+        return operation(op, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
+
+    @staticmethod
+    def fits(op: str, dtype: DType) -> bool:
+        return OPS[op].gives is dtype if OPS[op].gives else OPS[op].accepts(dtype)
+
+    def constant(self, dtype: DType) -> Const:
+        if dtype.is_float:
+            return Const(self.random.choice([0.5, -1.5, 3.0, 0.1]), dtype)
+        return Const(self.random.choice([*dtype.range, 1, 3, 77]), dtype)
+
+    def condition(self, depth: int) -> Expr:
+        dtype, op = self.random.choice(NUMBERS), self.random.choice(sorted(COMPARISONS))
+        compared = Compare(op, self.value(dtype, depth), self.value(dtype, depth))  # type: ignore[arg-type]
+        match self.random.randrange(4):
+            case 0:
+                return Unary("not", compared, DType.bool_)
+            case 1:
+                other = Cast(self.value(self.random.choice(INTEGERS), depth), DType.bool_)
+                return Binary(self.random.choice(["and", "or"]), compared, other, DType.bool_)
+            case 2:
+                return Unary("isnan", self.value(DType.f32, depth), DType.bool_)
+        return compared
+
+    def cast(self, dtype: DType, depth: int) -> Expr:
+        of = self.random.choice((*NUMBERS, DType.bool_))
+        if of is DType.bool_:
+            return Cast(self.condition(depth - 1), dtype)
+        x = self.value(of, depth - 1)
+        if (
+            of.is_float and not dtype.is_float
+        ):  # a float that the type does not hold gives any number
+            held = Binary(
+                "and",
+                Compare("gt", x, Const(-1.0, of)),
+                Compare("lt", x, Const(100.0, of)),
+                DType.bool_,
+            )
+            x = Select(held, x, Const(0.0, of), of)
+        return Cast(x, dtype)
+
+
+def kernel_of(found: list[Expr]) -> KernelIR:
+    """One loop that stores the expression number k in row k of the output of its type."""
+    types = [d for d in NUMBERS if d in {y.dtype for x in found for y in walk(x)} | {DType.i32}]
+    inputs = [ArrayParam(f"{d.name}_{k}", d, (N,)) for d in types for k in (0, 1)]
+    numeric = [x if x.dtype is not DType.bool_ else Cast(x, DType.i32) for x in found]
+    outputs = [ArrayParam(f"out_{d.name}", d, (len(found), N)) for d in types]
+    stores = tuple(
+        Store(f"out_{x.dtype.name}", (Const(k, DType.i64), LoopIndex("i")), x, NOWHERE)
+        for k, x in enumerate(numeric)
+    )
+    body = (For("i", Const(N, DType.i64), stores, NOWHERE),)
+    ir = KernelIR("all", (*inputs, *outputs), (), body, NOWHERE)
+    check(ir)
+    return ir
+
+
+def arrays_of(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+    found = {f"{d.name}_{k}": values(d, 2 * n + k) for n, d in enumerate(NUMBERS) for k in (0, 1)}
+    return {
+        p.name: found[p.name] if p.name in found else np.zeros(p.shape, p.dtype.numpy)
+        for p in ir.arrays
+    }
+
+
+def text_in_c(ir: KernelIR, lanes: int) -> str:
+    """A function of the arrays; with lanes all is computed in vectors of so many."""
+    names = {p.name: p.name for p in ir.arrays}
+    w = Writer(Prelude(CHelpers()), names, CMemory())
+    (loop,) = ir.body
+    assert isinstance(loop, For)
+
+    def leaf(x: Expr) -> Value:
+        assert isinstance(x, Load)
+        place = c.Index(c.Id(x.array), c.Id("i"))
+        if not lanes:
+            return Value(place, x.dtype)
+        return Value(
+            c.Call(w.prelude.use("load", x.dtype, lanes), (c.Un("&", place),)), x.dtype, lanes
+        )
+
+    lines = []
+    for s in loop.body:
+        assert isinstance(s, Store) and isinstance(s.indices[0], Const)
+        place = c.Index(c.Id(s.array), c.add(c.Num(str(s.indices[0].value * N)), c.Id("i")))
+        value = w.evaluate(s.value, leaf)
+        if lanes:
+            value = w.splat(value, lanes)
+            store = w.prelude.use("store", value.dtype, lanes)
+            lines.append(f"{expression(c.Call(store, (c.Un('&', place), value.x)))};")
+        else:
+            lines.append(f"{expression(place)} = {expression(value.x)};")
+    held = [f"{type_name(p.dtype, 0)} *{p.name} = args[{k}];" for k, p in enumerate(ir.arrays)]
+    loop_text = f"for (long i = 0; i < {N}; i += {lanes or 1}) {{"
+    head = ["#include <immintrin.h>", "#include <math.h>", "#include <stdint.h>", w.prelude.text()]
+    return "\n".join((*head, "void run(void **args) {", *held, loop_text, *lines, "}", "}", ""))
+
+
+def in_c(ir: KernelIR, folder: Path, lanes: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    compiler = find_compiler()
+    text, library = folder / f"all{lanes}.c", folder / f"all{lanes}.so"
+    text.write_text(text_in_c(ir, lanes))
+    # Products and sums rounded one by one, as NumPy does.
+    flags = [
+        *compiler.flags,
+        "-O1",
+        "-ffp-contract=off",
+        "-w",
+        "-shared",
+        "-fPIC",
+    ]
+    command = [compiler.path, *flags, "-o", library, text, "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+    found = arrays_of(ir)
+    pointers = (ctypes.c_void_p * len(found))(*(found[p.name].ctypes.data for p in ir.arrays))
+    ctypes.CDLL(str(library)).run(pointers)
+    return found
+
+
+def in_numpy(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+    found = arrays_of(ir)
+    run_kernel(ir, found, {})
+    return found
+
+
+def in_numba(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+    assert can_print(ir) == all(p.dtype is not DType.f16 for p in ir.arrays)
+    space: dict[str, Any] = {}
+    text = print_python(ir).text.replace("cache=True", "cache=False")
+    exec(text, space)
+    found = arrays_of(ir)
+    space[NAME](*(found[p.name] for p in ir.arrays), np.zeros(1, np.int64))
+    return found
+
+
+def agree(ir: KernelIR, got: dict[str, Any], want: dict[str, Any], near: bool) -> None:
+    (loop,) = ir.body
+    assert isinstance(loop, For)
+    wrong = []
+    for s in loop.body:
+        assert isinstance(s, Store) and isinstance(s.indices[0], Const)
+        ours, theirs = (x[s.array][int(s.indices[0].value)] for x in (got, want))
+        rtol = 8 * float(np.finfo(ours.dtype).eps) if near and s.value.dtype.is_float else 0.0
+        same = (
+            np.isclose(ours, theirs, rtol=rtol, atol=0, equal_nan=True) if rtol else ours == theirs
+        )
+        same |= (ours != ours) & (theirs != theirs)
+        if not same.all():
+            k = int(np.argmin(same))
+            wrong.append(
+                f"{show_expr(s.value)} [{s.value.dtype.name}] is {ours[k]} and not {theirs[k]} at {k}"
+            )
+    assert not wrong, "\n".join(wrong)
+
+
+def without_halves(found: list[Expr]) -> list[Expr]:
+    return [x for x in found if all(y.dtype is not DType.f16 for y in walk(x))]
+
+
+def test_every_operation_on_every_type(tmp_path: Path) -> None:
+    ir = kernel_of(list(every_operation()))
+    agree(ir, in_c(ir, tmp_path), in_numpy(ir), near=True)
+
+
+def test_every_operation_in_vectors(tmp_path: Path) -> None:
+    found = [
+        x
+        for x in every_operation()
+        if all(y.dtype.size_bytes >= 4 for y in walk(x) if y.dtype is not DType.bool_)
+    ]
+    ir = kernel_of(found)
+    agree(ir, in_c(ir, tmp_path, LANES), in_numpy(ir), near=True)
+
+
+def test_every_operation_in_numba() -> None:
+    ir = kernel_of(without_halves(list(every_operation())))
+    agree(ir, in_numba(ir), in_numpy(ir), near=True)
+
+
+def random_expressions(seed: int, count: int, depth: int = 4) -> list[Expr]:
+    draw = Draw(seed)
+    return [draw.value(NUMBERS[k % len(NUMBERS)], depth) for k in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_expressions(tmp_path: Path, seed: int) -> None:
+    ir = kernel_of(random_expressions(seed, 120))
+    agree(ir, in_c(ir, tmp_path), in_numpy(ir), near=False)
+
+
+def test_random_expressions_in_vectors(tmp_path: Path) -> None:
+    whole = [
+        x
+        for x in random_expressions(9, 900, 3)
+        if all(y.dtype.size_bytes >= 4 for y in walk(x) if y.dtype is not DType.bool_)
+    ]
+    assert len(whole) > 50
+    ir = kernel_of(whole)
+    agree(ir, in_c(ir, tmp_path, LANES), in_numpy(ir), near=False)
+
+
+def test_random_expressions_in_numba() -> None:
+    ir = kernel_of(without_halves(random_expressions(5, 100, 3)))
+    agree(ir, in_numba(ir), in_numpy(ir), near=False)
