@@ -70,6 +70,11 @@ _PUBLIC = {
     "bit_shr": "kernels.language.functions",
     "raw_div": "kernels.language.functions",
     "raw_mod": "kernels.language.functions",
+    "svd": "kernels.linear",
+    "polar_decompose": "kernels.linear",
+    "eig": "kernels.linear",
+    "sym_eig": "kernels.linear",
+    "solve": "kernels.linear",
     "max": "kernels.language.intrinsics",
     "min": "kernels.language.intrinsics",
     "cast": "kernels.language.kernel",
@@ -143,7 +148,9 @@ _PUBLIC = {
     "load_tuned": "explorer",
 }
 
-__all__ = sorted(_PUBLIC)
+_MODULES = {"math": "kernels.math"}
+
+__all__ = sorted((*_PUBLIC, *_MODULES))
 
 
 def __dir__() -> list[str]:
@@ -155,6 +162,8 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name in _PUBLIC:
         return getattr(import_module("." + _PUBLIC[name], __name__), name)
+    if name in _MODULES:
+        return import_module("." + _MODULES[name], __name__)
     raise AttributeError(f"kernelscape has no public name {name!r}; it has {', '.join(__all__)}")
 
 

@@ -20,7 +20,7 @@ from .operators import BINARY, COMPARE, Operators
 from .parse import closure_names
 from .places import Places, loaded, what
 from .scopes import LoopVar, Pass
-from .typing_rules import python_value, settle, truth
+from .typing_rules import python_value, settle, static_value, truth
 from .values import (
     ArrayRef,
     MatrixValue,
@@ -190,7 +190,7 @@ class Expressions:
             if bound is None:
                 continue
             try:
-                names[name] = python_value(bound.value if isinstance(bound, LoopVar) else bound)
+                names[name] = static_value(bound.value if isinstance(bound, LoopVar) else bound)
             except KeyError:
                 self._state.fail(
                     f"ks.static needs `{name}` when the kernel is compiled, but it is known only "

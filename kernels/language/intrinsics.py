@@ -126,7 +126,12 @@ def grouped(x: Any) -> Any:
 
 def select(condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, else `b`; component by component for vectors. Both are evaluated."""
-    return np.where(condition, a, b) if np.ndim(condition) else (a if condition else b)
+    from ..fields.matrix import Matrix
+
+    if not np.ndim(condition):
+        return a if condition else b
+    chosen = np.where(*(np.asarray(x) for x in (condition, a, b)))
+    return Matrix(chosen) if any(isinstance(x, Matrix) for x in (condition, a, b)) else chosen
 
 
 def bit_cast(x: Any, dtype: Any) -> Any:

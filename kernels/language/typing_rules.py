@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..fields.matrix import Matrix
 from ..ir.kernel import Const, DType, Expr, Select
 from ..ir.simplify import cast, compare, const, select
 from .values import ArrayRef, MatrixValue, Static, StructArray, TupleValue, Typed, Value
@@ -133,3 +134,38 @@ class StaticArray:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+@dataclass(frozen=True)
+class StaticMatrix:
+    """What `ks.static(...)` sees of a vector or matrix of numbers known at run time: its shape."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def n(self) -> int:
+        return self.shape[0]
+
+    @property
+    def m(self) -> int:
+        return self.shape[1] if len(self.shape) == 2 else 1
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def get_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def static_value(x: Value) -> object:
+    """What `ks.static(...)` sees of a value; KeyError where that is nothing."""
+    if not isinstance(x, MatrixValue):
+        return python_value(x)
+    try:
+        return Matrix(python_value(x))
+    except KeyError:
+        return StaticMatrix(x.shape)
