@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
@@ -121,6 +121,19 @@ def analyse(statements: tuple[Stmt, ...], loops: Sequence[Loop], reason: Reason)
     return Body(statements, sites, shape, reason)
 
 
+def longest(s: For, shapes: Mapping[str, tuple[int, ...]], reason: Reason) -> int | None:
+    """How long a loop can be at most: no iteration leaves an array that each of them touches. None: as long as one likes."""
+    found = []
+    for site in analyse(s.body, (Loop(s.loop, UNBOUNDED, False),), reason).sites:
+        if site.guard != ALWAYS or site.loops:
+            continue
+        for axis, n in zip(site.index, shapes.get(site.state.name, ()), strict=False):
+            match axis.affine:
+                case Affine(const, ((_, step),)) if step > 0 and axis.divisor == 1:
+                    found.append(max(0, (n - 1 - const) // step + 1))
+    return min(found, default=None)
+
+
 def access_at(site: Site, loops: Sequence[Loop]) -> Access:
     """What a site touches by these loops of its task alone: other axes count as not affine."""
     own = {loop.name for loop in loops}
@@ -212,12 +225,12 @@ class _Reader:
     def loop(self, s: For, guard: Guard, around: tuple[Loop, ...], here: frozenset[int]) -> None:
         self.forget(s.body)
         extent = self.affine(unclamped(self.resolved(s.extent)))
-        loop = Loop(s.loop, UNBOUNDED, False, _count(s))
+        loop = Loop(s.loop, UNBOUNDED, False, count_of(s))
         if extent is not None and not extent.terms:
             loop = Loop(s.loop, max(0, extent.const), False)
         elif extent is not None:
             most = self.range_of(extent, around)[1]
-            loop = Loop(s.loop, max(0, most), False, _count(s))
+            loop = Loop(s.loop, max(0, most), False, count_of(s))
             behind = combine([(1, Affine(0, ((s.loop, 1),))), (-1, replace(extent, const=0))])
             guard = _bounded(guard, behind, -FAR, extent.const)
         else:
@@ -385,7 +398,8 @@ def _bounded(guard: Guard, affine: Affine, low: int, high: int) -> Guard:
     return replace(guard, bounds=(*guard.bounds, (affine, low, high)))
 
 
-def _count(s: For) -> Count:
+def count_of(s: For) -> Count:
+    """Where the length of a loop stands that only a run knows."""
     e = unclamped(s.extent)
     while isinstance(e, Cast):
         e = e.x

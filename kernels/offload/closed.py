@@ -8,23 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from ..ir.body import Closure, Reason, access_at, analyse
+from ..ir.body import Closure, Reason, access_at, analyse, count_of, longest
 from ..ir.domain import Loop
 from ..ir.kernel import (
     ArrayParam,
     Binary,
+    Compare,
     Const,
     DType,
     Expr,
     For,
+    If,
     Load,
     LoopIndex,
     Print,
     Stmt,
+    Store,
     Update,
 )
 from ..ir.task import Problem, Task
-from ..ir.walk import Renaming, nested_statements, with_blocks
+from ..ir.walk import Renaming, coerced, loads, locals_read, nested_statements, with_blocks
 from .distribute import constant_extent
 
 _NAMED = 3  # reasons in a sentence
@@ -41,18 +44,17 @@ def closed_task(
     *,
     serial: bool = False,
 ) -> Task | None:
-    """One task for `body`: parallel over its outermost loop where it is one loop of known range,
-    else serial.
+    """One task for `body`: parallel over its outermost loop where it is one loop and it is known how long it can be, else
+    serial.
 
     None where nothing is written or printed. Loops of `body` are uniquely named (`i@3`).
     """
     body = _counting_prints(_plain(body))
     loops: tuple[Loop, ...] = ()
     if not serial and len(body) == 1 and isinstance(body[0], For):
-        extent = constant_extent(body[0].extent)
-        if extent is not None:
-            loops = (Loop(body[0].loop, extent, False),)
-            body = body[0].body
+        known = _known_loop(body[0], arrays, reason)
+        if known is not None:
+            loops, body = (known[0],), known[1]
     inside = analyse(body, loops, reason)
     first = next((site for site in inside.sites if site.writes), None)
     if first is None:
@@ -70,6 +72,27 @@ def closed_task(
         fast_math=fast_math,
         where=reason.where,
     )
+
+
+def _known_loop(
+    s: For, arrays: Mapping[str, ArrayParam], reason: Reason
+) -> tuple[Loop, tuple[Stmt, ...]] | None:
+    """A loop of constant extent with its statements. Where only a run knows its length it is one as long as it can be, whose
+    iterations look whether they are wanted; None where it is not known how long it can be.
+    """
+    extent = constant_extent(s.extent)
+    if extent is not None:
+        return Loop(s.loop, extent, False), s.body
+    written = {x.array for x in nested_statements(s.body) if isinstance(x, Store | Update)}
+    if locals_read(s.extent) or any(x.array in written for x in loads(s.extent)):
+        return None
+    shapes = {name: a.shape for name, a in arrays.items()}
+    most = longest(s, shapes, reason)
+    if most is None:
+        return None
+    index = LoopIndex(s.loop)
+    wanted = Compare("lt", index, coerced(s.extent, index.dtype))
+    return Loop(s.loop, most, False, count_of(s)), (If(wanted, s.body, (), s.where),)
 
 
 def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.ir.effects import arrays_read, task_writes
+from kernelscape.kernels.ir.domain import Count, Loop
+from kernelscape.kernels.ir.effects import are_independent, arrays_read, overwrites_all, task_writes
 from kernelscape.kernels.ir.kernel import Accumulator
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.text import show_task, show_tasks
@@ -398,9 +399,23 @@ def test_closed_task_is_parallel_over_its_outermost_loop() -> None:
     assert task.target == task_writes(task)[0]
 
 
-def test_range_of_a_run_time_number_is_serial() -> None:
-    (task,) = problem_of(counted, array(9), 4).tasks
+def test_range_of_a_run_time_number_is_as_long_as_its_arrays_let_it_be() -> None:
+    problem = problem_of(counted, array(9), 4)
+    (task,) = problem.tasks
     assert task.body is not None
+    assert task.loops == (Loop("i", 9, False, Count("argument", "n")),)
+    assert not task.has_known_extents
+    assert are_independent(task, task.loops[0])
+    assert not overwrites_all(task, problem, "x")  # only so many iterations are wanted
+
+
+def test_range_that_its_own_loop_changes_is_serial() -> None:
+    (task,) = problem_of(growing, np.ones(9, np.int64), array(9)).tasks
+    assert task.loops == ()
+
+
+def test_range_of_which_no_array_says_how_long_it_can_be_is_serial() -> None:
+    (task,) = problem_of(sometimes, array(9), 4).tasks
     assert task.loops == ()
 
 
@@ -408,6 +423,20 @@ def test_range_of_a_run_time_number_is_serial() -> None:
 def counted(x: nd, n: int):
     for i in range(n):
         x[i] = 1.0
+
+
+@kernel
+def growing(n: nd, x: nd):
+    for i in range(n[0]):
+        n[i] += 1
+        x[i] = 1.0
+
+
+@kernel
+def sometimes(x: nd, n: int):
+    for i in range(n):
+        if i < 9:
+            x[i] = 1.0
 
 
 # --- arrays ---------------------------------------------------------------------------------------
