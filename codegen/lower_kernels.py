@@ -12,6 +12,7 @@ from .c.kernel_scene import KernelScene
 from .c.names import RESERVED_CUDA, c_names
 from .c.scene import Scene
 from .c.source import KernelLaunch
+from .c.text import Program, arguments_of
 from .c.usage import identifiers, parameters, without_unused
 from .c.vectors import Prelude, type_name
 from .loops.ir import Launch
@@ -19,13 +20,7 @@ from .passes.nests import nests
 from .passes.pipeline import Passes, run
 from .passes.storage import Workspace
 from .plan import Plan, read_plan
-from .program import (
-    Program,
-    arguments_of,
-    decisions,
-    place_temporaries,
-    sentence,
-)
+from .program import decisions, place_temporaries, sentence
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 

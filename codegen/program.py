@@ -1,58 +1,13 @@
-"""Program: what a complete candidate means, before it is printed, and what both kinds of lowering say in one way."""
+"""What both kinds of lowering say of a plan in one way: where temporaries are, and the decisions in words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..kernels.ir.effects import arrays_written
-from ..kernels.ir.task import ArrayInfo, Problem
+from ..kernels.ir.task import ArrayInfo
 from ..kernels.ir.text import show_value
 from ..space.backbone import Operand
-from .c import csyntax as c
-from .c.source import Argument, KernelLaunch
-from .passes.storage import ALIGNMENT_BYTES, Workspace
+from .passes.storage import Workspace
 from .plan import Plan, TaskPlan, tasks_of
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a complete candidate means: functions in the order in which they run, helpers, and the workspace they share."""
-
-    problem: Problem
-    functions: tuple[c.Function, ...]
-    calls: tuple[tuple[str, tuple[str, ...]], ...]
-    temporaries: tuple[tuple[ArrayInfo, int], ...]  # with their offsets in the workspace
-    workspace_bytes: int
-    prelude: str
-    streams: bool
-    intrinsics: bool
-    n_threads: int
-    decisions: tuple[str, ...]
-    names: dict[str, str]  # identifiers of arrays and scalars
-    defined: tuple[str, ...] = ()  # names that C text of it defines for its file
-    has_entry: bool = True  # a function that runs all others; kernels are launched from outside
-    launches: tuple[KernelLaunch, ...] = ()  # of kernels
-    index_type: str = "long"  # of loop variables
-    may_fail: bool = False  # its statements may assert something
-
-
-def arguments(program: Program) -> tuple[Argument, ...]:
-    """The argument vector of a program."""
-    return arguments_of(program.problem, program.workspace_bytes)
-
-
-def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]:
-    """The user's arrays, the scalars, and a workspace where one is needed."""
-    found = [
-        Argument(a.name, "array", a.dtype.value, a.shape)
-        for a in problem.arrays
-        if a.role != "temp"
-    ]
-    found += [Argument(s.name, "scalar", s.dtype.value, ()) for s in problem.scalars]
-    if workspace_bytes:
-        size = workspace_bytes + ALIGNMENT_BYTES
-        found.append(Argument("workspace", "workspace", "uint8", (size,)))
-    return tuple(found)
 
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:

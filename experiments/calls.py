@@ -29,7 +29,7 @@ from ..kernels.language.record import ndarray, record_sequence
 from ..kernels.library import Sizes, signed, zeros
 from ..kernels.offload.pipeline import normalise
 from ..runtime.building.artifact import Artifact
-from ..runtime.cpu.calling import PlainCaller, header_folders
+from ..runtime.cpu.calling import PlainCaller, header_folders, rows_of
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
@@ -135,7 +135,7 @@ class Ways:
         self.signature = Signature(parameters, problem)
         self.tuned: Tuned = make_tuned(parameters, rebuilt, device)
         self.unchecked: Tuned = make_tuned(parameters, rebuilt, device, check_indices=False)
-        self.plain = PlainCaller(self.module, self.signature)
+        self.plain = PlainCaller(self.module, rows_of(self.signature))
         self._workspace = [self.module.make_workspace()] if built.workspace_bytes else []
 
     def former(self, *args: Any) -> None:

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, isfinite
 from typing import NamedTuple
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.kernel import DType
-from ..loops.ir import PASSING_BY
+from ...kernels.ir.ops import OPS
 from . import csyntax as c
 from .cprint import expression
 from .names import RESERVED, identifier
@@ -32,7 +32,7 @@ class Value:
     lanes: int = 0
 
 
-_LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
+_LOCALITY = {c.PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
 
 
 class LineAhead(NamedTuple):
@@ -482,3 +482,17 @@ def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
         if number < 0 or (number == 0 and text and str(number).startswith("-"))
         else literal
     )
+
+
+def neutral(op: str, dtype: DType) -> c.CExpr:
+    """The neutral element of a reduction."""
+    value = OPS[op].neutral
+    assert value is not None
+    if dtype.is_float:
+        return constant(value, dtype)
+    if isfinite(value):
+        return constant(dtype.wrapped(int(value)), dtype)
+    if not dtype.is_signed and value < 0:
+        return c.Num("0")
+    sign = "" if dtype.is_signed else "U"
+    return c.Id(f"{sign}INT{dtype.size_bytes * 8}_{'MAX' if value > 0 else 'MIN'}")

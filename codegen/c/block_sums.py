@@ -20,10 +20,9 @@ from ..loops.ir import (
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block import Value
+from .block import Value, neutral
 from .kernel_scene import KernelScene
 from .point import LoopIndexAt, Point, affine_at, row_strides
-from .scene import neutral
 from .scopes import Context
 from .sums import Reductions, SumWriter
 from .tiles import Tile

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.task import Problem
 from ...kernels.ir.text import default_format
 from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
-from ..plan import TaskPlan
 from . import csyntax as c
 from .block import Block, Value, Writer
 from .cprint import expression
 from .point import row_strides
 from .vectors import type_name
 
+if TYPE_CHECKING:
+    from ..plan import TaskPlan
+
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
+_SIGNED = {ir.DType.i32, ir.DType.i64}
 _SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compilers may reorder
 
 
@@ -35,6 +41,8 @@ class BodyWriter:
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}
         self.is_free = False  # whether sums may be reordered
+        self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
+        self.plain_indices = False  # whether they are computed as longs, see `index`
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration.
@@ -43,9 +51,14 @@ class BodyWriter:
         """
         assert task.task.body is not None
         self.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
-        self.w.blocks.append(Block())
         self.is_free = task.task.fast_math
-        body = task.task.body.statements
+        self.w.write(c.Scope(self.iteration(task.task.body.statements)))
+        for array in arrays_written(task.task):
+            self.w.forget(array)
+
+    def iteration(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
+        """The statements of one iteration, with its locals."""
+        self.w.blocks.append(Block())
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(body))
         self.stop = self.w.fresh("stop") if asserts else ""
         self.declare_locals(body)
@@ -54,9 +67,7 @@ class BodyWriter:
         if asserts:
             goes_on = c.If(c.Un("!", c.Id("ks_stopped")), written)
             written = (goes_on, c.Label(self.stop))
-        self.w.write(c.Scope(written))
-        for array in arrays_written(task.task):
-            self.w.forget(array)
+        return written
 
     def declare_locals(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
@@ -119,18 +130,26 @@ class BodyWriter:
         outer = self.loops.get(loop)
         self.loops[loop] = c.Id(name)
         inner = self.nested(body)
-        is_innermost = not any(isinstance(s, ir.For) for s in nested_statements(body))
-        is_free = self.is_free and is_innermost
-        sums = self.sums_of(body) if is_free else ()
         hi = self.evaluate(extent).x
         if _changes(body, extent):
             end = c.Id(self.w.fresh(f"{loop}_end"))
             self.w.write(c.Declare("long", end.name, hi, constant=True))
             hi = end
-        self.w.write(c.For(name, c.Num("0"), hi, 1, inner, is_free, sums))
+        self.w.write(self.loop_over(loop, c.For(name, c.Num("0"), hi, 1, inner), body))
         self.w.used.discard(name)
         if outer is not None:
             self.loops[loop] = outer
+
+    def loop_over(self, loop: str, made: c.For, body: tuple[ir.Stmt, ...]) -> c.For:
+        """A loop that was written for `body` with what compilers may know of its iterations."""
+        is_innermost = not any(isinstance(s, ir.For) for s in nested_statements(body))
+        is_free = self.is_free and is_innermost
+        return replace(
+            made,
+            in_any_order=is_free,
+            sums=self.sums_of(body) if is_free else (),
+            independent=is_innermost and loop in self.independent,
+        )
 
     def sums_of(self, body: tuple[ir.Stmt, ...]) -> tuple[tuple[str, str], ...]:
         """The operators and variables of a loop that does nothing but sum up; () where it does anything else."""
@@ -202,9 +221,26 @@ class BodyWriter:
         info = self.problem.array(array)
         flat: c.CExpr = c.Num("0")
         for index, stride in zip(indices, row_strides(info.shape), strict=True):
-            x = self.evaluate(index).x
+            x = self.index(index) if self.plain_indices else self.evaluate(index).x
             flat = c.add(flat, x if stride == 1 else c.Bin("*", x, c.number(stride)))
         return Value(c.Index(self.array_of(array), flat), info.dtype)
+
+    def index(self, e: ir.Expr) -> c.CExpr:
+        """An index as a `long`: where its parts have narrower types, compilers would have to think of sums that wrap around,
+        and see no stride. Such a sum is no index of any array.
+        """
+        match e:
+            case ir.LoopIndex(loop):
+                return self.loops[loop]
+            case ir.Const(value):
+                return c.number(int(value))
+            case ir.Binary("add" | "sub" | "mul" as op, a, b, dtype) if dtype in _SIGNED:
+                return c.Bin(_ARITHMETIC[op], self.index(a), self.index(b))
+            case ir.Cast(x, dtype) if {dtype, x.dtype} <= _SIGNED:
+                if dtype.size_bytes >= x.dtype.size_bytes:
+                    return self.index(x)
+        x = self.evaluate(e).x
+        return x if e.dtype is ir.DType.i64 else c.CastTo("long", x)
 
     def evaluate(self, e: ir.Expr) -> Value:
         def leaf(x: ir.Expr) -> Value:

@@ -145,7 +145,8 @@ class Printer:
             given = ", ".join(p.name for p in f.thread_parameters)
             self.line(f"struct {_given(f.name)} given = {{{given}}};")
             meets = int(_meets(f.body))
-            self.line(f"ks_team_run({_part(f.name)}, &given, {n_threads}, {meets});")
+            threads = n_threads if f.threads is None else expression(f.threads)
+            self.line(f"ks_team_run({_part(f.name)}, &given, {threads}, {meets});")
         else:
             self.block(f.body)
         self.block(f.after)
@@ -249,9 +250,9 @@ class Printer:
                 self.line(self.dialect.barrier)
 
     def hint(self, text: str) -> None:
-        """A line for the compiler, where the dialect has one."""
-        if text:
-            self.line(text)
+        """Lines for the compiler, where the dialect has any."""
+        for line in text.splitlines():
+            self.line(line)
 
     def nested(self, body: tuple[c.CStmt, ...]) -> None:
         self.depth += 1
@@ -265,6 +266,8 @@ class Printer:
         if s.sums:
             reductions = " ".join(f"reduction({op}:{name})" for op, name in s.sums)
             self.hint(self.dialect.sum_loop.format(reductions=reductions))
+        elif s.independent:
+            self.hint(self.dialect.independent_loop)
         elif s.in_any_order:
             self.hint(self.dialect.free_loop)
         self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")

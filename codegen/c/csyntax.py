@@ -52,6 +52,7 @@ class Un:
 
 ARE_ALIGNED = Id("are_aligned")  # a constant in what a thread runs; see Function
 PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
+PASSING_BY = 0  # as a cache: of a line that is read once, which goes past the second one
 
 
 @_node
@@ -130,7 +131,7 @@ class For:
     """`for (long var = lo; var < hi; var += step)`.
 
     Its iterations may be reordered where `in_any_order`, as far as what they store and load allows; all that they do is add to (or
-    multiply) the variables of `sums`, each with its operator.
+    multiply) the variables of `sums`, each with its operator. Where they are `independent`, none loads what another stores.
     """
 
     var: str
@@ -140,6 +141,7 @@ class For:
     body: tuple[CStmt, ...]
     in_any_order: bool = False
     sums: tuple[tuple[str, str], ...] = ()
+    independent: bool = False
 
 
 @_node
@@ -238,7 +240,8 @@ class Function:
     `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
     `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
 
-    `is_closed`: the bodies of closed tasks, which another function calls.
+    `is_closed`: the bodies of closed tasks, which another function calls. `threads`: how many are asked for, in terms of the
+    parameters; None: those that the text is for.
     """
 
     name: str
@@ -252,6 +255,7 @@ class Function:
     aligned: tuple[str, ...] = ()
     vector_bytes: int = 0
     is_closed: bool = False
+    threads: CExpr | None = None
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

@@ -60,13 +60,24 @@ class IndexChecks:
 
 def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexChecks | None:
     """The checks of a sequence; None where no index depends on what arrays or scalars hold."""
-    names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
     prelude = Prelude(CHelpers())
+    lines, sites = check_functions(recording, arguments, prelude)
+    if not sites:
+        return None
+    text = ["#include <math.h>", "#include <stdint.h>", prelude.text(), *lines]
+    return IndexChecks("\n".join(text) + "\n", sites)
+
+
+def check_functions(
+    recording: Recording, arguments: Sequence[Argument], prelude: Prelude
+) -> tuple[list[str], tuple[IndexSite, ...]]:
+    """The lines of the two functions, which use helpers of `prelude`, and what they look at; no lines where that is nothing."""
+    names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
     quick = _Checker(recording, names, prelude, is_exact=False)
     exact = _Checker(recording, names, prelude, is_exact=True)
     bodies = [checker.lines() for checker in (quick, exact)]
     if not exact.sites:
-        return None
+        return [], ()
     bound = [
         f"    const {kind} *{names[a.name]} = args[{k}];"
         if a.kind == "array"
@@ -75,11 +86,11 @@ def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexCh
         if a.kind != "workspace" and (kind := type_name(ir.DType(a.dtype), 0))
     ]
     heads = (f"int64_t {CHECK}(void **args)", f"int64_t {FIND}(void **args, int64_t *value)")
-    parts = ["#include <math.h>", "#include <stdint.h>", prelude.text()]
+    parts: list[str] = []
     for head, body in zip(heads, bodies, strict=True):
         parts += [f"{head};", f"{head} {{", *bound, "    uint64_t bad = 0;", *body]
         parts += ["    return bad != 0;", "}"]
-    return IndexChecks("\n".join(parts) + "\n", tuple(exact.sites))
+    return parts, tuple(exact.sites)
 
 
 class _Checker:

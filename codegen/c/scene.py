@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import isfinite
 
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.ops import OPS
 from ...kernels.ir.walk import loads
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand
 from ...space.families.tiling import vector_width
@@ -24,25 +22,13 @@ from ..passes.storage import (
 )
 from ..plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from . import csyntax as c
-from .block import Value, Writer, constant
+from .block import Value, Writer
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
 from .tiles import Tile
 from .vectors import type_name
 
 
-def neutral(op: str, dtype: DType) -> c.CExpr:
-    """The neutral element of a reduction."""
-    value = OPS[op].neutral
-    assert value is not None
-    if dtype.is_float:
-        return constant(value, dtype)
-    if isfinite(value):
-        return constant(dtype.wrapped(int(value)), dtype)
-    if not dtype.is_signed and value < 0:
-        return c.Num("0")
-    sign = "" if dtype.is_signed else "U"
-    return c.Id(f"{sign}INT{dtype.size_bytes * 8}_{'MAX' if value > 0 else 'MIN'}")
 
 
 class Scene:

@@ -26,9 +26,9 @@ from ..loops.ir import (
 from ..passes.storage import Buffer
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block import Value
+from .block import Value, neutral
 from .point import Point, affine_at, row_strides
-from .scene import Scene, neutral
+from .scene import Scene
 from .scopes import Context, Flat
 from .strips import strips
 from .tiles import Tile

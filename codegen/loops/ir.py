@@ -33,7 +33,6 @@ from ..plan import LoopPlan, Member, TaskPlan
 
 # Numbers that one thread adds up: a team is no sooner done with so few, since it has to meet first.
 _FEW = 2048
-PASSING_BY = 0  # as a cache: of a line that is read once, which goes past the second one
 
 
 class Schedule(Enum):

@@ -9,10 +9,10 @@ from ...kernels.ir.affine import Affine
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand
+from ..c.source import ALIGNMENT_BYTES
 from ..loops.ir import AccumulatorPlan
 from ..plan import Plan, TaskPlan
 
-ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
 # Behind each thread's copy of a buffer, and before the first of them. A prefetcher runs ahead of what a thread reads, but not
 # beyond a page: with less between them it takes the first lines of the next thread's copy away from it, again with every pass.
 APART_BYTES = 4096

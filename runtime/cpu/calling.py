@@ -9,16 +9,19 @@ import ctypes
 import math
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...kernels.ir.kernel import DType
 from ..backend import AbstractCaller
 from ..device import DeviceOptions
 from ..worker.outcome import Failure
@@ -26,9 +29,8 @@ from .compiler import Compiler, build_library
 from .memory import address_of
 
 if TYPE_CHECKING:
-    from ..records.stored import Parameter
     from ..signature import Signature
-    from .runner import CpuModule
+    from .index_check import IndexCheck
 
 _NAME = "call"
 PACKAGE = "apt install python3-dev"  # of Debian
@@ -73,98 +75,64 @@ def _import(path: Path) -> Any:
     return module
 
 
-def make_caller(extension: Any | None, module: CpuModule, signature: Signature) -> AbstractCaller:
-    """The quickest calls of a module that there are."""
-    if extension is None:
-        return PlainCaller(module, signature)
-    entry = ctypes.cast(module.entry, ctypes.c_void_p).value or 0
-    check = 0 if module.index_check is None else module.index_check.address
-    places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
-    rows = tuple(_row(p, signature, places) for p in signature.parameters)
-    pool = module.pool if module.artifact.workspace_bytes else None
-    caller: AbstractCaller = extension.Caller(entry, check, rows, pool, module.make_workspace)
-    return caller
+class LoadedCode(Protocol):
+    """Code in this process whose entry takes a vector of pointers: arrays, then scalars, then a workspace where it needs one."""
 
+    entry: Any  # a function of ctypes
+    index_check: IndexCheck | None
+    pool: list[NDArray[Any]]  # workspaces that no call uses now
 
-class PlainCaller(AbstractCaller):
-    """What call.c does, in Python: for calls that give everything by position. Most of its time are the addresses of the arrays."""
+    @property
+    def workspace_bytes(self) -> int: ...
 
-    def __init__(self, module: CpuModule, signature: Signature) -> None:
-        self._module = module
-        self._n_places = len(signature.arrays) + len(signature.scalars)
-        places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
-        self._rows = [_plain_row(p, signature, places) for p in signature.parameters]
-        self._has_workspace = module.artifact.workspace_bytes > 0
-        self._accepted: dict[int, Any] = {}
+    def make_workspace(self) -> NDArray[Any]: ...
 
-    def __call__(self, *args: Any, **named: Any) -> bool:
-        if named or len(args) != len(self._rows):
-            return False
-        pointers: list[int] = [0] * self._n_places
-        spans, kept = [], []
-        for k, (value, row) in enumerate(zip(args, self._rows, strict=True)):
-            if row.number is not None:
-                held = row.held(value)
-                if held is None:
-                    return False
-                kept.append(held)
-                pointers[row.place] = ctypes.addressof(held)
-            elif row.dtype is None:
-                if k not in self._accepted or value is not self._accepted[k]:
-                    return False
-            else:
-                if not row.fits(value):
-                    return False
-                begin = pointers[row.place] = address_of(value)
-                spans.append((begin, begin + value.nbytes, row.is_written))
-        if _overlap(spans):
-            return False
-        if not self._has_workspace:
-            return self._run(pointers)
-        with self._module.lent() as workspace:
-            return self._run([*pointers, *map(address_of, workspace)])
-
-    def _run(self, pointers: list[int]) -> bool:
-        vector = (ctypes.c_void_p * len(pointers))(*pointers)
-        check = self._module.index_check
-        if check is not None and not check.passes(vector):
-            return False
-        self._module.entry(vector)
-        return True
-
-    def accept(self, k: int, value: Any) -> None:
-        self._accepted[k] = value
+    def lent(self) -> AbstractContextManager[tuple[NDArray[Any], ...]]: ...
 
 
 @dataclass(frozen=True)
-class _PlainRow:
-    """A parameter: of an array `dtype` is given, of a scalar `number`, of a constant neither."""
+class Row:
+    """A parameter of a caller: an array, a scalar, or a constant of the code, which has no `place` among the entry's arguments."""
 
+    name: str
+    kind: Literal["array", "scalar", "constant"]
     place: int = -1
-    dtype: np.dtype[Any] | None = None
+    dtype: DType = DType.f64
     shape: tuple[int, ...] = ()
-    flags: int = 0  # of NumPy, which must be set
     is_written: bool = False
-    number: Any = None  # its type in ctypes
-    python: type = float
+
+    @property
+    def flags(self) -> int:
+        """Those of NumPy that must be set."""
+        return _CONTIGUOUS | _ALIGNED | (_WRITEABLE if self.is_written else 0)
 
     def fits(self, value: Any) -> bool:
         """Whether that is such an array."""
         return (
             type(value) is np.ndarray
-            and value.dtype == self.dtype
+            and value.dtype == self.dtype.numpy
             and value.shape == self.shape
             and value.flags.num & self.flags == self.flags
         )
 
     def held(self, value: Any) -> Any | None:
         """The number in memory; None where it is no such number, does not fit, or is infinite now."""
-        if type(value) is not self.python:
+        is_integer = self.dtype.is_integer
+        if type(value) is not (int if is_integer else float):
             return None
-        held = self.number(value)
-        if self.python is int:
+        held = _NUMBERS[self.dtype.value](value)
+        if is_integer:
             return held if held.value == value else None
         return None if math.isinf(held.value) else held
+
+    @property
+    def for_c(self) -> tuple[Any, ...]:
+        """What `read_parameter` of call.c reads."""
+        if self.kind == "constant":
+            return self.name, "c", "-", 0, -1, False, ()
+        dtype = self.dtype.numpy
+        kind = self.kind[0]
+        return self.name, kind, dtype.kind, dtype.itemsize, self.place, self.is_written, self.shape
 
 
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
@@ -176,16 +144,78 @@ _NUMBERS = {
 }
 
 
-def _plain_row(p: Parameter, signature: Signature, places: Mapping[str, int]) -> _PlainRow:
-    if p.kind == "constant":
-        return _PlainRow()
-    if p.kind == "scalar":
-        dtype = signature.scalars[p.name].dtype
-        python = int if dtype.is_integer else float
-        return _PlainRow(places[p.name], number=_NUMBERS[dtype.value], python=python)
-    a, is_written = signature.arrays[p.name], signature.is_written(p.name)
-    flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if is_written else 0)
-    return _PlainRow(places[p.name], a.dtype.numpy, a.shape, flags, is_written)
+def rows_of(signature: Signature) -> tuple[Row, ...]:
+    """The parameters of a sequence, in the order of its function."""
+    places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
+    rows = []
+    for p in signature.parameters:
+        if p.kind == "constant":
+            rows.append(Row(p.name, "constant"))
+        elif p.kind == "scalar":
+            rows.append(Row(p.name, "scalar", places[p.name], signature.scalars[p.name].dtype))
+        else:
+            a, is_written = signature.arrays[p.name], signature.is_written(p.name)
+            rows.append(Row(p.name, "array", places[p.name], a.dtype, a.shape, is_written))
+    return tuple(rows)
+
+
+def make_caller(extension: Any | None, code: LoadedCode, rows: Sequence[Row]) -> AbstractCaller:
+    """The quickest calls of loaded code that there are."""
+    if extension is None:
+        return PlainCaller(code, rows)
+    entry = ctypes.cast(code.entry, ctypes.c_void_p).value or 0
+    check = 0 if code.index_check is None else code.index_check.address
+    pool = code.pool if code.workspace_bytes else None
+    table = tuple(row.for_c for row in rows)
+    caller: AbstractCaller = extension.Caller(entry, check, table, pool, code.make_workspace)
+    return caller
+
+
+class PlainCaller(AbstractCaller):
+    """What call.c does, in Python: for calls that give everything by position. Most of its time are the addresses of the arrays."""
+
+    def __init__(self, code: LoadedCode, rows: Sequence[Row]) -> None:
+        self._code, self._rows = code, rows
+        self._n_places = sum(row.kind != "constant" for row in rows)
+        self._accepted: dict[int, Any] = {}
+
+    def __call__(self, *args: Any, **named: Any) -> bool:
+        if named or len(args) != len(self._rows):
+            return False
+        pointers: list[int] = [0] * self._n_places
+        spans, kept = [], []
+        for k, (value, row) in enumerate(zip(args, self._rows, strict=True)):
+            if row.kind == "scalar":
+                held = row.held(value)
+                if held is None:
+                    return False
+                kept.append(held)
+                pointers[row.place] = ctypes.addressof(held)
+            elif row.kind == "constant":
+                if k not in self._accepted or value is not self._accepted[k]:
+                    return False
+            else:
+                if not row.fits(value):
+                    return False
+                begin = pointers[row.place] = address_of(value)
+                spans.append((begin, begin + value.nbytes, row.is_written))
+        if _overlap(spans):
+            return False
+        if not self._code.workspace_bytes:
+            return self._run(pointers)
+        with self._code.lent() as workspace:
+            return self._run([*pointers, *map(address_of, workspace)])
+
+    def _run(self, pointers: list[int]) -> bool:
+        vector = (ctypes.c_void_p * len(pointers))(*pointers)
+        check = self._code.index_check
+        if check is not None and not check.passes(vector):
+            return False
+        self._code.entry(vector)
+        return True
+
+    def accept(self, k: int, value: Any) -> None:
+        self._accepted[k] = value
 
 
 def _overlap(spans: Sequence[tuple[int, int, bool]]) -> bool:
@@ -196,16 +226,3 @@ def _overlap(spans: Sequence[tuple[int, int, bool]]) -> bool:
                 if begin < other_end and other < end and j != k:
                     return True
     return False
-
-
-def _row(p: Parameter, signature: Signature, places: Mapping[str, int]) -> tuple[Any, ...]:
-    """What `read_parameter` of call.c reads."""
-    if p.kind == "constant":
-        return p.name, "c", "-", 0, -1, False, ()
-    is_array = p.kind == "array"
-    found = signature.arrays[p.name] if is_array else signature.scalars[p.name]
-    dtype = found.dtype.numpy
-    shape = signature.arrays[p.name].shape if is_array else ()
-    is_written = is_array and signature.is_written(p.name)
-    kind = "a" if is_array else "s"
-    return p.name, kind, dtype.kind, dtype.itemsize, places[p.name], is_written, shape

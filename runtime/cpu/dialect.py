@@ -34,6 +34,12 @@ void ks_team_meet(struct ks_team *team);
 """,
     sum_loop="#pragma omp simd {reductions}",
     free_loop="ANY_ORDER",
+    independent_loop="""\
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif""",
     inlined="inline __attribute__((always_inline)) ",
     intrinsics_prelude="""\
 #if defined(__SSE2__)

@@ -26,7 +26,7 @@ from ..measure.timing import Sampler, interleave, waited_ns
 from ..signature import Signature, fitting_array
 from ..worker.outcome import Failure, Measurement, Protocol
 from ..worker.verify import has_extremes
-from .calling import load_extension, make_caller
+from .calling import load_extension, make_caller, rows_of
 from .memory import CpuArray, address_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class CpuModule(AbstractModule):
     @property
     def artifact(self) -> Artifact:
         return self._artifact
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self._artifact.workspace_bytes
 
     def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
         with self.bound(values) as pointers:
@@ -159,7 +163,7 @@ class CpuRunner(AbstractRunner):
             extension = load_extension(self._builder.compiler, self._builder.options)
         except DeviceError:  # of an adopted library nothing needs a compiler but quicker calls
             extension = None
-        return make_caller(extension, module, signature)
+        return make_caller(extension, module, rows_of(signature))
 
     def allocate(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelscape.codegen.c.index_checks import index_checks
-from kernelscape.codegen.program import arguments_of
+from kernelscape.codegen.c.text import arguments_of
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names

@@ -1,0 +1,63 @@
+"""How one kernel runs that is called by itself: its top-level statements in program order, each loop of them by one thread or
+shared out to a team. Records only: who decides is above, and codegen/lower_kernel.py writes what was decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..kernels.ir.kernel import DType, Expr, For, KernelIR, ReduceOp, Stmt, Update
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A reduction of a loop into one element that no iteration reads: each thread has a local of its own for it.
+
+    `array` is "" where it is a reduction into a local of the kernel, which then has the name `local`.
+    """
+
+    op: ReduceOp
+    dtype: DType
+    array: str
+    indices: tuple[Expr, ...]
+    local: str
+
+
+@dataclass(frozen=True)
+class LoopStep:
+    """A top-level loop. `levels` of its nest of loops, one directly in the other, are shared out as one where it `is_shared`.
+
+    `threads_from`: from so many iterations of these on a team is asked for. `unit`: threads begin at multiples of so many of them.
+    `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
+    threads update. `copied`: arrays that each thread updates a copy of, which are added up behind the loop.
+    """
+
+    loop: For
+    levels: int = 1
+    is_shared: bool = False
+    threads_from: int = 0
+    unit: int = 1
+    independent: frozenset[str] = frozenset()
+    sums: tuple[Sum, ...] = ()
+    atomics: frozenset[Update] = frozenset()
+    copied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """What runs, in order; statements that are no loops are run by the caller. `cores`: most threads of a team."""
+
+    ir: KernelIR
+    steps: tuple[Stmt | LoopStep, ...]
+    cores: int
+    shared_locals: frozenset[str] = field(default_factory=frozenset)  # that several steps name
+
+
+def nest_of(loop: For, levels: int) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
+    """The first `levels` loops of a nest, outermost first, and the statements in the last of them."""
+    loops = [loop]
+    while len(loops) < levels:
+        (inner,) = loops[-1].body
+        assert isinstance(inner, For)
+        loops.append(inner)
+    return tuple(loops), loops[-1].body

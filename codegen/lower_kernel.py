@@ -1,0 +1,333 @@
+"""A kernel that is called by itself to C: a function with its statements in order, and one for what the threads of a shared loop run.
+
+Nothing is chosen here; see codegen/kernel_plan.py. What threads share, arrays aside, are the results of their sums, each in a
+line of its own, and copies of small arrays in the workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from ..kernels.ir import kernel as ir
+
+from ..kernels.ir.task import ArrayInfo, Problem
+from ..kernels.ir.walk import blocks, children, locals_read, mapped, nested_statements
+from .c import csyntax as c
+from .c.block import CMemory, Value, Writer, neutral
+from .c.bodies import BodyWriter
+from .c.cprint import functions_of
+from .c.names import c_names
+from .c.source import ALIGNMENT_BYTES
+from .c.text import ENTRY, Program
+from .c.usage import parameters, without_unused
+from .c.vectors import CHelpers, Prelude, type_name
+from .kernel_plan import KernelPlan, LoopStep, Sum, nest_of
+
+_TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
+
+
+def lower_kernel(plan: KernelPlan, prelude: Prelude | None = None) -> Program:
+    """The program of a kernel: equal plans give equal programs. `prelude`: what else will be in the same file already uses it."""
+    return _Lowering(plan, prelude or Prelude(CHelpers())).program()
+
+
+def problem_of(kernel: ir.KernelIR) -> Problem:
+    """What a kernel alone is to those who ask about arrays and scalars; it has no tasks."""
+    written = {
+        s.array for s in nested_statements(kernel.body) if isinstance(s, ir.Store | ir.Update)
+    }
+    arrays = tuple(
+        ArrayInfo(a.name, a.dtype, a.shape, "inout" if a.name in written else "input")
+        for a in kernel.arrays
+    )
+    return Problem(kernel.name, arrays, kernel.scalars, (), "")
+
+
+class _Lowering:
+    def __init__(self, plan: KernelPlan, prelude: Prelude) -> None:
+        self.plan, self.problem = plan, problem_of(plan.ir)
+        self.names = c_names([p.name for p in (*plan.ir.arrays, *plan.ir.scalars)])
+        self.prelude = prelude
+        self.w = Writer(self.prelude, self.names, CMemory())
+        self.functions: list[c.Function] = []
+        self.workspace_bytes = 0
+
+    def program(self) -> Program:
+        body = self.body()
+        name = f"launch_{len(self.functions)}"
+        named = parameters(self.problem, body, self.names)
+        self.functions.append(c.Function(name, named, body, False, self.plan.ir.name))
+        return Program(
+            problem=self.problem,
+            functions=tuple(self.functions),
+            calls=((name, tuple(p.name for p in named)),),
+            temporaries=(),
+            workspace_bytes=self.workspace_bytes,
+            prelude=self.prelude.text(),
+            streams=False,
+            intrinsics=False,
+            may_fail=self.prelude.may_fail,
+            n_threads=self.plan.cores,
+            decisions=tuple(map(_words, self.plan.steps)),
+            names=self.names,
+            defined=(
+                *self.prelude.defined,
+                *(x for f in self.functions for x in functions_of(f)),
+                ENTRY,
+            ),
+        )
+
+    def writer(self, atomics: frozenset[ir.Update] = frozenset()) -> BodyWriter:
+        made = BodyWriter(
+            self.w, self.problem, lambda array: c.Id(self.names[array]), atomics.__contains__
+        )
+        made.is_free = self.plan.ir.fast_math
+        made.plain_indices = True
+        return made
+
+    def body(self) -> tuple[c.CStmt, ...]:
+        """The statements of the kernel."""
+        own = self.writer()
+        asserts = any(isinstance(s, ir.Assert) for s in nested_statements(self.plan.ir.body))
+        own.stop = self.w.fresh("stop") if asserts else ""
+        with self.w.scope() as body:
+            plain = tuple(s for s in self.plan.steps if not isinstance(s, LoopStep))
+            own.declare_locals(plain)
+            for step in self.plan.steps:
+                if isinstance(step, LoopStep):
+                    self.loop(step, own)
+                    if asserts:
+                        self.w.write(c.If(c.Id("ks_stopped"), (c.Goto(own.stop),)))
+                else:
+                    own.statements((step,))
+            if asserts:
+                self.w.write(c.Label(own.stop))
+        return without_unused(tuple(body.statements))
+
+    # --- loops
+
+    def loop(self, step: LoopStep, own: BodyWriter) -> None:
+        """A top-level loop, with what its sums begin and end with."""
+        sums = [(s, self.w.fresh(f"{s.local or s.array}_sum")) for s in step.sums]
+        if not step.is_shared:
+            for s, name in sums:
+                self.start(s, name)
+            writer = self.inside(own, sums)
+            loops, statements = nest_of(_summing(step.loop, sums), 1)
+            for made in self.nest(step, writer, loops, statements, c.Num("0"), own.evaluate(loops[0].extent).x):
+                self.w.write(made)
+            for s, name in sums:
+                self.finish(s, c.Id(name), own)
+            return
+        self.shared(step, own, sums)
+
+    def start(self, s: Sum, name: str) -> None:
+        self.w.write(c.Declare(type_name(s.dtype, 0), name, neutral(s.op, s.dtype)))
+
+    def finish(self, s: Sum, x: c.CExpr, own: BodyWriter) -> None:
+        """The result of a sum goes to where it belongs."""
+        place = own.element(s.array, s.indices) if s.array else own.locals[s.local]
+        own.update(place, s.op, Value(x, s.dtype))
+
+    def inside(self, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> BodyWriter:
+        """What writes the inside of a loop: it knows the locals of the kernel, and has sums of its own."""
+        writer = self.writer()
+        writer.locals = dict(own.locals)
+        for s, name in sums:
+            writer.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
+        return writer
+
+    def nest(
+        self,
+        step: LoopStep,
+        writer: BodyWriter,
+        loops: Sequence[ir.For],
+        statements: tuple[ir.Stmt, ...],
+        lo: c.CExpr,
+        hi: c.CExpr,
+    ) -> tuple[c.CStmt, ...]:
+        """The iterations lo to hi of a nest of loops, counted over all of them."""
+        writer.independent = step.independent
+        *outer, last = loops
+        name = self.w.fresh(last.loop)
+        writer.loops[last.loop] = c.Id(name)
+        row = self.w.fresh("row") if outer else ""
+        opening: list[c.CStmt] = []
+        n = _extent(last) if outer else 1
+        begin, end = lo, hi
+        if outer:
+            begin, end = c.Id(self.w.fresh("first")), c.Id(self.w.fresh("last"))
+            rest: c.CExpr = c.Id(row)
+            for k, loop in enumerate(reversed(outer)):
+                index = self.w.fresh(loop.loop)
+                is_first = k + 1 == len(outer)
+                value = rest if is_first else c.Bin("%", rest, c.number(_extent(loop)))
+                opening.append(c.Declare("long", index, value, constant=True))
+                writer.loops[loop.loop] = c.Id(index)
+                if not is_first:
+                    rest = c.Bin("/", rest, c.number(_extent(loop)))
+            before = c.Bin("-", lo, c.Bin("*", c.Id(row), c.number(n)))
+            behind = c.Bin("-", hi, c.Bin("*", c.Id(row), c.number(n)))
+            zero, most = c.Num("0"), c.number(n)
+            opening += [
+                c.Declare("long", begin.name, c.Cond(c.Bin(">", before, zero), before, zero), constant=True),
+                c.Declare("long", end.name, c.minimum(behind, most), constant=True),
+            ]
+        made = c.For(name, begin, end, 1, writer.iteration(statements))
+        loop_of_last = writer.loop_over(last.loop, made, statements)
+        if not outer:
+            return (loop_of_last,)
+        rows = c.Bin("/", c.Bin("+", hi, c.number(n - 1)), c.number(n))
+        return (
+            c.For(row, c.Bin("/", lo, c.number(n)), rows, 1, (*opening, loop_of_last)),
+        )
+
+    # --- what threads share
+
+    def shared(self, step: LoopStep, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> None:
+        loops, statements = nest_of(_summing(step.loop, sums), step.levels)
+        kernel_locals = sorted(
+            name for name in _locals_in(step.loop) if name in own.locals
+        )
+        total = self.w.fresh("total")
+        extents = [own.evaluate(loop.extent).x for loop in loops]
+        extent: c.CExpr = extents[0]
+        for x in extents[1:]:
+            extent = c.Bin("*", extent, x)
+        self.w.write(c.Declare("long", total, extent, constant=True))
+        given: list[tuple[c.Parameter, c.CExpr]] = [(c.Parameter("const long ", total), c.Id(total))]
+        writer = self.writer(step.atomics)
+        for local in kernel_locals:
+            held = own.locals[local]
+            assert isinstance(held.x, c.Id)
+            kind = type_name(held.dtype, 0)
+            given.append((c.Parameter(f"const {kind} ", held.x.name), held.x))
+            writer.locals[local] = held
+        results: list[tuple[Sum, str, str, int]] = []
+        for s, name in sums:
+            kind, each = type_name(s.dtype, 0), _TEAM_LINE // s.dtype.size_bytes
+            parts, k = self.w.fresh(f"{name}s"), self.w.fresh("k")
+            self.w.write(c.Declare(kind, parts, None, self.plan.cores * each))
+            at = c.Index(c.Id(parts), c.Bin("*", c.Id(k), c.number(each)))
+            fill = c.Assign(at, neutral(s.op, s.dtype))
+            self.w.write(c.For(k, c.Num("0"), c.number(self.plan.cores), 1, (fill,)))
+            self.w.used.discard(k)
+            given.append((c.Parameter(f"{kind} *", parts, "restrict "), c.Id(parts)))
+            writer.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
+            results.append((s, name, parts, each))
+        body = self.thread(step, writer, loops, statements, total, results)
+        arrays = parameters(self.problem, body, self.names)
+        named = (*arrays, *(p for p, _ in given))
+        launch = f"launch_{len(self.functions)}"
+        threads = c.Cond(
+            c.Bin("<", c.Id(total), c.number(step.threads_from)), c.Num("1"), c.number(self.plan.cores)
+        )
+        constant = prod(_constant(loop) for loop in loops)
+        is_sure = all(isinstance(loop.extent, ir.Const) for loop in loops) and constant >= step.threads_from
+        self.functions.append(
+            c.Function(
+                launch,
+                named,
+                (),
+                True,
+                after=(),
+                thread_parameters=named,
+                threads=None if is_sure else threads,
+            )
+        )
+        self.functions[-1] = replace(self.functions[-1], body=body)
+        args = (*(c.Id(p.name) for p in arrays), *(x for _, x in given))
+        stored = tuple(p.name for p in arrays if p.restrict and not p.type.startswith("const "))
+        self.w.write(c.RunClosed(launch, args, stored))
+        for s, _, parts, each in results:
+            k = self.w.fresh("k")
+            at = c.Index(c.Id(parts), c.Bin("*", c.Id(k), c.number(each)))
+            with self.w.scope() as adding:
+                self.finish(s, at, own)
+            self.w.write(
+                c.For(k, c.Num("0"), c.number(self.plan.cores), 1, tuple(adding.statements))
+            )
+            self.w.used.discard(k)
+
+    def thread(
+        self,
+        step: LoopStep,
+        writer: BodyWriter,
+        loops: Sequence[ir.For],
+        statements: tuple[ir.Stmt, ...],
+        total: str,
+        results: Sequence[tuple[Sum, str, str, int]],
+    ) -> tuple[c.CStmt, ...]:
+        """What one thread runs: its part of the iterations."""
+        begin, end, share = (self.w.fresh(name) for name in ("begin", "end", "share"))
+        with self.w.scope() as body:
+            n_threads, unit = c.Id("n_threads"), c.number(step.unit)
+            each = c.Bin("-", c.Bin("+", c.Id(total), n_threads), c.Num("1"))
+            part: c.CExpr = c.Bin("/", each, n_threads)
+            if step.unit > 1:
+                up = c.Bin("/", c.Bin("+", part, c.number(step.unit - 1)), unit)
+                part = c.Bin("*", up, unit)
+            first = c.Bin("*", c.Id("tid"), c.Id(share))
+            self.w.write(c.Declare("long", share, part, constant=True))
+            self.w.write(c.Declare("long", begin, c.minimum(first, c.Id(total)), constant=True))
+            last = c.Bin("+", c.Id(begin), c.Id(share))
+            self.w.write(c.Declare("long", end, c.minimum(last, c.Id(total)), constant=True))
+            for s, name, _, _ in results:
+                self.start(s, name)
+            for made in self.nest(step, writer, loops, statements, c.Id(begin), c.Id(end)):
+                self.w.write(made)
+            for _, name, parts, size in results:
+                at = c.Index(c.Id(parts), c.Bin("*", c.Id("tid"), c.number(size)))
+                self.w.write(c.Assign(at, c.Id(name)))
+        return without_unused(tuple(body.statements))
+
+
+def _sum_name(s: Sum, name: str) -> str:
+    """The local that iterations add to: one of the kernel keeps its name."""
+    return s.local or f"{name} of the loop"
+
+
+def _summing(loop: ir.For, sums: Sequence[tuple[Sum, str]]) -> ir.For:
+    """The loop with updates of elements that are summed up made updates of locals."""
+    places = {(s.array, s.indices, s.op): _sum_name(s, name) for s, name in sums if s.array}
+
+    def change(s: ir.Stmt) -> ir.Stmt:
+        if isinstance(s, ir.Update) and (s.array, s.indices, s.op) in places:
+            return ir.UpdateLocal(places[s.array, s.indices, s.op], s.op, s.value, s.where)
+        return mapped(s, lambda e: e, change) if blocks(s) else s
+
+    found = change(loop)
+    assert isinstance(found, ir.For)
+    return found
+
+
+def _locals_in(loop: ir.For) -> set[str]:
+    """Locals that are read somewhere in a loop."""
+    return {
+        name for s in nested_statements((loop,)) for e in children(s) for name in locals_read(e)
+    }
+
+
+def _extent(loop: ir.For) -> int:
+    assert isinstance(loop.extent, ir.Const)
+    return int(loop.extent.value)
+
+
+def _constant(loop: ir.For) -> int:
+    return _extent(loop) if isinstance(loop.extent, ir.Const) else 1
+
+
+def _words(step: ir.Stmt | LoopStep) -> str:
+    """A step for people."""
+    if not isinstance(step, LoopStep):
+        return f"line {step.where.line}: one thread"
+    parts = ["threads" if step.is_shared else "one thread"]
+    if step.levels > 1:
+        parts.append(f"{step.levels} loops as one")
+    parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
+    parts += ["atomic updates"] * bool(step.atomics)
+    return f"line {step.loop.where.line}: " + ", ".join(parts)
+
+

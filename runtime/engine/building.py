@@ -1,0 +1,47 @@
+"""A kernel to a library: the text of what was decided, compiled unless it is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...codegen.c.index_checks import IndexSite, check_functions
+from ...codegen.c.text import arguments_of, print_source
+from ...codegen.c.vectors import CHelpers, Prelude
+from ...codegen.lower_kernel import lower_kernel, problem_of
+from ...kernels.ir.kernel import KernelIR, NOWHERE
+from ...kernels.language.record import Call, Recording
+from ..cpu.compiler import Compiler, build_files
+from ..cpu.dialect import C_TEAM
+from ..worker.outcome import Failure
+from .decisions import default_plan
+from .toolchain import flags_of
+
+
+def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude]:
+    """The functions that look at indices that arrays hold, and what they look at."""
+    prelude = Prelude(CHelpers())
+    arrays = tuple(a.name for a in ir.arrays)
+    call = Call(ir, arrays, ir.scalars, NOWHERE)
+    recording = Recording(ir.name, ir.arrays, (), ir.scalars, (call,))
+    lines, sites = check_functions(recording, arguments_of(problem_of(ir), 0), prelude)
+    return lines, sites, prelude
+
+
+def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
+    """The C file of a kernel."""
+    lines, prelude = list[str](), Prelude(CHelpers())
+    if checks_indices:
+        lines, _, prelude = index_sites(ir)
+    source = print_source(lower_kernel(default_plan(ir, cores), prelude), C_TEAM)
+    return "\n".join([source.text, *(["#include <math.h>"] if lines else []), *lines, ""])
+
+
+def build_kernel(
+    ir: KernelIR, cores: int, checks_indices: bool, compiler: Compiler, target: Path, timeout_s: float
+) -> Failure | None:
+    """Compile a kernel to `target`; with its text beside it."""
+    text = kernel_text(ir, cores, checks_indices)
+    built = build_files(
+        compiler, {f"{target.stem}.c": text}, flags_of(ir.fast_math), target, timeout_s
+    )
+    return built if isinstance(built, Failure) else None

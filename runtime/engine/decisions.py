@@ -1,0 +1,273 @@
+"""The default decisions for a kernel that is called by itself: which of its loops a team shares, and how updates that meet are made.
+
+Nothing is searched and nothing timed. The numbers are nanoseconds on one core, rough on purpose: they only have to tell a loop of
+microseconds from one of milliseconds, and an update that waits for a lock from one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from ...codegen.kernel_plan import KernelPlan, LoopStep, Sum
+from ...kernels.ir.body import Closure, Reason, Site, analyse
+from ...kernels.ir.domain import UNBOUNDED, Loop
+from ...kernels.ir.kernel import (
+    NOWHERE,
+    Assert,
+    Const,
+    DType,
+    Expr,
+    For,
+    KernelIR,
+    Load,
+    Local,
+    LoopIndex,
+    Print,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+    While,
+)
+from ...kernels.ir.walk import blocks, children, nested_statements, walk
+from ...kernels.offload.distribute import unique_loops
+
+# A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
+_TEAM_PAYS_NS = 30_000.0
+_NODE_NS = 0.25  # an operation or access, some of them in vectors
+_FUNCTION_NS = 4.0  # sin, exp and the like
+_UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
+# Of PROGRAMS 2.4: 27 x 4 adds a particle took 44 to 63 ns plain and 580 to 625 by compare and swap.
+_PLAIN_UPDATE_NS = 0.5
+_CAS_NS = 5.6
+_FETCH_ADD_NS = 4.0
+_COPY_BYTES = 512 << 10  # the largest array of which each thread gets a copy: what a second cache holds
+_COPY_NS = 0.4  # to clear an element of a copy and to add it up
+_ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
+
+
+def default_plan(ir: KernelIR, cores: int) -> KernelPlan:
+    """The plan of a kernel on a machine with so many cores."""
+    body = unique_loops(ir.body)
+    shared = _shared_locals(body)
+    steps: list[Stmt | LoopStep] = []
+    for s in body:
+        if isinstance(s, For) and not _is_bound_to_one_thread(s, shared):
+            steps.append(_loop_step(ir, s, shared, cores))
+        else:
+            steps.append(s)
+    return KernelPlan(ir, tuple(steps), cores)
+
+
+def _shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
+    """Locals that are set outside of the loops, with their types."""
+    return {
+        x.name: x.value.dtype
+        for s in body
+        if not isinstance(s, For)
+        for x in nested_statements((s,))
+        if isinstance(x, SetLocal)
+    }
+
+
+def _is_bound_to_one_thread(loop: For, shared: dict[str, DType]) -> bool:
+    """Whether the order of iterations can be seen: they print, or pass a local of the kernel on in another way than as a sum."""
+    inside = list(nested_statements(loop.body))
+    read = {x.name for s in inside for e in children(s) for x in walk(e) if isinstance(x, Local)}
+    changed = {s.name for s in inside if isinstance(s, SetLocal | UpdateLocal) and s.name in shared}
+    ops = {(s.name, s.op) for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
+    return (
+        any(isinstance(s, Print) for s in inside)
+        or any(isinstance(s, SetLocal) and s.name in shared for s in inside)
+        or any(isinstance(s, Update) and s.result in shared for s in inside)
+        or bool(changed & read)
+        or len(ops) != len(changed)
+    )
+
+
+def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) -> LoopStep:
+    nest = _perfect_nest(loop)
+    levels, independent = _independent(nest)
+    sites = _sites(nest[:1], loop.body)
+    updates = _shared_updates(loop, sites)
+    sums = tuple(_sums(ir, loop, shared, updates))
+    summed = {(s.array, s.indices) for s in sums}
+    scattered = [u for u in updates if (u.array, u.indices) not in summed]
+    free = frozenset[str]() if scattered else independent
+    extents = [_constant(x.extent) for x in nest]
+    one_ns = _work_ns(nest[0].body)
+    whole = extents[0]
+    step = LoopStep(loop, independent=free, sums=sums)
+    if cores < 2 or (not ir.fast_math and (sums or scattered)):
+        return step if ir.fast_math else LoopStep(loop, independent=free)
+    if whole is not None and whole * one_ns < _TEAM_PAYS_NS:
+        return step
+    atomics = frozenset[Update]()
+    if scattered:
+        atomic_ns = sum(_times_ns(loop.body, u, _atomic_ns(ir, u)) for u in scattered)
+        plain_ns = sum(_times_ns(loop.body, u, _PLAIN_UPDATE_NS) for u in scattered)
+        if (one_ns + atomic_ns) / cores > one_ns + plain_ns:
+            return step
+        atomics = frozenset(scattered)
+    if whole is None or whole >= _ROWS_FOR_EACH * cores:
+        levels = 1
+    known = [x for x in extents[:levels] if x is not None]
+    inside_ns = one_ns / max(1, prod(known[1:]))
+    first = max(2, int(_TEAM_PAYS_NS / max(inside_ns, 0.1)))
+    unit = 16 if len(known) == levels and prod(known) >= 64 * cores and levels == len(nest) else 1
+    return LoopStep(loop, levels, True, first, unit, free, sums, atomics)
+
+
+# --- which iterations are independent
+
+
+def _perfect_nest(loop: For) -> tuple[For, ...]:
+    """The loop and those directly in one another, of constant extent."""
+    loops = [loop]
+    while len(loops[-1].body) == 1:
+        (inner,) = loops[-1].body
+        if not isinstance(inner, For) or not isinstance(inner.extent, Const):
+            break
+        loops.append(inner)
+    return tuple(loops)
+
+
+def _independent(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
+    """How many loops of the nest, from the outside, are shared out as one, and which a compiler may run at once.
+
+    The outermost is parallel by definition, the others where no iteration touches what another stores. A compiler is told so of
+    the outermost too only then: in one thread an order that a program leaves open is kept.
+    """
+    for levels in range(len(nest), 0, -1):
+        if not all(isinstance(x.extent, Const) for x in nest[:levels]):
+            continue
+        if _are_apart(nest[:levels], nest[levels - 1].body):
+            return levels, frozenset(x.loop for x in nest[:levels])
+    return 1, frozenset()
+
+
+def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
+    """Whether each iteration of the loops stores to elements of its own, and loads no others of these arrays."""
+    if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
+        return False
+    sites = _sites(loops, body)
+    written = {s.state.name: s.index for s in sites if s.writes}
+    return all(s.is_unique for s in sites if s.writes) and all(
+        s.index == written[s.state.name] and all(x.affine is not None for x in s.index)
+        for s in sites
+        if s.state.name in written
+    )
+
+
+def _sites(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
+    found = [Loop(x.loop, _constant(x.extent) or UNBOUNDED, False) for x in loops]
+    return analyse(body, found, Reason(Closure.ORDER, "", NOWHERE)).sites
+
+
+# --- updates of what iterations share
+
+
+def _shared_updates(loop: For, sites: Sequence[Site]) -> list[Update]:
+    """Updates of elements that several iterations may touch, in the order of the text."""
+    met = [s for s in sites if s.op == "update"]
+    updates = [s for s in nested_statements(loop.body) if isinstance(s, Update)]
+    assert len(met) == len(updates)
+    return [u for u, site in zip(updates, met, strict=True) if not site.is_unique]
+
+
+def _sums(
+    ir: KernelIR, loop: For, shared: dict[str, DType], updates: Sequence[Update]
+) -> Iterable[Sum]:
+    """Reductions into one element, or into a local of the kernel, that no iteration looks at."""
+    if not ir.fast_math:
+        return
+    inside = list(nested_statements(loop.body))
+    loaded = {
+        x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)
+    }
+    stored = {s.array for s in inside if isinstance(s, Store)}
+    places: dict[str, set[tuple[tuple[Expr, ...], str]]] = {}
+    for s in inside:
+        if isinstance(s, Update):
+            places.setdefault(s.array, set()).add((s.indices, s.op))
+    dtypes = {a.name: a.dtype for a in ir.arrays}
+    found: dict[tuple[str, tuple[Expr, ...]], Sum] = {}
+    changing = {s.name for s in inside if isinstance(s, SetLocal | UpdateLocal)}
+    for u in updates:
+        is_fixed = not any(
+            isinstance(x, LoopIndex | Load) or (isinstance(x, Local) and x.name in changing)
+            for e in u.indices
+            for x in walk(e)
+        )
+        others = places[u.array] - {(u.indices, u.op)}
+        # Other places of the array are other elements only where all of them are constants.
+        is_apart = all(all(isinstance(e, Const) for e in i) for i, _ in (*others, (u.indices, u.op)))
+        same = sum(i == u.indices for i, _ in places[u.array])
+        if (
+            is_fixed
+            and not u.result
+            and u.array not in loaded | stored
+            and same == 1
+            and (not others or is_apart)
+        ):
+            found[u.array, u.indices] = Sum(u.op, dtypes[u.array], u.array, u.indices, "")
+    yield from found.values()
+    ops = {s.name: s.op for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
+    for name, op in ops.items():
+        yield Sum(op, shared[name], "", (), name)
+
+
+def _atomic_ns(ir: KernelIR, u: Update) -> float:
+    dtype = next(a.dtype for a in ir.arrays if a.name == u.array)
+    return _FETCH_ADD_NS if dtype.is_integer and u.op == "add" else _CAS_NS
+
+
+# --- work
+
+
+def _constant(extent: Expr) -> int | None:
+    return max(0, int(extent.value)) if isinstance(extent, Const) else None
+
+
+def _work_ns(body: Sequence[Stmt]) -> float:
+    """About how long one iteration takes."""
+    total = 0.0
+    for s in body:
+        total += sum(_expression_ns(e) for e in children(s))
+        inside = sum(_work_ns(b) for b in blocks(s))
+        if isinstance(s, For):
+            n = _constant(s.extent)
+            inside *= _UNKNOWN_TRIPS if n is None else n
+        elif isinstance(s, While):
+            inside *= _UNKNOWN_TRIPS
+        total += inside + _NODE_NS
+    return total
+
+
+def _expression_ns(e: Expr) -> float:
+    return sum(
+        _FUNCTION_NS if isinstance(x, Unary) and x.dtype.is_float and x.op not in _CHEAP else _NODE_NS
+        for x in walk(e)
+    )
+
+
+_CHEAP = ("neg", "abs", "floor")
+
+
+def _times_ns(body: Sequence[Stmt], update: Update, each_ns: float) -> float:
+    """What one update takes in an iteration of the body, if it took so long each time."""
+    total = 0.0
+    for s in body:
+        if s is update:
+            total += each_ns
+        inside = sum(_times_ns(b, update, each_ns) for b in blocks(s))
+        if isinstance(s, For):
+            n = _constant(s.extent)
+            inside *= _UNKNOWN_TRIPS if n is None else n
+        total += inside
+    return total
+
+

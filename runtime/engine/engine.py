@@ -1,0 +1,322 @@
+"""Runs kernels that are called by themselves: compiled at the first call, kept by content, called at the price of a C call.
+
+Code that was compiled once on this machine is loaded in some milliseconds: what makes C is then not even imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.ir.kernel import KernelIR, Store, Update
+from ...kernels.ir.walk import nested_statements
+from ..backend import AbstractCaller
+from ..cpu.calling import Row, load_extension, make_caller
+from ..cpu.compiler import Compiler
+from ..device import DeviceError, DeviceOptions, cache_folder
+from ..worker.outcome import Failure
+from .folder import KernelFolder
+from .spelling import code_version, spelled
+from .toolchain import engine_compiler
+
+Array = NDArray[Any]
+_ENTRY = "run_sequence"
+_REMEMBERED = 4096  # instances whose callers are found by identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """`checks_indices`: indices that arrays and scalars decide are looked at before a call writes anything."""
+
+    folder: Path = field(default_factory=lambda: cache_folder() / "kernels")
+    compiler: str | None = None  # name or path; None: the first that works
+    compile_timeout_s: float = 120.0
+    cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    checks_indices: bool = True
+    limit_bytes: int = 256 << 20  # of what is kept in the folder
+
+
+class CompileError(RuntimeError):
+    """A kernel that no C compiler takes: a bug of what makes the C."""
+
+
+class LoadedKernel:
+    """The code of one kernel in this process; calls may come from several threads."""
+
+    def __init__(self, ir: KernelIR, path: Path) -> None:
+        self._ir = ir
+        self._library = ctypes.CDLL(str(path))
+        self.entry = getattr(self._library, _ENTRY)
+        self.entry.restype = None
+        self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+        self.pool: list[Array] = []
+        self.index_check: Any = _Check(self._library) if _has_check(self._library) else None
+        size = getattr(self._library, "workspace_bytes", None)
+        self.workspace_bytes = 0 if size is None else ctypes.c_long.in_dll(self._library, "workspace_bytes").value
+
+    def make_workspace(self) -> Array:
+        """One more, at a multiple of 64 bytes."""
+        whole = np.empty(self.workspace_bytes + 64, np.uint8)
+        return whole[-whole.ctypes.data % 64 :][: self.workspace_bytes]
+
+    @contextmanager
+    def lent(self) -> Iterator[tuple[Array, ...]]:
+        """The workspace of one call."""
+        try:
+            workspace = self.pool.pop()  # at one stroke: no lock is needed
+        except IndexError:
+            workspace = self.make_workspace()
+        try:
+            yield (workspace,)
+        finally:
+            self.pool.append(workspace)
+
+
+def _has_check(library: ctypes.CDLL) -> bool:
+    return getattr(library, "check_indices", None) is not None
+
+
+class _Check:
+    """The check of indices in a kernel's library; see cpu/index_check.py."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._check, self._find = library.check_indices, library.find_index
+        for function in (self._check, self._find):
+            function.restype = ctypes.c_int64
+        self.address = ctypes.cast(self._check, ctypes.c_void_p).value or 0
+
+    def passes(self, pointers: Any) -> bool:
+        return bool(self._check(pointers) == 0)
+
+    def first_wrong(self, pointers: Any) -> tuple[int, int] | None:
+        """The number of the first index that is out of range, from 0, and its value."""
+        value = ctypes.c_int64()
+        found = self._find(pointers, ctypes.byref(value))
+        return (int(found) - 1, value.value) if found else None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A kernel that can be called; `ir` is held so that its identity stays its own."""
+
+    ir: KernelIR
+    kernel: LoadedKernel
+    caller: AbstractCaller
+    is_quick: bool  # calls go through the extension
+
+
+class Engine:
+    """One a process is enough. Everything may be called from several threads."""
+
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        self.options = options or EngineOptions()
+        self._folder = KernelFolder(self.options.folder, self.options.limit_bytes)
+        self._lock = threading.RLock()
+        self._known: dict[int, _Known] = {}  # by the identity of the IR
+        self._loading: dict[str, Future[LoadedKernel]] = {}  # by the key of the code
+        self._has_warned = False
+        self._extension: Future[Any] | None = None
+        self._team: ctypes.CDLL | None = None
+
+    # --- calls
+
+    def prepare(self, kernels: Iterable[KernelIR]) -> None:
+        """Begins to compile kernels whose calls will come, several at once; returns at once."""
+        if self._compiler is None:
+            return
+        for ir in kernels:
+            self._load(ir)
+
+    def prepared(self, ir: KernelIR) -> AbstractCaller | None:
+        """What calls a kernel: give it the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.
+
+        It returns False, and does nothing, where they are not plainly those of the instance; `run` then says what is wrong.
+        None where there is no compiler.
+        """
+        known = self._known.get(id(ir))
+        if known is not None and known.ir is ir and (known.is_quick or self._quick is None):
+            return known.caller
+        if self._compiler is None:
+            return None
+        kernel = self._load(ir).result()
+        caller = make_caller(self._quick, kernel, rows_of_kernel(ir))
+        with self._lock:
+            while len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            self._known[id(ir)] = _Known(ir, kernel, caller, self._quick is not None)
+        return caller
+
+    def run(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """Runs a kernel once, in place. Raises IndexError where an index leaves its array, before anything is written."""
+        caller = self.prepared(ir)
+        if caller is None:
+            self._interpret(ir, arrays, scalars)
+        elif not caller(*arrays, *scalars):
+            self._run_slowly(ir, arrays, scalars)
+
+    def _run_slowly(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """A call that the quick way did not take: what is wrong with it, or an array that it does not know."""
+        from ..signature import fitting_array, number
+
+        known = self._known[id(ir)]
+        rows = rows_of_kernel(ir)[: len(ir.arrays)]
+        plain = []
+        for p, row, array in zip(ir.arrays, rows, arrays, strict=True):
+            fitting = fitting_array(p.name, p.dtype.numpy, p.shape, array)
+            if row.is_written and not fitting.flags.writeable:
+                raise ValueError(f"the array {p.name} of the kernel {ir.name} is read-only and written")
+            plain.append(fitting)
+        numbers = [number(p, x) for p, x in zip(ir.scalars, scalars, strict=True)]
+        if known.caller(*plain, *numbers):
+            return
+        kept = [np.array(x, p.dtype.numpy) for p, x in zip(ir.scalars, numbers, strict=True)]
+        places = [a.ctypes.data for a in (*plain, *kept)]
+        pointers = (ctypes.c_void_p * len(places))(*places)
+        check = known.kernel.index_check
+        found = None if check is None else check.first_wrong(pointers)
+        if found is None:
+            raise ValueError(f"arrays of the kernel {ir.name} that it writes share memory with others")
+        from .building import index_sites
+
+        site, value = found
+        raise IndexError(index_sites(ir)[1][site].sentence(value))
+
+    def _interpret(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        from ...kernels.interpret.kernel import run_kernel
+
+        run_kernel(
+            ir,
+            dict(zip((p.name for p in ir.arrays), arrays, strict=True)),
+            dict(zip((p.name for p in ir.scalars), scalars, strict=True)),
+        )
+
+    # --- code
+
+    def _load(self, ir: KernelIR) -> Future[LoadedKernel]:
+        """The code of a kernel: loaded, being compiled, or now begun with."""
+        key = self._key(ir)
+        with self._lock:
+            found = self._loading.get(key)
+            if found is not None:
+                return found
+            path = self._folder.library(key)
+            if path.exists():
+                found = Future()
+                try:
+                    found.set_result(self._loaded(ir, path))
+                    self._folder.touch(path)
+                    self._loading[key] = found
+                    return found
+                except OSError:  # it needs what is not there any more
+                    path.unlink(missing_ok=True)
+            found = self._loading[key] = self._pool.submit(self._build, ir, path)
+        found.add_done_callback(lambda done: self._forget_failed(key, done))
+        return found
+
+    def _forget_failed(self, key: str, done: Future[LoadedKernel]) -> None:
+        if done.exception() is not None:
+            with self._lock:
+                self._loading.pop(key, None)
+
+    def _build(self, ir: KernelIR, path: Path) -> LoadedKernel:
+        from ...kernels.program.inside import first_outside
+        from .building import build_kernel
+
+        compiler = self._compiler
+        assert compiler is not None
+        o = self.options
+        outside = first_outside(ir) if o.checks_indices else None
+        if outside is not None:
+            raise IndexError(f"{outside} (kernel {ir.name})")
+        failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
+        if failed is not None:
+            raise CompileError(f"the kernel {ir.name} cannot be compiled: {failed.advice}\\n{failed.log}")
+        self._folder.trim()
+        return self._loaded(ir, path)
+
+    def _loaded(self, ir: KernelIR, path: Path) -> LoadedKernel:
+        self._load_team()
+        return LoadedKernel(ir, path)
+
+    def _load_team(self) -> None:
+        """The team of threads, for all kernels of the process. Loaded first, so that later libraries find it."""
+        with self._lock:
+            if self._team is not None:
+                return
+            from ..cpu.dialect import C_TEAM
+            from ..cpu.compiler import build_library
+
+            assert self._compiler is not None
+            built = build_library(
+                self._compiler, C_TEAM.team, (), self.options.folder, self.options.compile_timeout_s
+            )
+            if isinstance(built, Failure):
+                raise CompileError(f"the team of threads cannot be compiled: {built.log}")
+            self._team = ctypes.CDLL(str(built.path), mode=ctypes.RTLD_GLOBAL)
+
+    def _key(self, ir: KernelIR) -> str:
+        compiler = self._compiler
+        assert compiler is not None
+        o = self.options
+        parts = (spelled(ir), self._version, str(o.cores), str(o.checks_indices))
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def _version(self) -> str:
+        c = self._compiler
+        assert c is not None
+        return "\0".join((code_version(), c.version, c.native, *c.flags, *c.linked))
+
+    @cached_property
+    def _compiler(self) -> Compiler | None:
+        """The compiler; None where there is none, which is said once."""
+        try:
+            return engine_compiler(self.options.folder, self.options.compiler)
+        except DeviceError as e:
+            warnings.warn(f"kernels run in the interpreter, slowly: {e}", RuntimeWarning, stacklevel=2)
+            return None
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max(2, self.options.cores), thread_name_prefix="kernelscape")
+
+    @property
+    def _quick(self) -> Any | None:
+        """The extension that makes calls quick; None while it is being built, or where it cannot be."""
+        if self._extension is None:
+            with self._lock:
+                if self._extension is None:
+                    self._extension = self._pool.submit(self._load_extension)
+        found = self._extension
+        return found.result() if found.done() else None
+
+    def _load_extension(self) -> Any | None:
+        assert self._compiler is not None
+        folder, seconds = self.options.folder, self.options.compile_timeout_s
+        return load_extension(
+            self._compiler, DeviceOptions(build_folder=folder, compile_timeout_s=seconds)
+        )
+
+
+def rows_of_kernel(ir: KernelIR) -> tuple[Row, ...]:
+    """The parameters of a kernel's code: its arrays, then its scalars."""
+    written = {s.array for s in nested_statements(ir.body) if isinstance(s, Store | Update)}
+    names = {id(p): k for k, p in enumerate((*ir.arrays, *ir.scalars))}
+    arrays = [
+        Row(p.name, "array", names[id(p)], p.dtype, p.shape, p.name in written) for p in ir.arrays
+    ]
+    scalars = [Row(p.name, "scalar", names[id(p)], p.dtype) for p in ir.scalars]
+    return (*arrays, *scalars)

@@ -1,0 +1,64 @@
+"""The C compiler of the engine: found once a machine, and remembered with what it was found to be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ..cpu.compiler import Compiler, find_compiler
+from ..files import write_atomically
+from ..host import cpu_key
+
+# What Taichi's fast_math means to LLVM, but for NaN and infinity, which stay what they are. Integers wrap around.
+_FAST = ("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math")
+_FLAGS = (
+    "-O3",
+    "-std=gnu11",
+    "-fopenmp-simd",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-semantic-interposition",
+    "-w",
+)
+_NATIVE = ("-march=", "-mcpu=", "-mprefer-vector-width=")
+
+
+def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
+    """The compiler with flags of the engine; raises DeviceError, one sentence, where none works.
+
+    Looking for one takes some runs of it; what was found is kept in `folder` until the program or the CPU is another one.
+    """
+    place, known = folder / "compiler.json", _identity(wanted)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(place.read_text())
+        if kept["identity"] == known:
+            c = kept["compiler"]
+            return Compiler(c["path"], c["version"], tuple(c["flags"]), c["native"], tuple(c["linked"]))
+    found = find_compiler(wanted)
+    native = tuple(f for f in found.flags if f.startswith(_NATIVE))
+    found = replace(found, flags=(*_FLAGS, *native))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
+    return found
+
+
+def flags_of(fast_math: bool) -> tuple[str, ...]:
+    """Flags of one kernel."""
+    return _FAST if fast_math else ()
+
+
+def _identity(wanted: str | None) -> list[str]:
+    """Equal as long as the same programs stand where compilers are looked for."""
+    parts = [cpu_key()]
+    for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
+        path = shutil.which(name)
+        if path is not None:
+            real = Path(path).resolve()
+            found = real.stat()
+            parts.append(f"{path} {real} {found.st_size} {found.st_mtime_ns}")
+    return parts
