@@ -1,4 +1,4 @@
-"""A kernel that is called by itself to C: a function with its statements in order, and one for what the threads of a shared loop run.
+"""A kernel that is called by itself to C: a function with its statements in order, and one for what threads of a loop run.
 
 Nothing is chosen here; see codegen/kernel_plan.py. What threads share, arrays aside, are the results of their sums, each in a
 line of its own, and copies of small arrays in the workspace.
@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import prod
 
 from ..kernels.ir import kernel as ir
-
 from ..kernels.ir.task import ArrayInfo, Problem
 from ..kernels.ir.walk import blocks, children, locals_read, mapped, nested_statements
 from .c import csyntax as c
@@ -116,7 +115,9 @@ class _Lowering:
                 self.start(s, name)
             writer = self.inside(own, sums)
             loops, statements = nest_of(_summing(step.loop, sums), 1)
-            for made in self.nest(step, writer, loops, statements, c.Num("0"), own.evaluate(loops[0].extent).x):
+            for made in self.nest(
+                step, writer, loops, statements, c.Num("0"), own.evaluate(loops[0].extent).x
+            ):
                 self.w.write(made)
             for s, name in sums:
                 self.finish(s, c.Id(name), own)
@@ -172,7 +173,12 @@ class _Lowering:
             behind = c.Bin("-", hi, c.Bin("*", c.Id(row), c.number(n)))
             zero, most = c.Num("0"), c.number(n)
             opening += [
-                c.Declare("long", begin.name, c.Cond(c.Bin(">", before, zero), before, zero), constant=True),
+                c.Declare(
+                    "long",
+                    begin.name,
+                    c.Cond(c.Bin(">", before, zero), before, zero),
+                    constant=True,
+                ),
                 c.Declare("long", end.name, c.minimum(behind, most), constant=True),
             ]
         made = c.For(name, begin, end, 1, writer.iteration(statements))
@@ -180,24 +186,22 @@ class _Lowering:
         if not outer:
             return (loop_of_last,)
         rows = c.Bin("/", c.Bin("+", hi, c.number(n - 1)), c.number(n))
-        return (
-            c.For(row, c.Bin("/", lo, c.number(n)), rows, 1, (*opening, loop_of_last)),
-        )
+        return (c.For(row, c.Bin("/", lo, c.number(n)), rows, 1, (*opening, loop_of_last)),)
 
     # --- what threads share
 
     def shared(self, step: LoopStep, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> None:
         loops, statements = nest_of(_summing(step.loop, sums), step.levels)
-        kernel_locals = sorted(
-            name for name in _locals_in(step.loop) if name in own.locals
-        )
+        kernel_locals = sorted(name for name in _locals_in(step.loop) if name in own.locals)
         total = self.w.fresh("total")
         extents = [own.evaluate(loop.extent).x for loop in loops]
         extent: c.CExpr = extents[0]
         for x in extents[1:]:
             extent = c.Bin("*", extent, x)
         self.w.write(c.Declare("long", total, extent, constant=True))
-        given: list[tuple[c.Parameter, c.CExpr]] = [(c.Parameter("const long ", total), c.Id(total))]
+        given: list[tuple[c.Parameter, c.CExpr]] = [
+            (c.Parameter("const long ", total), c.Id(total))
+        ]
         writer = self.writer(step.atomics)
         for local in kernel_locals:
             held = own.locals[local]
@@ -222,10 +226,15 @@ class _Lowering:
         named = (*arrays, *(p for p, _ in given))
         launch = f"launch_{len(self.functions)}"
         threads = c.Cond(
-            c.Bin("<", c.Id(total), c.number(step.threads_from)), c.Num("1"), c.number(self.plan.cores)
+            c.Bin("<", c.Id(total), c.number(step.threads_from)),
+            c.Num("1"),
+            c.number(self.plan.cores),
         )
         constant = prod(_constant(loop) for loop in loops)
-        is_sure = all(isinstance(loop.extent, ir.Const) for loop in loops) and constant >= step.threads_from
+        is_sure = (
+            all(isinstance(loop.extent, ir.Const) for loop in loops)
+            and constant >= step.threads_from
+        )
         self.functions.append(
             c.Function(
                 launch,
@@ -329,5 +338,3 @@ def _words(step: ir.Stmt | LoopStep) -> str:
     parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
     parts += ["atomic updates"] * bool(step.atomics)
     return f"line {step.loop.where.line}: " + ", ".join(parts)
-
-

@@ -29,8 +29,6 @@ from .tiles import Tile
 from .vectors import type_name
 
 
-
-
 class Scene:
     """The state of writing one launch."""
 

@@ -1,4 +1,4 @@
-"""Program: what is left of a plan before it is printed, and its text in a dialect: functions in order, and an entry that runs them."""
+"""Program: what is left of a plan before it is printed, and its text in a dialect: functions in order, and an entry."""
 
 from __future__ import annotations
 
@@ -77,17 +77,24 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.line(text)
     p.line("")
     intrinsics = dialect.intrinsics_prelude if program.intrinsics else ""
-    closed = dialect.closed_prelude if any(f.is_closed for f in program.functions) else ""
     has_team = any(f.is_parallel for f in program.functions)
     team = dialect.team_prelude if has_team else ""
-    for chunk in (team, intrinsics, closed, program.prelude):
+    for chunk in (team, intrinsics):
         for text in chunk.splitlines():
             p.line(text)
         if chunk:
             p.line("")
+    closed_at = len(p.lines)
+    for text in program.prelude.splitlines():
+        p.line(text)
+    if program.prelude:
+        p.line("")
     for f in program.functions:
         p.function(f, program.n_threads)
         p.line("")
+    is_closed = any(f.is_closed for f in program.functions)
+    if is_closed or (dialect.free_loop and dialect.free_loop in map(str.strip, p.lines[closed_at:])):
+        p.lines[closed_at:closed_at] = [*dialect.closed_prelude.splitlines(), ""]
     if program.has_entry:
         _entry(p, program, dialect)
     if dialect.math_header and uses_math("\n".join(p.lines[above:])):

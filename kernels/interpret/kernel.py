@@ -47,7 +47,7 @@ from ..ir.kernel import (
 from ..ir.ops import OPS
 from ..ir.simplify import scalar
 from ..ir.text import default_format
-from ..language.calling import held_by
+from ..language.calling import interpreted
 from .contraction import contract, contraction, factors
 from .lanes import LanePlan, Plans, linear, plan_lanes
 
@@ -62,7 +62,7 @@ def interpret() -> Iterator[None]:
     """Kernels called within the block run at once through the interpreter, also where a sequence is
     being recorded.
     """
-    with held_by(None):
+    with interpreted():
         yield
 
 

@@ -1,4 +1,4 @@
-"""Where a kernel call goes: to the recorder that holds calls back, or to the interpreter."""
+"""Where a kernel call goes: to the recorder that holds calls back, to the engine, or to the interpreter."""
 
 from __future__ import annotations
 
@@ -29,19 +29,35 @@ class AbstractHolder(ABC):
 
 
 _current: ContextVar[AbstractHolder | None] = ContextVar("holder", default=None)
+_interprets: ContextVar[bool] = ContextVar("interprets", default=False)
 
 
 def run_at_once(ir: KernelIR, arrays: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
     """Runs a call that nobody holds back, in place.
 
-    The interpreter lies above the language: it is looked up here, by name, when the first kernel is run.
+    Engine and interpreter lie above the language: they are looked up here, by name, when the first kernel is run.
     """
-    import_module("...interpret.kernel", __name__).run_kernel(ir, arrays, scalars)
+    if _interprets.get():
+        import_module("...interpret.kernel", __name__).run_kernel(ir, arrays, scalars)
+    else:
+        engine = import_module("....runtime.engine", __name__).current_engine()
+        engine.run(ir, tuple(arrays.values()), tuple(scalars.values()))
 
 
 def holder() -> AbstractHolder | None:
     """The recorder at work, or None: calls then run at once."""
     return _current.get()
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Has kernels run at once, through the interpreter, within the block."""
+    token = _interprets.set(True)
+    try:
+        with held_by(None):
+            yield
+    finally:
+        _interprets.reset(token)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ typedef struct {
   PyObject *name;
   PyObject *accepted; /* the object that a constant may be, NULL until there is one */
   char kind;          /* 'a', 's', 'c' */
-  char type;          /* NumPy's letter for floats and integers: 'f', 'i' */
+  char type;          /* NumPy's letter for floats, integers with and without a sign, truth values: 'f', 'i', 'u', 'b' */
   char is_written;
   int place; /* among the entry's arguments */
   int n_bytes; /* of an element */
@@ -31,8 +31,14 @@ typedef struct {
 typedef union {
   float f32;
   double f64;
+  int8_t i8;
+  uint8_t u8;
+  int16_t i16;
+  uint16_t u16;
   int32_t i32;
+  uint32_t u32;
   int64_t i64;
+  uint64_t u64;
 } number;
 
 typedef struct {
@@ -80,8 +86,20 @@ static int scalar_fits(const parameter *p, PyObject *x, number *value) {
     value->f32 = (float)v;
     return !isinf(value->f32) || isinf(v);
   }
+  if (p->type == 'b') {
+    if (x != Py_True && x != Py_False) return 0;
+    value->u8 = x == Py_True;
+    return 1;
+  }
   if (!is_integer(x)) return 0;
   PyObject *whole = PyNumber_Index(x);
+  if (whole != NULL && p->type == 'u' && p->n_bytes == 8) {
+    value->u64 = PyLong_AsUnsignedLongLong(whole);
+    Py_DECREF(whole);
+    if (!PyErr_Occurred()) return 1;
+    PyErr_Clear();
+    return 0;
+  }
   int overflows = 0;
   long long v = whole == NULL ? -1 : PyLong_AsLongLongAndOverflow(whole, &overflows);
   Py_XDECREF(whole);
@@ -90,12 +108,11 @@ static int scalar_fits(const parameter *p, PyObject *x, number *value) {
     return 0;
   }
   if (overflows) return 0;
-  if (p->n_bytes == 8) {
-    value->i64 = v;
-    return 1;
-  }
-  value->i32 = (int32_t)v;
-  return value->i32 == v;
+  value->i64 = v; /* the lowest bytes come first */
+  if (p->n_bytes == 8) return 1;
+  int bits = 8 * p->n_bytes;
+  long long least = p->type == 'u' ? 0 : -(1LL << (bits - 1));
+  return v >= least && v < least + (1LL << bits);
 }
 
 /* The place of a name among the parameters, -1 where there is none. Names of calls are interned, as those here are. */

@@ -8,7 +8,7 @@ from ...codegen.c.index_checks import IndexSite, check_functions
 from ...codegen.c.text import arguments_of, print_source
 from ...codegen.c.vectors import CHelpers, Prelude
 from ...codegen.lower_kernel import lower_kernel, problem_of
-from ...kernels.ir.kernel import KernelIR, NOWHERE
+from ...kernels.ir.kernel import NOWHERE, KernelIR
 from ...kernels.language.record import Call, Recording
 from ..cpu.compiler import Compiler, build_files
 from ..cpu.dialect import C_TEAM
@@ -37,7 +37,12 @@ def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
 
 
 def build_kernel(
-    ir: KernelIR, cores: int, checks_indices: bool, compiler: Compiler, target: Path, timeout_s: float
+    ir: KernelIR,
+    cores: int,
+    checks_indices: bool,
+    compiler: Compiler,
+    target: Path,
+    timeout_s: float,
 ) -> Failure | None:
     """Compile a kernel to `target`; with its text beside it."""
     text = kernel_text(ir, cores, checks_indices)

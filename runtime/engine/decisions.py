@@ -1,4 +1,4 @@
-"""The default decisions for a kernel that is called by itself: which of its loops a team shares, and how updates that meet are made.
+"""Default decisions for a kernel that is called by itself: which of its loops a team shares, how updates that meet are made.
 
 Nothing is searched and nothing timed. The numbers are nanoseconds on one core, rough on purpose: they only have to tell a loop of
 microseconds from one of milliseconds, and an update that waits for a lock from one that does not.
@@ -44,7 +44,9 @@ _UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
 _PLAIN_UPDATE_NS = 0.5
 _CAS_NS = 5.6
 _FETCH_ADD_NS = 4.0
-_COPY_BYTES = 512 << 10  # the largest array of which each thread gets a copy: what a second cache holds
+_COPY_BYTES = (
+    512 << 10
+)  # the largest array of which each thread gets a copy: what a second cache holds
 _COPY_NS = 0.4  # to clear an element of a copy and to add it up
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 
@@ -185,9 +187,7 @@ def _sums(
     if not ir.fast_math:
         return
     inside = list(nested_statements(loop.body))
-    loaded = {
-        x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)
-    }
+    loaded = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
     stored = {s.array for s in inside if isinstance(s, Store)}
     places: dict[str, set[tuple[tuple[Expr, ...], str]]] = {}
     for s in inside:
@@ -204,7 +204,9 @@ def _sums(
         )
         others = places[u.array] - {(u.indices, u.op)}
         # Other places of the array are other elements only where all of them are constants.
-        is_apart = all(all(isinstance(e, Const) for e in i) for i, _ in (*others, (u.indices, u.op)))
+        is_apart = all(
+            all(isinstance(e, Const) for e in i) for i, _ in (*others, (u.indices, u.op))
+        )
         same = sum(i == u.indices for i, _ in places[u.array])
         if (
             is_fixed
@@ -249,7 +251,9 @@ def _work_ns(body: Sequence[Stmt]) -> float:
 
 def _expression_ns(e: Expr) -> float:
     return sum(
-        _FUNCTION_NS if isinstance(x, Unary) and x.dtype.is_float and x.op not in _CHEAP else _NODE_NS
+        _FUNCTION_NS
+        if isinstance(x, Unary) and x.dtype.is_float and x.op not in _CHEAP
+        else _NODE_NS
         for x in walk(e)
     )
 
@@ -269,5 +273,3 @@ def _times_ns(body: Sequence[Stmt], update: Update, each_ns: float) -> float:
             inside *= _UNKNOWN_TRIPS if n is None else n
         total += inside
     return total
-
-

@@ -35,6 +35,7 @@ from .toolchain import engine_compiler
 Array = NDArray[Any]
 _ENTRY = "run_sequence"
 _REMEMBERED = 4096  # instances whose callers are found by identity
+_MESSAGE_BYTES = 1024  # of `ks_message` in codegen/c/vectors.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +64,17 @@ class LoadedKernel:
         self.entry.restype = None
         self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
         self.pool: list[Array] = []
+        self.may_fail = getattr(self._library, "ks_message", None) is not None
         self.index_check: Any = _Check(self._library) if _has_check(self._library) else None
         size = getattr(self._library, "workspace_bytes", None)
-        self.workspace_bytes = 0 if size is None else ctypes.c_long.in_dll(self._library, "workspace_bytes").value
+        self.workspace_bytes = (
+            0 if size is None else ctypes.c_long.in_dll(self._library, "workspace_bytes").value
+        )
+
+    def failed(self) -> str:
+        """The message of the assertion that failed in the last call, "" where none did."""
+        held = (ctypes.c_char * _MESSAGE_BYTES).in_dll(self._library, "ks_message")
+        return held.value.decode(errors="replace")
 
     def make_workspace(self) -> Array:
         """One more, at a multiple of 64 bytes."""
@@ -106,6 +115,23 @@ class _Check:
         value = ctypes.c_int64()
         found = self._find(pointers, ctypes.byref(value))
         return (int(found) - 1, value.value) if found else None
+
+
+class _AssertingCaller(AbstractCaller):
+    """Calls code that asserts something; raises AssertionError where that does not hold."""
+
+    def __init__(self, caller: AbstractCaller, kernel: LoadedKernel) -> None:
+        self._caller, self._kernel = caller, kernel
+
+    def __call__(self, *args: Any, **named: Any) -> bool:
+        was_run = self._caller(*args, **named)
+        message = self._kernel.failed() if was_run else ""
+        if message:
+            raise AssertionError(message)
+        return was_run
+
+    def accept(self, k: int, value: Any) -> None:
+        self._caller.accept(k, value)
 
 
 @dataclass(frozen=True)
@@ -153,6 +179,8 @@ class Engine:
             return None
         kernel = self._load(ir).result()
         caller = make_caller(self._quick, kernel, rows_of_kernel(ir))
+        if kernel.may_fail:
+            caller = _AssertingCaller(caller, kernel)
         with self._lock:
             while len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
@@ -177,7 +205,9 @@ class Engine:
         for p, row, array in zip(ir.arrays, rows, arrays, strict=True):
             fitting = fitting_array(p.name, p.dtype.numpy, p.shape, array)
             if row.is_written and not fitting.flags.writeable:
-                raise ValueError(f"the array {p.name} of the kernel {ir.name} is read-only and written")
+                raise ValueError(
+                    f"the array {p.name} of the kernel {ir.name} is read-only and written"
+                )
             plain.append(fitting)
         numbers = [number(p, x) for p, x in zip(ir.scalars, scalars, strict=True)]
         if known.caller(*plain, *numbers):
@@ -188,7 +218,9 @@ class Engine:
         check = known.kernel.index_check
         found = None if check is None else check.first_wrong(pointers)
         if found is None:
-            raise ValueError(f"arrays of the kernel {ir.name} that it writes share memory with others")
+            raise ValueError(
+                f"arrays of the kernel {ir.name} that it writes share memory with others"
+            )
         from .building import index_sites
 
         site, value = found
@@ -243,7 +275,9 @@ class Engine:
             raise IndexError(f"{outside} (kernel {ir.name})")
         failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is not None:
-            raise CompileError(f"the kernel {ir.name} cannot be compiled: {failed.advice}\\n{failed.log}")
+            raise CompileError(
+                f"the kernel {ir.name} cannot be compiled: {failed.advice}\\n{failed.log}"
+            )
         self._folder.trim()
         return self._loaded(ir, path)
 
@@ -256,8 +290,8 @@ class Engine:
         with self._lock:
             if self._team is not None:
                 return
-            from ..cpu.dialect import C_TEAM
             from ..cpu.compiler import build_library
+            from ..cpu.dialect import C_TEAM
 
             assert self._compiler is not None
             built = build_library(
@@ -286,7 +320,9 @@ class Engine:
         try:
             return engine_compiler(self.options.folder, self.options.compiler)
         except DeviceError as e:
-            warnings.warn(f"kernels run in the interpreter, slowly: {e}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"kernels run in the interpreter, slowly: {e}", RuntimeWarning, stacklevel=2
+            )
             return None
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The folder of compiled kernels: libraries by the key of what they were made of, the oldest of which go where there are too many."""
+"""The folder of compiled kernels: libraries by the key of what they were made of; the oldest go where there are too many."""
 
 from __future__ import annotations
 

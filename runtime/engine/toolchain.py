@@ -38,7 +38,9 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
         kept = json.loads(place.read_text())
         if kept["identity"] == known:
             c = kept["compiler"]
-            return Compiler(c["path"], c["version"], tuple(c["flags"]), c["native"], tuple(c["linked"]))
+            return Compiler(
+                c["path"], c["version"], tuple(c["flags"]), c["native"], tuple(c["linked"])
+            )
     found = find_compiler(wanted)
     native = tuple(f for f in found.flags if f.startswith(_NATIVE))
     found = replace(found, flags=(*_FLAGS, *native))

@@ -133,7 +133,12 @@ def test_an_index_outside_its_array_is_told():
     gather(x, np.array([2, 0, 1]), y)
     assert y.tolist() == [2, 0, 1]
     for wrong in (-1, 3):
-        with pytest.raises(IndexError, match=f"index 0 of x is {wrong}, outside 0..2"):
+        with (
+            ks.interpret(),
+            pytest.raises(IndexError, match=f"index 0 of x is {wrong}, outside 0..2"),
+        ):
+            gather(x, np.array([0, wrong, 1]), y)
+        with pytest.raises(IndexError, match=f"of x is {wrong} and must be from 0 to 2"):
             gather(x, np.array([0, wrong, 1]), y)
 
 
