@@ -18,11 +18,11 @@ from .c.block import CMemory, Value, Writer, neutral
 from .c.bodies import BodyWriter
 from .c.cprint import functions_of
 from .c.names import c_names
-from .c.source import ALIGNMENT_BYTES
 from .c.text import ENTRY, Program
 from .c.usage import parameters, without_unused
 from .c.vectors import CHelpers, Prelude, type_name
 from .kernel_plan import KernelPlan, LoopStep, Sum, nest_of
+from .memory import ALIGNMENT_BYTES
 
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
@@ -47,7 +47,9 @@ def problem_of(kernel: ir.KernelIR) -> Problem:
 class _Lowering:
     def __init__(self, plan: KernelPlan, prelude: Prelude) -> None:
         self.plan, self.problem = plan, problem_of(plan.ir)
-        self.names = c_names([p.name for p in (*plan.ir.arrays, *plan.ir.scalars)])
+        self.names = c_names(
+            [*(a.name for a in plan.ir.arrays), *(s.name for s in plan.ir.scalars)]
+        )
         self.prelude = prelude
         self.w = Writer(self.prelude, self.names, CMemory())
         self.functions: list[c.Function] = []

@@ -7,7 +7,10 @@ from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from ..kernels.ir.errors import LanguageError
+from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
+from ..kernels.ir.walk import children, nested_statements, walk
 from . import families
 from .backbone import build_backbone
 from .draft import Draft, Family, Variables
@@ -36,7 +39,13 @@ def build_space(problem: Problem, target: Target, register_room: int = 1) -> Spa
     """The space of all implementations of `problem` on `target`.
 
     On a GPU, registers may be counted `register_room` times: one of REGISTER_ROOMS of space/families/block_memory.py.
+    Raises LanguageError where the kind of target lacks a type of the problem.
     """
+    lacking = sorted(d.name for d in _types(problem) & KINDS[target.kind].lacks)
+    if lacking:
+        raise LanguageError(
+            f"{problem.name} computes with {lacking[0]}, on which code for a {target.kind.upper()} has no arithmetic: use f32"
+        )
     draft = _empty(problem, target, register_room)
     for family in FAMILIES[target.kind]:
         if family.declare is not None:
@@ -51,6 +60,16 @@ def build_space(problem: Problem, target: Target, register_room: int = 1) -> Spa
         backbone=draft.backbone,
         variables=draft.v,
     )
+
+
+def _types(problem: Problem) -> set[DType]:
+    """All types of values; structured tasks have those of their arrays and numbers."""
+    found = {a.dtype for a in problem.arrays} | {p.dtype for p in problem.scalars}
+    for task in problem.tasks:
+        for s in nested_statements(task.body.statements) if task.body is not None else ():
+            for e in children(s):
+                found |= {x.dtype for x in walk(e)}
+    return found
 
 
 @lru_cache(maxsize=4)

@@ -26,7 +26,7 @@ from ..codegen.passes.pipeline import CPU
 from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
-from ..runtime.cpu.compiler import find_compiler
+from ..runtime.cpu.compiler import SOUND, find_compiler
 from ..runtime.cpu.dialect import C_TEAM
 from ..runtime.worker.verify import poison_value
 from ..space.engine.candidate import Candidate, DeadEnd
@@ -161,7 +161,8 @@ def build(
     """Compiles one text to `stem`.so; warnings are part of the log."""
     file, library = stem.with_suffix(".c"), stem.with_suffix(".so")
     file.write_text(with_delays(source.file_text))
-    flags = (*FLAGS, *WARNINGS, *source.flags, *more_flags)
+    sound = SOUND if compiler == "gcc" else ()
+    flags = (*FLAGS, *sound, *WARNINGS, *source.flags, *more_flags)
     command = [compiler, *flags, "-o", str(library), str(file), *_linked(compiler)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -13,6 +13,7 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.ops import OPS
+from ..memory import PASSING_BY
 from . import csyntax as c
 from .cprint import expression
 from .names import RESERVED, identifier
@@ -32,7 +33,7 @@ class Value:
     lanes: int = 0
 
 
-_LOCALITY = {c.PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
+_LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
 
 
 class LineAhead(NamedTuple):
@@ -408,6 +409,8 @@ class Writer:
     def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         lanes = max(a.lanes, b.lanes)
         if (sign := operator(op, dtype)) is not None:
+            if op.startswith("bit_"):  # which not every target has of a vector and a number
+                a, b = self.splat(a, lanes), self.splat(b, lanes)
             return Value(c.Bin(sign, a.x, b.x), dtype, lanes)
         if op in ("and", "or"):
             return self.logical(op, a, b)

@@ -239,8 +239,8 @@ class BodyWriter:
             case ir.Cast(x, dtype) if {dtype, x.dtype} <= _SIGNED:
                 if dtype.size_bytes >= x.dtype.size_bytes:
                     return self.index(x)
-        x = self.evaluate(e).x
-        return x if e.dtype is ir.DType.i64 else c.CastTo("long", x)
+        found = self.evaluate(e).x
+        return found if e.dtype is ir.DType.i64 else c.CastTo("long", found)
 
     def evaluate(self, e: ir.Expr) -> Value:
         def leaf(x: ir.Expr) -> Value:

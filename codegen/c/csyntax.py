@@ -52,7 +52,6 @@ class Un:
 
 ARE_ALIGNED = Id("are_aligned")  # a constant in what a thread runs; see Function
 PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
-PASSING_BY = 0  # as a cache: of a line that is read once, which goes past the second one
 
 
 @_node

@@ -32,7 +32,6 @@ template <typename T> struct scalar_of {{ typedef T type; }};
 template <typename T> struct mask_of {{ typedef int32_t type; }};
 template <> struct mask_of<double> {{ typedef int64_t type; }};
 template <> struct mask_of<int64_t> {{ typedef int64_t type; }};
-template <> struct mask_of<uint64_t> {{ typedef int64_t type; }};
 #define LANES_ARITHMETIC(op) \\
 template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
     for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
@@ -61,9 +60,12 @@ template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N>
     for (int l = 0; l < N; ++l) a.e[l] = op a.e[l]; \\
     return a; }}
 LANES_ARITHMETIC(+) LANES_ARITHMETIC(-) LANES_ARITHMETIC(*) LANES_ARITHMETIC(/)
-LANES_BITS(&) LANES_BITS(|) LANES_BITS(^)
+LANES_BITS(&) LANES_BITS(|)
 LANES_COMPARISON(<) LANES_COMPARISON(<=) LANES_COMPARISON(>) LANES_COMPARISON(>=) LANES_COMPARISON(==) LANES_COMPARISON(!=)
 LANES_UNARY(-) LANES_UNARY(~)"""
+
+# Of integers only: texts without them are those that older versions wrote.
+_INTEGERS = "template <> struct mask_of<uint64_t> { typedef int64_t type; };\nLANES_BITS(^)"
 
 
 class CudaHelpers(Helpers):
@@ -75,7 +77,10 @@ class CudaHelpers(Helpers):
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
         name = f"{dtype.name}x{lanes}"
         typedef = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"
-        return {"vectors": _VECTORS, name: typedef}
+        found = {"vectors": _VECTORS, name: typedef}
+        if dtype.is_integer:
+            found = {"vectors": _VECTORS, "integer_vectors": _INTEGERS, name: typedef}
+        return found
 
     def function(
         self,

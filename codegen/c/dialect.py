@@ -19,6 +19,7 @@ class Dialect:
     team_prelude: str = ""  # declares the team of threads that runs parallel launches
     team: str = ""  # and defines it
     prelude: str = ""  # at the top of each text, after the headers
+    integers_prelude: str = ""  # behind it, where a text names small or unsigned integers
     inlined: str = ""  # before the type of a function that becomes part of its callers
     closed: str = ""  # before the type of a function that the compiler may put into vectors
     closed_prelude: str = ""  # defines what such functions name, where there are any

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Problem
+from ..memory import ALIGNMENT_BYTES
 from .cprint import in_comment
 from .names import RESERVED_CUDA, c_names
-from .source import ALIGNMENT_BYTES, Argument, Source
+from .source import Argument, Source
 from .vectors import type_name
 
 # What the host side of GPU text uses besides (codegen/c/launches.py), and the templates of the text.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.ir.task import Problem
+from ..memory import ALIGNMENT_BYTES
 from .header import declared, function_name, header_file, identifiers, parameter_lines, title_of
-from .source import ALIGNMENT_BYTES, KernelLaunch, Source
+from .source import KernelLaunch, Source
 
 _UNASKED_BYTES = (
     48 << 10

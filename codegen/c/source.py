@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-ALIGNMENT_BYTES = 64  # of every buffer: one cache line and one full vector
-
 
 @dataclass(frozen=True)
 class Argument:

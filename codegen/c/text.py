@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import ArrayInfo, Problem
+from ..memory import ALIGNMENT_BYTES
 from . import csyntax as c
 from .cprint import Printer, in_comment
 from .dialect import Dialect
-from .source import ALIGNMENT_BYTES, Argument, KernelLaunch, Source
+from .source import Argument, KernelLaunch, Source
 from .vectors import type_name, uses_math
 
 ENTRY = "run_sequence"
+_OTHER_INTEGERS = re.compile(r"\b(u?int(8|16)|uint(32|64))_t\b|\bU?INT(8|16)_M|\bUINT(32|64)_M")
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.line(f"#include {header}")
     for text in dialect.prelude.splitlines():
         p.line(text)
+    integers_at = len(p.lines)
     p.line("")
     intrinsics = dialect.intrinsics_prelude if program.intrinsics else ""
     has_team = any(f.is_parallel for f in program.functions)
@@ -93,8 +97,12 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         p.function(f, program.n_threads)
         p.line("")
     is_closed = any(f.is_closed for f in program.functions)
-    if is_closed or (dialect.free_loop and dialect.free_loop in map(str.strip, p.lines[closed_at:])):
+    if is_closed or (
+        dialect.free_loop and dialect.free_loop in map(str.strip, p.lines[closed_at:])
+    ):
         p.lines[closed_at:closed_at] = [*dialect.closed_prelude.splitlines(), ""]
+    if any(map(_OTHER_INTEGERS.search, p.lines[integers_at:])):
+        p.lines[integers_at:integers_at] = dialect.integers_prelude.splitlines()
     if program.has_entry:
         _entry(p, program, dialect)
     if dialect.math_header and uses_math("\n".join(p.lines[above:])):

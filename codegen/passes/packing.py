@@ -16,7 +16,6 @@ from math import lcm, prod
 from ...kernels.ir.access import flat_strides
 from ...space.backbone import OUTER, Operand
 from ...space.targets.target import LINE_BYTES
-from ..c import csyntax as c
 from ..loops.ir import (
     AdvanceCopies,
     AwaitCopies,
@@ -37,6 +36,7 @@ from ..loops.ir import (
     loop_of,
     paths,
 )
+from ..memory import PASSING_BY
 from ..plan import Member, Plan
 from .beside import Notes
 
@@ -140,7 +140,7 @@ def double_buffer(
         others = (n for n in nodes[:k] if loop_of(n, t) not in operand.loops)
         is_once = is_far and all(iterations(plan, n) == 1 for n in others)
         by_column = _lines(chunk, strides[along] * size)
-        in_strips = InStrips(by_row, by_column, c.PASSING_BY if is_once else 2, strip)
+        in_strips = InStrips(by_row, by_column, PASSING_BY if is_once else 2, strip)
     return DoubleBuffer(
         holder=loop_of(nodes[k], t),
         across=across,

@@ -9,8 +9,8 @@ from ...kernels.ir.affine import Affine
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand
-from ..c.source import ALIGNMENT_BYTES
 from ..loops.ir import AccumulatorPlan
+from ..memory import ALIGNMENT_BYTES
 from ..plan import Plan, TaskPlan
 
 # Behind each thread's copy of a buffer, and before the first of them. A prefetcher runs ahead of what a thread reads, but not

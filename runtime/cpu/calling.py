@@ -136,7 +136,7 @@ class Row:
 
 
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
-_NUMBERS = {
+_NUMBERS: dict[str, Any] = {
     "float32": ctypes.c_float,
     "float64": ctypes.c_double,
     "int8": ctypes.c_int8,

@@ -36,6 +36,8 @@ _COMMON: tuple[str, ...] = (
     "-Wno-psabi",
     ALIGNED,
 )
+# gcc 12 drops calls of functions that store through a difference of two pointers (u[2 * i] beside u[i]) unless both are off.
+SOUND = ("-fno-ipa-modref", "-fno-ipa-pure-const")
 # For gcc instead of the level: the part of it that these texts gain by. They run as fast and compile sooner:
 # experiments/results/compile_flags.md.
 FEWER_PASSES = (
@@ -48,8 +50,7 @@ FEWER_PASSES = (
     "-fno-thread-jumps",
     "-fno-tree-loop-ivcanon",
     # Of calls there is nothing to find out: each function has one, or is inlined.
-    "-fno-ipa-modref",
-    "-fno-ipa-pure-const",
+    *SOUND,
     "-fno-ipa-reference",
 )
 _NOT_GCC = (

@@ -12,6 +12,24 @@ CUDA = Dialect(
     barrier="__syncthreads();",
     intrinsics_prelude="",
     stream_fence="",
+    integers_prelude="""\
+#if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
+typedef short int16_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned uint32_t;
+typedef unsigned long long uint64_t;
+#define INT8_MAX 127
+#define INT8_MIN (-128)
+#define INT16_MAX 32767
+#define INT16_MIN (-32768)
+#define UINT8_MAX 255
+#define UINT16_MAX 65535
+#define UINT32_MAX 4294967295u
+#define UINT64_MAX 18446744073709551615ull
+#endif
+""",
     prelude="""\
 #if defined(__CUDACC_RTC__)
 typedef int int32_t;

@@ -276,7 +276,7 @@ class Engine:
         failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is not None:
             raise CompileError(
-                f"the kernel {ir.name} cannot be compiled: {failed.advice}\\n{failed.log}"
+                f"the kernel {ir.name} cannot be compiled: {failed.advice}\n{failed.log}"
             )
         self._folder.trim()
         return self._loaded(ir, path)

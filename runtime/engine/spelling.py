@@ -22,7 +22,7 @@ def spelled(ir: KernelIR) -> str:
 
 
 def _spell(x: Any, put: Any) -> None:
-    kind = type(x)
+    kind: Any = type(x)
     names = _names(kind)
     if names is not None:
         put(kind.__name__)
@@ -42,7 +42,7 @@ def _spell(x: Any, put: Any) -> None:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...] | None:
+def _names(kind: Any) -> tuple[str, ...] | None:
     """The fields of a node; None for what is none."""
     if kind is Location:
         return ()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ..cpu.compiler import Compiler, find_compiler
+from ..cpu.compiler import SOUND, Compiler, find_compiler
 from ..files import write_atomically
 from ..host import cpu_key
 
@@ -42,8 +42,8 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
                 c["path"], c["version"], tuple(c["flags"]), c["native"], tuple(c["linked"])
             )
     found = find_compiler(wanted)
-    native = tuple(f for f in found.flags if f.startswith(_NATIVE))
-    found = replace(found, flags=(*_FLAGS, *native))
+    kept_flags = tuple(f for f in found.flags if f.startswith(_NATIVE) or f in SOUND)
+    found = replace(found, flags=(*_FLAGS, *kept_flags))
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
     return found

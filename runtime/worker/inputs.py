@@ -402,7 +402,7 @@ def _largest(array: Array) -> float:
     if array.size == 0:
         return 0.0
     with np.errstate(invalid="ignore"):
-        top = float(np.fmax(array.max(), -array.min()))
+        top = float(np.fmax(float(array.max()), -float(array.min())))
     if np.isfinite(top):
         return top
     finite = array[np.isfinite(array)]

@@ -8,6 +8,7 @@ from .kind import CPU, TargetKind
 
 CPU_KIND = TargetKind(
     name=CPU,
+    lacks=frozenset(),
     shared_reductions={OUTER: (PARTIALS,), INNER: (LANES,)},
     max_stages=2,
     max_asynchronous_stages=2,

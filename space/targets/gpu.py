@@ -7,6 +7,7 @@ what crosses blocks takes another launch. Sums are kept in registers: no loop ov
 
 from __future__ import annotations
 
+from ...kernels.ir.kernel import DType
 from ..backbone import INNER, MID, OUTER
 from ..families.block_memory import REGISTER_ROOMS
 from ..families.reduction import ATOMIC, LANES, PARTIALS, TREE
@@ -15,6 +16,7 @@ from .kind import GPU, TargetKind
 
 GPU_KIND = TargetKind(
     name=GPU,
+    lacks=frozenset({DType.f16}),  # which NVRTC has in a header of the toolkit alone
     shared_reductions={OUTER: (PARTIALS, ATOMIC), MID: (TREE,), INNER: (LANES,)},
     max_stages=1,
     max_asynchronous_stages=3,

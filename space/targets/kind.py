@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...kernels.ir.kernel import DType
+
 CPU, GPU = "cpu", "gpu"
 
 
@@ -13,6 +15,7 @@ class TargetKind:
     """A kind of target, as the families of choices read it (space/targets/cpu.py, gpu.py)."""
 
     name: str  # CPU, GPU
+    lacks: frozenset[DType]  # types of values that its code has no arithmetic on
     # How a reduction dim of a level may be reduced, other than in order.
     shared_reductions: Mapping[int, tuple[int, ...]]
     max_stages: int  # blocks of a copy

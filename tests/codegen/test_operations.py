@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.c.block import CMemory, Value, Writer
 from kernelscape.codegen.c.cprint import expression
+from kernelscape.codegen.c.cuda_memory import CudaMemory
+from kernelscape.codegen.c.cuda_vectors import CudaHelpers
 from kernelscape.codegen.c.vectors import CHelpers, Prelude, type_name
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.python_text import NAME, can_print, print_python
@@ -227,10 +230,20 @@ def arrays_of(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
-def text_in_c(ir: KernelIR, lanes: int) -> str:
+# CUDA C++ for a C++ compiler.
+HOST = [
+    "#define __device__",
+    "#define __forceinline__ inline",
+    "#include <math.h>",
+    "#include <stdint.h>",
+]
+
+
+def text_in_c(ir: KernelIR, lanes: int, is_cuda: bool = False) -> str:
     """A function of the arrays; with lanes all is computed in vectors of so many."""
     names = {p.name: p.name for p in ir.arrays}
-    w = Writer(Prelude(CHelpers()), names, CMemory())
+    helpers, memory = (CudaHelpers(), CudaMemory()) if is_cuda else (CHelpers(), CMemory())
+    w = Writer(Prelude(helpers), names, memory)
     (loop,) = ir.body
     assert isinstance(loop, For)
 
@@ -254,27 +267,33 @@ def text_in_c(ir: KernelIR, lanes: int) -> str:
             lines.append(f"{expression(c.Call(store, (c.Un('&', place), value.x)))};")
         else:
             lines.append(f"{expression(place)} = {expression(value.x)};")
-    held = [f"{type_name(p.dtype, 0)} *{p.name} = args[{k}];" for k, p in enumerate(ir.arrays)]
-    loop_text = f"for (long i = 0; i < {N}; i += {lanes or 1}) {{"
-    head = ["#include <immintrin.h>", "#include <math.h>", "#include <stdint.h>", w.prelude.text()]
-    return "\n".join((*head, "void run(void **args) {", *held, loop_text, *lines, "}", "}", ""))
-
-
-def in_c(ir: KernelIR, folder: Path, lanes: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    compiler = find_compiler()
-    text, library = folder / f"all{lanes}.c", folder / f"all{lanes}.so"
-    text.write_text(text_in_c(ir, lanes))
-    # Products and sums rounded one by one, as NumPy does.
-    flags = [
-        *compiler.flags,
-        "-O1",
-        "-ffp-contract=off",
-        "-w",
-        "-shared",
-        "-fPIC",
+    held = [
+        f"{kind} *{p.name} = ({kind} *)args[{k}];"
+        for k, p in enumerate(ir.arrays)
+        if (kind := type_name(p.dtype, 0))
     ]
-    command = [compiler.path, *flags, "-o", library, text, "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    loop_text = f"for (long i = 0; i < {N}; i += {lanes or 1}) {{"
+    head = ["#include <immintrin.h>", "#include <math.h>", "#include <stdint.h>"]
+    opening = "void run(void **args) {"
+    if is_cuda:
+        head, opening = HOST, f'extern "C" {opening}'
+    return "\n".join((*head, w.prelude.text(), opening, *held, loop_text, *lines, "}", "}", ""))
+
+
+# Products and sums rounded one by one, as NumPy does.
+FLAGS = ("-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+
+
+def in_c(
+    ir: KernelIR, folder: Path, lanes: int = 0, is_cuda: bool = False
+) -> dict[str, np.ndarray[Any, Any]]:
+    compiler = find_compiler()
+    text, library = folder / f"all.{'cpp' if is_cuda else 'c'}", folder / "all.so"
+    text.write_text(text_in_c(ir, lanes, is_cuda))
+    command = ["g++"] if is_cuda else [compiler.path, *compiler.flags]
+    done = subprocess.run(
+        [*command, *FLAGS, "-o", library, text, "-lm"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[:4000]
     found = arrays_of(ir)
     pointers = (ctypes.c_void_p * len(found))(*(found[p.name].ctypes.data for p in ir.arrays))
@@ -328,11 +347,7 @@ def test_every_operation_on_every_type(tmp_path: Path) -> None:
 
 
 def test_every_operation_in_vectors(tmp_path: Path) -> None:
-    found = [
-        x
-        for x in every_operation()
-        if all(y.dtype.size_bytes >= 4 for y in walk(x) if y.dtype is not DType.bool_)
-    ]
+    found = [x for x in every_operation() if is_wide(x)]
     ir = kernel_of(found)
     agree(ir, in_c(ir, tmp_path, LANES), in_numpy(ir), near=True)
 
@@ -340,6 +355,11 @@ def test_every_operation_in_vectors(tmp_path: Path) -> None:
 def test_every_operation_in_numba() -> None:
     ir = kernel_of(without_halves(list(every_operation())))
     agree(ir, in_numba(ir), in_numpy(ir), near=True)
+
+
+def is_wide(x: Expr) -> bool:
+    """Whether it is computed in vectors: of numbers of 4 and 8 bytes."""
+    return all(y.dtype.size_bytes >= 4 for y in walk(x) if y.dtype is not DType.bool_)
 
 
 def random_expressions(seed: int, count: int, depth: int = 4) -> list[Expr]:
@@ -354,11 +374,7 @@ def test_random_expressions(tmp_path: Path, seed: int) -> None:
 
 
 def test_random_expressions_in_vectors(tmp_path: Path) -> None:
-    whole = [
-        x
-        for x in random_expressions(9, 900, 3)
-        if all(y.dtype.size_bytes >= 4 for y in walk(x) if y.dtype is not DType.bool_)
-    ]
+    whole = [x for x in random_expressions(9, 900, 3) if is_wide(x)]
     assert len(whole) > 50
     ir = kernel_of(whole)
     agree(ir, in_c(ir, tmp_path, LANES), in_numpy(ir), near=False)
@@ -367,3 +383,11 @@ def test_random_expressions_in_vectors(tmp_path: Path) -> None:
 def test_random_expressions_in_numba() -> None:
     ir = kernel_of(without_halves(random_expressions(5, 100, 3)))
     agree(ir, in_numba(ir), in_numpy(ir), near=False)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("lanes", [0, LANES])
+def test_every_operation_in_cuda(tmp_path: Path, lanes: int) -> None:
+    found = without_halves(list(every_operation()))
+    ir = kernel_of([x for x in found if is_wide(x) or not lanes])
+    agree(ir, in_c(ir, tmp_path, lanes, is_cuda=True), in_numpy(ir), near=True)

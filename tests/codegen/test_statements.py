@@ -52,8 +52,8 @@ from kernelscape.kernels.ir.task import ArrayInfo, Problem
 from kernelscape.kernels.ir.text import problem_key
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.language.record import Call, Recording
+from kernelscape.kernels.offload.closed import closed_task
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.offload.serial import closed_task
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import sketched_candidates

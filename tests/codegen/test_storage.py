@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from kernelscape.codegen.c.source import ALIGNMENT_BYTES
+from kernelscape.codegen.memory import ALIGNMENT_BYTES
 from kernelscape.codegen.passes.storage import APART_BYTES, SharedLayout, Workspace
 from kernelscape.codegen.plan import LoopPlan, TaskPlan
 from kernelscape.kernels.ir.access import Access

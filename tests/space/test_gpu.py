@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.ir.effects import arrays_written, task_reads
+from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
@@ -238,3 +239,18 @@ def test_partial_results_of_two_loops_fit_together():
     for size, is_there in (("1", False), ("4", True)):
         wanted = tiles | {f"size({name}.{x}.mid)": size for x in "ij"}
         assert isinstance(restore(build_space(problem, GPU), wanted.items()), Candidate) == is_there
+
+
+def test_a_gpu_has_no_arithmetic_on_halves():
+    @kernel
+    def twice(x: types.ndarray(), y: types.ndarray()):
+        for i in range(x.shape[0]):
+            y[i] = x[i] * 2
+
+    def problem(dtype):
+        x = np.ones(8, dtype)
+        return normalise(record_sequence(twice, (x, np.zeros_like(x))))
+
+    build_space(problem(np.uint8), GPU)
+    with pytest.raises(LanguageError, match="twice computes with f16, on which code for a GPU has"):
+        build_space(problem(np.float16), GPU)

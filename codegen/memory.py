@@ -1,0 +1,8 @@
+"""Facts of memory that passes decide with and C is written with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ALIGNMENT_BYTES: Final = 64  # of every buffer: one cache line and one full vector
+PASSING_BY: Final = 0  # as a cache: of a line that is read once, which goes past the second one

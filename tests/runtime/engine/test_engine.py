@@ -1,0 +1,183 @@
+"""The engine: kernels that are called by themselves are compiled once, kept by content, and checked at each call."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir.kernel import KernelIR
+from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.folder import KernelFolder
+
+pytestmark = pytest.mark.compiler
+N = 4000
+
+
+@ks.kernel
+def scatter(bins: ks.types.ndarray(), index: ks.types.ndarray(), x: ks.types.ndarray(), a: ks.f64):
+    for i in x:
+        bins[index[i]] += a * x[i]
+
+
+@ks.kernel
+def total(out: ks.types.ndarray(), x: ks.types.ndarray()):
+    s = 0.0
+    for i in x:
+        s += x[i]
+    out[0] = s
+
+
+@ks.kernel
+def smooth(y: ks.types.ndarray(), x: ks.types.ndarray()):
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1] - 4.0 * x[i, j]
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> EngineOptions:
+    return EngineOptions(folder=tmp_path / "kernels", cores=4)
+
+
+def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return np.zeros(7), rng.integers(0, 7, N), rng.integers(-50, 50, N).astype(float)
+
+
+def scattered(seed: int = 0) -> tuple[KernelIR, tuple[np.ndarray, ...], np.ndarray]:
+    bins, index, x = drawn(seed)
+    wanted = bins.copy()
+    np.add.at(wanted, index, 2.0 * x)
+    return scatter.instantiate(bins, index, x, 2.0), (bins, index, x), wanted
+
+
+def built(folder: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_mtime_ns for p in folder.glob("*.so")}
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_compiled_calls_compute_what_the_interpreter_computes(options, cores):
+    engine = Engine(replace(options, cores=cores))
+    x = np.random.default_rng(1).integers(-9, 9, (70, 90)).astype(np.float32)
+    for fn, arrays in ((smooth, (np.zeros_like(x), x)), (total, (np.zeros(1), drawn()[2]))):
+        ir = fn.instantiate(*arrays)
+        reference = [a.copy() for a in arrays]
+        run_kernel(ir, dict(zip((p.name for p in ir.arrays), reference, strict=True)), {})
+        engine.run(ir, arrays, ())
+        for found, wanted in zip(arrays, reference, strict=True):
+            assert np.array_equal(found, wanted)
+
+
+def test_threads_share_loops_that_are_long_enough(options):
+    ir, arrays, wanted = scattered()
+    large = np.zeros((2000, 2000), np.float32)
+    (step,) = default_plan(smooth.instantiate(large, large.copy()), 4).steps
+    assert isinstance(step, LoopStep) and step.is_shared
+    small = np.zeros((8, 8), np.float32)
+    (step,) = default_plan(smooth.instantiate(small, small.copy()), 4).steps
+    assert isinstance(step, LoopStep) and not step.is_shared
+    engine = Engine(options)
+    engine.run(ir, arrays, (2.0,))
+    assert np.array_equal(arrays[0], wanted)
+
+
+def test_what_was_compiled_once_is_loaded_by_later_processes(options):
+    ir, arrays, wanted = scattered()
+    Engine(options).run(ir, arrays, (2.0,))
+    before = built(options.folder)
+    bins, index, x = drawn()
+    again = scatter.instantiate(bins, index, x, 2.0)
+    Engine(options).run(again, (bins, index, x), (2.0,))
+    assert np.array_equal(bins, wanted)
+    assert built(options.folder) == before
+    longer = np.zeros(8)
+    Engine(options).run(scatter.instantiate(longer, index, x, 2.0), (longer, index, x), (2.0,))
+    assert len(built(options.folder)) > len(before)
+
+
+def test_a_library_that_is_no_library_is_made_again(options):
+    ir, arrays, wanted = scattered()
+    engine = Engine(options)
+    engine.run(ir, arrays, (2.0,))
+    (key,) = engine._loading
+    (options.folder / f"{key}.so").unlink()  # what this process has loaded stays as it is
+    (options.folder / f"{key}.so").write_bytes(b"not one")
+    bins, index, x = drawn()
+    Engine(options).run(scatter.instantiate(bins, index, x, 2.0), (bins, index, x), (2.0,))
+    assert np.array_equal(bins, wanted)
+
+
+def test_an_index_outside_is_an_error_before_anything_is_written(options):
+    ir, (bins, index, x), _ = scattered()
+    index[17] = 7
+    with pytest.raises(IndexError, match="7"):
+        Engine(options).run(ir, (bins, index, x), (2.0,))
+    assert not bins.any()
+
+
+def test_arrays_that_do_not_fit_are_sentences(options):
+    ir, (bins, index, x), wanted = scattered()
+    engine = Engine(options)
+    bins.flags.writeable = False
+    with pytest.raises(ValueError, match=r"the array bins of the kernel scatter is read-only"):
+        engine.run(ir, (bins, index, x), (2.0,))
+    both = np.zeros(N)
+    same = total.instantiate(np.zeros(1), both)
+    with pytest.raises(ValueError, match="share memory"):
+        engine.run(same, (both[:1], both), ())
+    bins.flags.writeable = True
+    engine.run(ir, (bins, index, x), (2.0,))
+    assert np.array_equal(bins, wanted)
+
+
+def test_calls_from_many_threads_do_not_meet(options):
+    engine = Engine(options)
+    ir, _, _ = scattered()
+    results: list[bool] = []
+
+    def calls(seed: int) -> None:
+        for _ in range(20):
+            _, arrays, wanted = scattered(seed)
+            engine.run(ir, arrays, (2.0,))
+            results.append(np.array_equal(arrays[0], wanted))
+
+    threads = [threading.Thread(target=calls, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 120
+
+
+def test_kernels_that_come_next_are_compiled_together(options):
+    engine = Engine(options)
+    irs = [scattered()[0], total.instantiate(np.zeros(1), np.zeros(9))]
+    engine.prepare(irs)
+    assert len(engine._loading) == 2
+    assert all(f.result(timeout=60) for f in engine._loading.values())
+
+
+def test_without_a_compiler_kernels_are_interpreted_and_a_warning_says_so(options):
+    ir, arrays, wanted = scattered()
+    engine = Engine(replace(options, compiler="no-such-compiler"))
+    with pytest.warns(RuntimeWarning, match="interpreter"):
+        engine.run(ir, arrays, (2.0,))
+    assert np.array_equal(arrays[0], wanted)
+
+
+def test_the_folder_keeps_what_was_used_last(tmp_path):
+    import os
+
+    folder = KernelFolder(tmp_path, limit_bytes=300)
+    for k in range(4):
+        folder.library(f"k{k}").write_bytes(bytes(100))
+        os.utime(folder.library(f"k{k}"), (k, k))
+    folder.trim()
+    assert sorted(p.name for p in tmp_path.glob("*.so")) == ["k3.so"]
