@@ -205,8 +205,10 @@ class Assignments:
         changes nothing.
         """
         parsed = self._state.frame.parsed
-        is_alias = parsed.assigned[name] == 1 and name not in parsed.mutated
-        if is_alias and (not is_data(x) or self._places.is_fixed(x)):
+        is_once = parsed.assigned[name] == 1
+        if is_once and (
+            not is_data(x) or (name not in parsed.mutated and self._places.is_fixed(x))
+        ):
             self._state.frame.bind(name, x)
         elif is_data(x):
             self._state.frame.bind(name, self._places.new_local(name, x, node))

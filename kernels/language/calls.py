@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 InlineCall = Callable[..., Value | None]
 _VECTORS: dict[Any, str] = {np.zeros: "zero", np.ones: "one"}
 _PLAIN = (float, int, bool)
+_WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
 
 
 class Calls:
@@ -128,6 +129,7 @@ class Calls:
         made = self._makers(target, args, named, node)
         if made is not None:
             return made
+        dtype = named.pop("dtype", None) if operation_of(target) in _WHOLE else None
         if named:
             state.fail(
                 f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
@@ -137,7 +139,9 @@ class Calls:
         for family in (self._functions, self._of_python):
             result = family(target, args, node)
             if result is not None:
-                return result
+                return (
+                    result if dtype is None else self._conversion(cast_call, [result, dtype], node)
+                )
         name = ast.unparse(node.func)
         kind = type(target).__name__
         advice = (

@@ -42,7 +42,6 @@ _NAMES: dict[type[ast.AST], str] = {
     ast.Lambda: "a lambda",
     ast.Dict: "a dict",
     ast.Set: "a set",
-    ast.NamedExpr: "an assignment expression (:=)",
     ast.Starred: "a starred expression",
     ast.Slice: "a slice",
     ast.Await: "await",
@@ -96,6 +95,8 @@ class Expressions:
                 return loaded(self._calls.call(node))
             case ast.ListComp() | ast.GeneratorExp():
                 return self._comprehension(node)
+            case ast.NamedExpr():
+                return self._named(node)
             case ast.JoinedStr():
                 return TupleValue(tuple(self._formatted(part) for part in node.values))
         return self._state.fail(
@@ -136,7 +137,9 @@ class Expressions:
     def _may_write(self, node: ast.expr) -> bool:
         """Whether evaluating an expression runs statements of the program."""
         return any(
-            isinstance(n, ast.Call) and self._calls.runs_statements(n) for n in ast.walk(node)
+            isinstance(n, ast.NamedExpr)
+            or (isinstance(n, ast.Call) and self._calls.runs_statements(n))
+            for n in ast.walk(node)
         )
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
@@ -210,9 +213,11 @@ class Expressions:
 
     def static_argument(self, node: ast.expr) -> ast.expr | None:
         """The inside of `ks.static(...)`, or None if the node is anything else."""
-        if isinstance(node, ast.Call) and len(node.args) == 1 and self.callee(node) is static:
+        if not isinstance(node, ast.Call) or not node.args or self.callee(node) is not static:
+            return None
+        if len(node.args) == 1:
             return node.args[0]
-        return None
+        return ast.copy_location(ast.Tuple(node.args, ast.Load()), node)
 
     def callee(self, node: ast.Call) -> object:
         """The Python object that is called; None if it has no name the frontend can resolve."""
@@ -222,6 +227,21 @@ class Expressions:
             return None
         x = self.place(node.func)
         return x.python if isinstance(x, Static) and isinstance(x.python, Hashable) else None
+
+    def _named(self, node: ast.NamedExpr) -> Value:
+        """`(name := value)`: a local of the block, and its value."""
+        x, name = self.value(node.value), node.target.id
+        if not is_data(x):
+            self._state.fail(f"`{name}` is assigned something that is not a number", node)
+        bound = self._state.frame.find(name)
+        if bound is None:
+            bound = self.places.new_local(name, x, node)
+            self._state.frame.bind(name, bound)
+        elif isinstance(bound, LoopVar) or not is_data(bound):
+            self._state.fail(f"`{name}` is no local: use another name", node)
+        else:
+            self.places.assign(bound, x, node)
+        return loaded(bound)
 
     # --- names and attributes
 

@@ -27,11 +27,12 @@ RunBody = Callable[[Sequence[ast.stmt]], object]
 
 class Func:
     """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from
-    Python it is itself.
+    Python it is itself. `is_real`: of a program, its result has the type that its annotation says. That of others has no meaning
+    there, as in Taichi.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
+    def __init__(self, fn: Callable[..., Any], is_real: bool = False) -> None:
+        self.fn, self.is_real = fn, is_real
         functools.update_wrapper(self, fn)
 
     @functools.cached_property
@@ -109,7 +110,8 @@ class Inliner:
         for statement in (*frame.declared, *body):
             state.emit(statement)
         result = frame.returned if frame.result is None else loaded(frame.result)
-        if result is not None and func.returns is not None:
+        is_typed = func.is_real or not state.rules.is_strict
+        if result is not None and is_typed and func.returns is not None:
             result = self._expr.converted(result, func.returns, node)
         return result
 

@@ -96,11 +96,11 @@ def as_dtype(x: Any) -> DType:
     return dtype
 
 
-def static(x: T) -> T:
+def static(x: T, *more: Any) -> T | tuple[Any, ...]:
     """Marks a condition, a value or a loop that is evaluated (or unrolled) when the kernel is
-    compiled.
+    compiled; several values are a tuple.
     """
-    return x
+    return (x, *more) if more else x
 
 
 def ndrange(*bounds: int | tuple[int, int]) -> Iterator[tuple[int, ...]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..fields.ndarray import Ndarray
 from ..fields.program import Program, current_program
-from ..ir.kernel import KernelIR, Location
+from ..ir.kernel import DType, KernelIR, Location
 from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
 from .calling import holder, run_at_once
@@ -201,8 +201,9 @@ class Kernel:
             match argument:
                 case ArrayArgument():
                     arrays[name] = value.array if isinstance(value, Ndarray) else value
-                case ScalarArgument():
-                    scalars[name] = value
+                case ScalarArgument(dtype=dtype):
+                    is_bool = isinstance(value, bool | np.bool_) and dtype is not DType.bool_
+                    scalars[name] = int(value) if is_bool else value
                 case CompoundArgument(kind=kind):
                     label = f"the argument {name} of the kernel {self.name}"
                     numbers = flattened(kind, value, label, where)
@@ -337,8 +338,8 @@ def func(fn: Callable[..., Any]) -> Func:
 
 
 def real_func(fn: Callable[..., Any]) -> Func:
-    """As `func`: the compiler decides which calls stay calls."""
-    return Func(fn)
+    """As `func`, with the result that its annotation says: the compiler decides which calls stay calls."""
+    return Func(fn, is_real=True)
 
 
 def pyfunc(fn: Callable[..., Any]) -> Func:

@@ -92,6 +92,10 @@ class Operators:
     def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value:
         if isinstance(a, TupleValue) and isinstance(b, TupleValue) and op == "add":
             return TupleValue((*a.items, *b.items))
+        if isinstance(a, TupleValue) and isinstance(b, Typed) and op == "mul":
+            match b.expr:
+                case Const(times, dtype) if dtype.is_integer:  # a list repeated, as Python has it
+                    return TupleValue(a.items * int(times))
         if op == "matmul":
             return self.matmul(a, b, node)
         return self.each([a, b], node, lambda x, y: self.arithmetic(op, x, y, node))

@@ -12,13 +12,13 @@ from .assignments import Assignments
 from .control import escapes, flags_after, none_of, surely_leaves
 from .expressions import Expressions, construct_name
 from .inlining import Inliner
-from .intrinsics import loop_config, static_assert, static_print
+from .intrinsics import grouped, loop_config, static_assert, static_print
 from .loops import Loops
 from .places import Places, loaded
 from .printing import parts_of
 from .results import Results
 from .scopes import Binding, LoopVar, Pass
-from .values import TupleValue, Value, is_data
+from .values import ArrayRef, Static, TupleValue, Value, is_data
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "remove it"),
@@ -241,6 +241,10 @@ class Statements:
             self._state.fail(
                 f"`{ast.unparse(node)}` has no effect: assign its value, or remove it", node
             )
+        filled = self._filled(call)
+        if filled is not None:
+            self._fill(filled, call)
+            return
         callee = self._expr.callee(call)
         if callee is print:
             self._print(call)
@@ -250,6 +254,25 @@ class Statements:
             self._configure(call)
         else:
             self._expr.call_statement(call)
+
+    def _filled(self, call: ast.Call) -> ArrayRef | None:
+        """The array of `array.fill(value)`; None for any other call."""
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "fill":
+            return None
+        owner = self._expr.place(call.func.value)
+        return owner if isinstance(owner, ArrayRef) else None
+
+    def _fill(self, array: ArrayRef, call: ast.Call) -> None:
+        """`array.fill(value)`: a loop over its elements."""
+        if len(call.args) != 1 or call.keywords:
+            self._state.fail(f"`{ast.unparse(call)}`: fill takes one value", call)
+        value = self._expr.value(call.args[0])
+        frame = self._state.frame
+        with frame.scope():
+            frame.bind(".array", array)
+            frame.bind(".grouped", Static(grouped))
+            frame.bind(".value", self._expr.places.kept(value, call) if is_data(value) else value)
+            self._loops.run(ast.copy_location(_filling(), call))
 
     def _print(self, call: ast.Call) -> None:
         parts, formats = parts_of(self._expr, call)
@@ -315,3 +338,15 @@ def _loaded(x: Binding) -> Value:
 
 def _is_number_tree(x: Value) -> bool:
     return is_data(x) and not isinstance(x, TupleValue)
+
+
+def _filling() -> ast.For:
+    """A loop over the elements of `.array`, each of which becomes `.value`: names that no program has."""
+    store, load = ast.Store(), ast.Load()
+    element = ast.Subscript(ast.Name(".array", load), ast.Name(".cell", load), store)
+    return ast.For(
+        ast.Name(".cell", store),
+        ast.Call(ast.Name(".grouped", load), [ast.Name(".array", load)], []),
+        [ast.Assign([element], ast.Name(".value", load))],
+        [],
+    )

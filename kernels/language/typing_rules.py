@@ -85,6 +85,10 @@ def common_dtype(a: Typed, b: Typed, default_float: DType) -> DType:
         return strong.dtype
     if weak.dtype.is_float:
         return default_float
+    if isinstance(weak.expr, Const) and strong.dtype.size_bytes < 4:
+        value = int(weak.expr.value)
+        if strong.dtype is not DType.bool_ and not strong.dtype.holds(value):
+            return DType.i32 if DType.i32.holds(value) else DType.i64
     too_wide = isinstance(weak.expr, Const) and abs(weak.expr.value) >= 2**31
     return DType.i64 if too_wide or strong.dtype is DType.bool_ else strong.dtype
 

@@ -270,3 +270,20 @@ def test_names_in_messages_are_those_of_variables():
 
 def test_types_of_components_may_be_listed():
     assert ks.Matrix.field(1, 2, [[ks.f64, ks.f64]], 2, layout=ks.Layout.SOA).dtype is DType.f64
+
+
+@pytest.mark.parametrize("dtype", DType, ids=lambda d: d.name)
+def test_every_type_of_elements(dtype):
+    x, v = ks.field(dtype, 3), ks.Vector.field(2, dtype, 3)
+    x[1] = 1
+    v[2] = [0, 1]
+    v[0].x = 1
+    assert x.to_numpy().dtype == v.to_numpy().dtype == dtype.numpy
+    assert x.to_numpy().tolist() == [0, 1, 0] and v.to_numpy().tolist() == [[1, 0], [0, 0], [0, 1]]
+    assert type(x[1]) is (float if dtype.is_float else int) and v[2].y == 1
+    if dtype.is_integer:
+        least, greatest = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
+        x[0], x[2] = least - 1, greatest
+        assert x[0] == x[2] == greatest and (v[0] + 0).to_numpy().dtype.itemsize == 8
+        x.fill(-1)
+        assert x[0] == (-1 if least else greatest)

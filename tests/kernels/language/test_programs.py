@@ -312,3 +312,92 @@ def test_old_values_of_atomic_updates():
     run()
     assert x.to_numpy().tolist() == [0, 1, 4, 9]
     assert top[None] == 4
+
+
+# --- what stands inside of expressions and statements
+
+
+def test_fields_are_filled_in_kernels():
+    x = ks.field(ks.f32, shape=(3, 4), offset=(1, -1))
+    v = ks.Vector.field(2, ks.i32, shape=5)
+
+    @ks.kernel
+    def clear(a: ks.f32):
+        x.fill(a + 1)
+        v.fill(ks.Vector([2, 3]))
+        for i in range(2):
+            v[i].x = 7
+
+    clear(2.5)
+    assert (x.to_numpy() == 3.5).all()
+    assert v.to_numpy().tolist() == [[7, 3], [7, 3], [2, 3], [2, 3], [2, 3]]
+
+    @ks.kernel
+    def wrong():
+        x.fill()
+
+    with pytest.raises(LanguageError, match="fill takes one value"):
+        wrong()
+
+
+def test_named_expressions_and_repeated_lists():
+    x = ks.field(ks.i32, shape=4)
+    n = 2
+
+    @ks.kernel
+    def name():
+        x[0] = (p := 5) + 1
+        x[1] = p
+        for i, j in ks.ndrange(*[3] * n):
+            x[2] += i * j
+        k = 0
+        while (k := k + 1) < 10:
+            x[3] = k
+
+    name()
+    assert x.to_numpy().tolist() == [6, 5, 9, 9]
+
+
+def test_truth_values_are_numbers_where_numbers_are_asked_for():
+    x = ks.field(ks.i32, shape=1)
+
+    @ks.kernel
+    def keep(a: ks.i32, b: ks.f32):
+        x[0] = a + ks.i32(b)
+
+    keep(True, np.True_)
+    assert x[0] == 2
+
+
+def test_annotations_of_results_mean_something_for_real_functions_only():
+    x = ks.field(ks.f32, shape=2)
+
+    @ks.func
+    def half(a) -> ks.i32:
+        return a / 2
+
+    @ks.real_func
+    def whole(a: ks.f32) -> ks.i32:
+        return a / 2
+
+    @ks.kernel
+    def both():
+        x[0] = half(3)
+        x[1] = whole(3)
+
+    both()
+    assert x.to_numpy().tolist() == [1.5, 1]
+
+
+def test_several_static_values_and_roundings_to_a_type():
+    x, y = ks.field(ks.i32, shape=3), ks.field(ks.i32, shape=3)
+
+    @ks.kernel
+    def name():
+        a, b = ks.static(x, y)
+        for i in a:
+            a[i], b[i] = ks.round(i * 1.4, dtype=ks.i32), ks.floor(i * 1.4)
+
+    name()
+    assert x.to_numpy().tolist() == [0, 1, 3]
+    assert y.to_numpy().tolist() == [0, 1, 2]
