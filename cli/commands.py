@@ -31,6 +31,7 @@ from .options import (
 from .picture_commands import graph, report, trace
 from .settings import Settings
 from .speaking import say
+from .taichi_command import taichi
 from .tune_command import tune
 from .upkeep_commands import cache, schema
 from .user_file import find_workload
@@ -47,6 +48,7 @@ _COMMANDS = (
     "export",
     "check",
     "tune",
+    "taichi",
     "graph",
     "trace",
     "calibrate",
@@ -321,7 +323,7 @@ def doctor(talk: Talk) -> None:
         sys.exit(Exit.ENVIRONMENT)
 
 
-for _command in (report, export, check, tune, graph, trace, cache, schema):
+for _command in (report, export, check, tune, taichi, graph, trace, cache, schema):
     explore.add_command(_command)
 
 

@@ -395,6 +395,15 @@ class Trace(AbstractLine, tag="trace"):
     events: int
 
 
+class Program(AbstractLine, tag="program"):
+    """`taichi`: a program that ended by itself, or after its last frame."""
+
+    frames: int
+    is_cut: bool
+    files: list[str]
+    exit: int
+
+
 class Calibration(AbstractLine, tag="calibration"):
     """`calibrate`."""
 

@@ -15,7 +15,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("kernels", "space", "search", "codegen", "runtime", "explorer", "report", "cli")
+PRODUCT = (
+    "kernels",
+    "space",
+    "search",
+    "codegen",
+    "runtime",
+    "explorer",
+    "report",
+    "compat",
+    "cli",
+)
 SHIPPED = (*PRODUCT, "testing", "experiments")
 
 # Where a GPU may be told from a CPU: its facts, and what people see.

@@ -21,6 +21,7 @@ LAYERS = (
     "search",
     "runtime",
     "explorer",
+    "compat",
     "report",
     "cli",
     "testing",

@@ -74,7 +74,7 @@ def test_arguments_that_do_not_fit_into_memory_are_refused(explore, monkeypatch,
         ),
         (USER_FILE, "both", "needs the size n: give --size n=..."),
         (USER_FILE.replace("scale(x, y, f)", "scale(x, q, f)"), "both", "NameError in line"),
-        (USER_FILE.replace("y[i] = f", "while 1: y[i] = f"), "both", "mine.py:8"),
+        (USER_FILE.replace("y[i] = f", "global g; y[i] = f"), "both", "mine.py:8"),
     ],
 )
 def test_errors_in_a_users_file(explore, text: str, name: str, sentence: str) -> None:

@@ -66,6 +66,8 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
     source.write_text("void mine(void **args) { }")
     fake = ("--target", "fake", "-o", run, "--json")
     lines = []
+    program = tmp_path / "program.py"
+    program.write_text("import taichi\n")
     for arguments in (
         ("list", "--json"),
         ("show", *SMALL, "--descents", 5, "--json"),
@@ -79,6 +81,7 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         ("graph", *SMALL, "--json"),
         ("check", source, "--as", *SMALL, "--target", "fake", "--json"),
         ("tune", "vadd", "--sizes", "n=9", "--max-evals", 2, "--target", "fake", "--json"),
+        ("taichi", program, "--json"),
         ("trace", run, "--json"),
         ("report", run, "--json"),
         ("doctor", "--json"),

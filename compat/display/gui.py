@@ -1,0 +1,254 @@
+"""`GUI`: the 2D window of Taichi's programs. Nobody is there to press a key or move a mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+
+from ...kernels.fields.place import fail
+from .frames import reel
+from .picture import Picture, as_array, floats, of_hex, points, write_image
+
+
+class EventType(Enum):
+    """What an event is about."""
+
+    MOTION = 0
+    PRESS = 1
+    RELEASE = 2
+
+
+@final
+class Widget:
+    """A slider or a label: a value that the program sets and reads."""
+
+    def __init__(self, text: str, value: float) -> None:
+        self.text = text
+        self.value = value
+
+
+@final
+class GUI:
+    """A window of `res` pixels (one number: a square). Colours are 0xRRGGBB, radii and widths pixels."""
+
+    SHIFT, ALT, CTRL = "Shift", "Alt", "Control"
+    ESCAPE, RETURN, TAB, BACKSPACE, SPACE = "Escape", "Return", "Tab", "BackSpace", " "
+    UP, DOWN, LEFT, RIGHT = "Up", "Down", "Left", "Right"
+    CAPSLOCK, LMB, MMB, RMB, EXIT = "Caps_Lock", "LMB", "MMB", "RMB", "WMClose"
+    WHEEL, MOVE = "Wheel", "Motion"
+    MOTION, PRESS, RELEASE = EventType.MOTION, EventType.PRESS, EventType.RELEASE
+
+    def __init__(
+        self,
+        name: str = "Taichi",
+        res: Any = 512,
+        background_color: int = 0,
+        *options: bool,  # show_gui, fullscreen, fast_gui: there is no screen
+        **named_options: bool,
+    ) -> None:
+        wide, high = (res, res) if isinstance(res, (int, np.integer)) else res
+        self.name = name
+        self.res = (int(wide), int(high))
+        self.background_color = background_color
+        self.frame = 0
+        self.running = True
+        self.event: Any = None
+        self.key_pressed: set[str] = set()
+        self.fps_limit: int | None = 60
+        self._picture = Picture(*self.res)
+        self.clear()
+
+    def __enter__(self) -> GUI:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.running = False
+
+    # --- nobody is there ---------------------------------------------------------------------
+
+    def get_event(self, *event_filter: Any) -> bool:
+        return False
+
+    def get_events(self, *event_filter: Any) -> Iterator[Any]:
+        return iter(())
+
+    def get_key_event(self) -> Any:
+        return fail("there is nobody to press a key: ask gui.get_event() whether there is an event")
+
+    def has_key_event(self) -> bool:
+        return False
+
+    def is_pressed(self, *keys: Any) -> bool:
+        return False
+
+    def get_cursor_pos(self) -> tuple[float, float]:
+        """The middle of the window."""
+        return 0.5, 0.5
+
+    def slider(self, text: str, minimum: float, maximum: float, step: float = 1) -> Widget:
+        return Widget(text, minimum)
+
+    def label(self, text: str) -> Widget:
+        return Widget(text, 0)
+
+    def button(self, text: str, event_name: str | None = None) -> str:
+        return event_name or text
+
+    # --- drawing -----------------------------------------------------------------------------
+
+    def clear(self, color: int | None = None) -> None:
+        self._picture.clear(of_hex(self.background_color if color is None else color)[0])
+
+    def set_image(self, img: Any) -> None:
+        """A field or an array of the size of the window: (w, h) grey, (w, h, 3) or (w, h, 4)."""
+        found = np.asarray(as_array(img))
+        if found.ndim == 3 and found.shape[2] == 0:
+            found = found[:, :, 0]
+        if found.ndim not in (2, 3) or found.shape[:2] != self.res:
+            wide, high = self.res
+            fail(
+                f"gui.set_image: the image has the shape {found.shape}, the window is {wide} x {high}"
+            )
+        self._picture.image(found)
+
+    def get_image(self) -> Any:
+        """What is drawn now: (w, h, 4), from 0 to 1, x first and y upwards."""
+        return as_shown(self._picture)
+
+    def contour(self, scalar_field: Any, normalize: bool = False) -> None:
+        """A scalar field as colours, over the whole window."""
+        self._picture.image(heat(as_array(scalar_field), normalize))
+
+    def circle(self, pos: Any, color: int = 0xFFFFFF, radius: float = 1) -> None:
+        self._picture.discs(pos, radius, of_hex(color))
+
+    def circles(
+        self,
+        pos: Any,
+        radius: Any = 1,
+        color: Any = 0xFFFFFF,
+        palette: Any = None,
+        palette_indices: Any = None,
+    ) -> None:
+        """Circles of one or of several radii, in one or several colours, or those of a palette."""
+        if palette is not None:
+            if palette_indices is None:
+                fail(
+                    "gui.circles: palette needs palette_indices, the number of a colour for each circle"
+                )
+            chosen = np.asarray(as_array(palette_indices)).reshape(-1)
+            color = np.asarray(palette)[chosen]
+        self._picture.discs(pos, as_array(radius), of_hex(color))
+
+    def line(self, begin: Any, end: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
+        self.lines(begin, end, radius, color)
+
+    def lines(self, begin: Any, end: Any, radius: Any = 1, color: Any = 0xFFFFFF) -> None:
+        self._picture.lines(begin, end, as_array(radius), of_hex(color))
+
+    def triangle(self, a: Any, b: Any, c: Any, color: int = 0xFFFFFF) -> None:
+        self.triangles(a, b, c, color)
+
+    def triangles(self, a: Any, b: Any, c: Any, color: Any = 0xFFFFFF) -> None:
+        corners = np.stack([points(a), points(b), points(c)], axis=1)
+        self._picture.triangles(corners, of_hex(color))
+
+    def rect(
+        self, topleft: Any, bottomright: Any, radius: float = 1, color: int = 0xFFFFFF
+    ) -> None:
+        """The outline of a rectangle."""
+        (x0, y0), (x1, y1) = points(topleft)[0].tolist(), points(bottomright)[0].tolist()
+        corners = np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
+        self.lines(corners, np.roll(corners, -1, axis=0), radius, color)
+
+    def text(self, content: str, pos: Any, font_size: float = 15, color: int = 0xFFFFFF) -> None:
+        self._picture.text(str(content), pos, font_size, of_hex(color))
+
+    def arrow(
+        self, orig: Any, direction: Any, radius: float = 1, color: int = 0xFFFFFF, **tip: Any
+    ) -> None:
+        self.arrows(orig, direction, radius, color, **tip)
+
+    def arrows(
+        self, orig: Any, direction: Any, radius: Any = 1, color: Any = 0xFFFFFF, **tip: Any
+    ) -> None:
+        """Lines with tips: of `tip_scale` (0.2) of their length, `angle` (45) degrees wide."""
+        begin, along = points(orig), points(direction)
+        end = begin + along
+        self.lines(begin, end, radius, color)
+        for sign in (1, -1):
+            half = sign * np.radians(tip.get("angle", 45) / 2)
+            turn = np.array([[np.cos(half), -np.sin(half)], [np.sin(half), np.cos(half)]])
+            self.lines(end, end - tip.get("tip_scale", 0.2) * along @ turn.T, radius, color)
+
+    def point_field(self, radius: Any, color: Any = 0xFFFFFF, bound: float = 0.5) -> None:
+        """A circle for each element of a scalar field."""
+        radii = floats(radius)
+        self.circles(lattice(radii.shape[0], radii.shape[1], bound), radii.reshape(-1), color)
+
+    def arrow_field(
+        self, direction: Any, radius: Any = 1, color: Any = 0xFFFFFF, bound: float = 0.5, **tip: Any
+    ) -> None:
+        """An arrow for each element of a vector field."""
+        along = floats(direction)
+        at = lattice(along.shape[0], along.shape[1], bound)
+        self.arrows(at, along.reshape(-1, along.shape[2]), radius, color, **tip)
+
+    def vector_field(
+        self, vector_field: Any, arrow_spacing: int = 5, color: int = 0xFFFFFF
+    ) -> None:
+        """Arrows that are as long as their spacing where the field is greatest."""
+        whole = floats(vector_field)
+        begins, along = spaced_arrows(whole, arrow_spacing)
+        self.arrows(begins, along, 1, color)
+
+    def show(self, file: str | None = None) -> None:
+        """The frame is over: it goes to `file`, and what is drawn next begins an empty one."""
+        if file is not None:
+            self._picture.write(file)
+        self.frame += 1
+        try:
+            reel().show(self._picture)
+        finally:
+            self.clear()
+
+    def save_image(self, file: str) -> None:
+        write_image(self._picture.pixels(), file)
+
+
+def lattice(wide: int, high: int, bound: float) -> Any:
+    """The positions of the elements of a field over the window, (w * h, 2); `bound` 0.5 puts them into the middle of cells."""
+    x = (np.arange(wide) + bound) / (wide + 2 * bound - 1)
+    y = (np.arange(high) + bound) / (high + 2 * bound - 1)
+    return np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def spaced_arrows(whole: Any, spacing: int) -> tuple[Any, Any]:
+    """Where arrows of a vector field (w, h, 2) begin, one in so many cells, and their vectors, scaled to the spacing."""
+    wide, high = whole.shape[:2]
+    at = lattice(wide, high, 0.5).reshape(wide, high, 2)[::spacing, ::spacing].reshape(-1, 2)
+    along = whole[::spacing, ::spacing, :2].reshape(-1, 2)
+    most = np.abs(along).max(initial=0.0)
+    return at, along * (spacing / max(wide, high) / most if most > 0 else 0.0)
+
+
+def heat(values: Any, normalize: bool) -> Any:
+    """Values from 0 to 1 (or scaled to it) as colours from blue over green and yellow to red: (..., 3)."""
+    found = np.array(values, dtype=np.float64)
+    if normalize and found.size:
+        found = (found - found.min()) / max(float(np.ptp(found)), 1e-30)
+    stops = np.linspace(0, 1, 5)
+    of_stops = np.array([(0, 0, 0.5), (0, 0.6, 1), (0.2, 0.9, 0.4), (1, 0.9, 0), (0.9, 0.1, 0)])
+    return np.stack([np.interp(found, stops, of_stops[:, c]) for c in range(3)], axis=-1)
+
+
+def as_shown(picture: Picture) -> Any:
+    """A picture as programs read it back: (w, h, 4) floats, x first and y upwards."""
+    rgb = np.flipud(picture.pixels()).transpose(1, 0, 2) / np.float32(255)
+    return np.concatenate([rgb, np.ones_like(rgb[:, :, :1])], axis=2)

@@ -1,0 +1,202 @@
+"""`ui`: the windows of Taichi's programs that draw on a canvas, in two or three dimensions. Nobody is there to use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+import numpy as np
+
+from .frames import reel
+from .gui import GUI, as_shown, heat, spaced_arrows
+from .picture import Picture, as_array, floats, points
+from .scene import Camera, ProjectionMode, Scene, numbers
+
+__all__ = ["Camera", "Canvas", "Gui", "ProjectionMode", "Scene", "Window", "make_camera"]
+
+SHIFT, ALT, CTRL = GUI.SHIFT, GUI.ALT, GUI.CTRL
+ESCAPE, RETURN, TAB, BACKSPACE, SPACE = GUI.ESCAPE, GUI.RETURN, GUI.TAB, GUI.BACKSPACE, GUI.SPACE
+UP, DOWN, LEFT, RIGHT = GUI.UP, GUI.DOWN, GUI.LEFT, GUI.RIGHT
+CAPSLOCK, LMB, MMB, RMB = GUI.CAPSLOCK, GUI.LMB, GUI.MMB, GUI.RMB
+PRESS, RELEASE = "press", "release"
+
+_GREY = (0.5, 0.5, 0.5)
+
+
+def make_camera() -> Camera:
+    return Camera()
+
+
+@final
+class Canvas:
+    """What is drawn in a window. Lengths are shares of its height, colours values from 0 to 1."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+
+    def set_background_color(self, color: Any) -> None:
+        self._picture.background = floats(color).reshape(3)
+
+    def set_image(self, img: Any) -> None:
+        """An image, stretched to the window."""
+        self._picture.image(as_array(img))
+
+    def contour(
+        self, scalar_field: Any, cmap_name: str = "plasma", normalize: bool = False
+    ) -> None:
+        self._picture.image(heat(as_array(scalar_field), normalize))
+
+    def circles(
+        self,
+        centers: Any,
+        radius: float,
+        color: Any = _GREY,
+        per_vertex_color: Any = None,
+        per_vertex_radius: Any = None,
+    ) -> None:
+        sizes = floats(radius if per_vertex_radius is None else per_vertex_radius)
+        tint = color if per_vertex_color is None else per_vertex_color
+        self._picture.discs(centers, sizes * self._picture.height, tint)
+
+    def lines(
+        self,
+        vertices: Any,
+        width: float,
+        indices: Any = None,
+        color: Any = _GREY,
+        per_vertex_color: Any = None,
+    ) -> None:
+        """A line from each even vertex to the next, or between those that `indices` names in pairs."""
+        at, tint = _corners(2, vertices, indices, color, per_vertex_color)
+        self._picture.lines(at[:, 0], at[:, 1], width * self._picture.height, tint)
+
+    def triangles(
+        self,
+        vertices: Any,
+        color: Any = _GREY,
+        indices: Any = None,
+        per_vertex_color: Any = None,
+    ) -> None:
+        at, tint = _corners(3, vertices, indices, color, per_vertex_color)
+        self._picture.triangles(at, tint)
+
+    def vector_field(
+        self,
+        vector_field: Any,
+        arrow_spacing: int = 5,
+        scale: float = 0.1,
+        width: float = 0.002,
+        color: Any = (0, 0, 0),
+    ) -> None:
+        begins, along = spaced_arrows(floats(vector_field), arrow_spacing)
+        self._picture.lines(begins, begins + along, width * self._picture.height, color)
+
+    def scene(self, scene: Scene) -> None:
+        scene.paint(self._picture)
+
+
+def _corners(k: int, given: Any, indices: Any, color: Any, per_vertex: Any) -> tuple[Any, Any]:
+    """Corners (n, k, 2) and colours of n shapes."""
+    at = points(given)
+    order = np.arange(len(at) // k * k) if indices is None else numbers(indices)
+    order = order[: len(order) // k * k].reshape(-1, k)
+    if per_vertex is None:
+        return at[order], color
+    tint = floats(per_vertex)
+    return at[order], tint.reshape(-1, tint.shape[-1])[order].mean(axis=1)
+
+
+@final
+class Gui:
+    """Widgets that keep the values that they are given."""
+
+    @contextmanager
+    def sub_window(
+        self, name: str, x: float, y: float, width: float, height: float
+    ) -> Iterator[Gui]:
+        yield self
+
+    def begin(self, name: str, x: float, y: float, width: float, height: float) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+    def text(self, text: str, color: Any = None) -> None:
+        pass
+
+    def checkbox(self, text: str, old_value: bool) -> bool:
+        return old_value
+
+    def slider_int(self, text: str, old_value: int, minimum: int, maximum: int) -> int:
+        return old_value
+
+    def slider_float(self, text: str, old_value: float, minimum: float, maximum: float) -> float:
+        return old_value
+
+    def color_edit_3(self, text: str, old_value: Any) -> Any:
+        return old_value
+
+    def button(self, text: str) -> bool:
+        return False
+
+
+@final
+class Window:
+    """A window of `res` pixels, without a screen."""
+
+    def __init__(
+        self, name: str = "Taichi", res: Any = (512, 512), *options: Any, **named: Any
+    ) -> None:
+        wide, high = res
+        self.name = name
+        self.res = (int(wide), int(high))
+        self.fps_limit = named.get("fps_limit", 200)
+        self.running = True
+        self.event: Any = None
+        self.GUI = Gui()
+        self._picture = Picture(*self.res)
+        self._canvas, self._scene = Canvas(self._picture), Scene()
+
+    def get_canvas(self) -> Canvas:
+        return self._canvas
+
+    def get_scene(self) -> Scene:
+        return self._scene
+
+    def get_gui(self) -> Gui:
+        return self.GUI
+
+    def get_event(self, tag: Any = None) -> bool:
+        return False
+
+    def get_events(self, tag: Any = None) -> list[Any]:
+        return []
+
+    def is_pressed(self, *keys: Any) -> bool:
+        return False
+
+    def get_cursor_pos(self) -> tuple[float, float]:
+        """The middle of the window."""
+        return 0.5, 0.5
+
+    def get_window_shape(self) -> tuple[int, int]:
+        return self.res
+
+    def get_image_buffer_as_numpy(self) -> Any:
+        """What is drawn now: (w, h, 4), from 0 to 1."""
+        return as_shown(self._picture)
+
+    def save_image(self, filename: str) -> None:
+        self._picture.write(filename)
+
+    def show(self) -> None:
+        """The frame is over; what is drawn next begins an empty one with the same background."""
+        try:
+            reel().show(self._picture)
+        finally:
+            self._picture.clear(self._picture.background)
+
+    def destroy(self) -> None:
+        self.running = False

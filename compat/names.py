@@ -1,0 +1,38 @@
+"""Names that Taichi 1.7 has and that are not here, with what kind of thing each is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What is missing: the sentence's subject, then its names in `taichi` and in its modules.
+_MISSING: Final = {
+    "quantised types": "BitpackedFields types.quant",
+    "textures": "Texture Format types.texture types.rw_texture types.texture_type",
+    "sparse matrices": (
+        "linalg linalg.SparseMatrixBuilder linalg.SparseSolver linalg.SparseMatrix linalg.MatrixFreeCG linalg.MatrixFreeBICGSTAB"
+        " linalg.LinearOperator linalg.SparseCG types.sparse_matrix_builder sparse_matrix_builder sparse"
+    ),
+    "threads and shared memory of one block": (
+        "simt block_local global_thread_idx cache_read_only mesh_local mesh_patch_idx"
+    ),
+    "compiling ahead of time, and graphs of kernels": "aot graph",
+    "meshes": "Mesh MeshInstance",
+    "sparse nodes": (
+        "activate deactivate deactivate_all_snodes append length is_active rescale_index get_addr no_activate"
+    ),
+    "derivatives": "ad stop_grad",
+    "packs of arguments": "ArgPack argpack types.argpack",
+    "parallel sorts and scans": "algorithms",
+    "Taichi's profiler": "profiler",
+}
+
+REASONS: Final = {name: subject for subject, names in _MISSING.items() for name in names.split()}
+
+# Names of `taichi.math`, for `from taichi.math import *`.
+_MATH: Final = (
+    "acos asin atan2 cconj cdiv ceil cexp cinv clamp clog clz cmul cos cpow cross csqrt degrees determinant distance dot e"
+    " exp eye floor fract inf inverse isinf isnan ivec2 ivec3 ivec4 length log log2 mat2 mat3 mat4 max min mix mod nan"
+    " normalize pi popcnt pow radians reflect refract rot_by_axis rot_yaw_pitch_roll rotation2d rotation3d round scale sign sin"
+    " smoothstep sqrt step tan tanh translate uvec2 uvec3 uvec4 vdir vec2 vec3 vec4"
+)
+MATH: Final = tuple(_MATH.split())

@@ -1,0 +1,224 @@
+"""Taichi's names, for programs that were written with it: `import kernelscape.compat.taichi as ti`.
+
+A name is looked up when it is used: first in the table below, then among the public names of this package, which has most of
+Taichi's under the same name. One that Taichi has and that is not here raises `MissingNameError`, a LanguageError of one sentence.
+`install` puts all of it into `sys.modules` under the name `taichi`, so that programs run as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, final
+
+from ..kernels.fields.place import caller
+from ..kernels.ir.errors import LanguageError
+from .names import MATH, REASONS
+
+_PACKAGE: Final = __name__.removesuffix(".compat.taichi")
+
+# Where a name is that this package has elsewhere, or under another name.
+_TABLE: Final = {
+    "GUI": "compat.display.gui:GUI",
+    "rgb_to_hex": "compat.display.picture:rgb_to_hex",
+    "hex_to_rgb": "compat.display.picture:hex_to_rgb",
+    "root": "kernels.fields.builder:root",
+    "int8": ":i8",
+    "int16": ":i16",
+    "int32": ":i32",
+    "int64": ":i64",
+    "uint8": ":u8",
+    "uint16": ":u16",
+    "uint32": ":u32",
+    "uint64": ":u64",
+    "float16": ":f16",
+    "float32": ":f32",
+    "float64": ":f64",
+    "x86_64": ":x64",
+    "TaichiCompilationError": ":LanguageError",
+    "TaichiSyntaxError": ":LanguageError",
+    "TaichiTypeError": ":LanguageError",
+    "TaichiNameError": ":LanguageError",
+    "TaichiRuntimeError": ":LanguageError",
+    "TaichiRuntimeTypeError": ":LanguageError",
+    "TaichiAssertionError": ":LanguageError",
+}
+_MODULES: Final = ("math", "types", "ui", "tools", "lang", "lang.impl", "_lib", "_lib.core")
+_TYPES: Final = ["i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "f16", "f32", "f64"]
+_LEVELS: Final = {
+    "TRACE": "trace",
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARN": "warn",
+    "ERROR": "error",
+}
+
+__version__ = (1, 7, 4)
+
+
+class MissingNameError(LanguageError, AttributeError):
+    """A name of Taichi's that is not here. An AttributeError too, so that `hasattr` answers."""
+
+
+def _public(name: str) -> Any:
+    """A public name of this package. Raises AttributeError."""
+    return getattr(import_module(_PACKAGE), name)
+
+
+def _missing(name: str) -> MissingNameError:
+    subject = REASONS.get(name) or REASONS.get(name.split(".")[0])
+    if subject is not None:
+        return MissingNameError(f"ti.{name} is not here: {subject} are not there yet", caller())
+    return MissingNameError(f"ti.{name} is not here", caller())
+
+
+def _found(name: str) -> Any:
+    """What `ti.NAME` is."""
+    if name in _MODULES:
+        return _module(name)
+    if name in _TABLE:
+        module, _, attribute = _TABLE[name].partition(":")
+        if not module:
+            return _found(attribute)
+        return getattr(import_module(f"{_PACKAGE}.{module}"), attribute)
+    if name in _LEVELS:
+        return _LEVELS[name]
+    if name in _OWN:
+        return _OWN[name]
+    try:
+        return _public(name)
+    except AttributeError:
+        raise _missing(name) from None
+
+
+def _of_math(name: str) -> Any:
+    """What `ti.math.NAME` is: of the module `math` of this package, or what `ti` has."""
+    own = getattr(_public("math"), name, None)
+    return _found(name) if own is None else own
+
+
+def _of_types(name: str) -> Any:
+    if f"types.{name}" in REASONS:
+        raise _missing(f"types.{name}")
+    if name in _TYPES or name in _TABLE:
+        return _found(name)
+    own = getattr(_public("types"), name, None)
+    if own is None:
+        raise _missing(f"types.{name}")
+    return own
+
+
+def _of_display(module: str) -> Callable[[str], Any]:
+    def find(name: str) -> Any:
+        own = getattr(import_module(f"{_PACKAGE}.compat.display.{module}"), name, None)
+        if own is None:
+            raise _missing(f"{'ui' if module == 'window' else module}.{name}")
+        return own
+
+    return find
+
+
+def _of_impl(name: str) -> Any:
+    if name == "current_cfg":
+        return lambda: _public("cfg")
+    return _found(name)
+
+
+def _of_core(name: str) -> Any:
+    """What Taichi's core says of this machine: there is no GPU and no screen for it, but windows are there."""
+    if name.startswith("with_"):
+        return lambda: False
+    if name == "GGUI_AVAILABLE":
+        return True
+    raise _missing(f"_lib.core.{name}")
+
+
+def _of_lib(name: str) -> Any:
+    if name == "core":
+        return _module("_lib.core")
+    raise _missing(f"_lib.{name}")
+
+
+def _of_lang(name: str) -> Any:
+    return _module("lang.impl") if name == "impl" else _found(name)
+
+
+_FINDERS: Final[dict[str, Callable[[str], Any]]] = {
+    "math": _of_math,
+    "types": _of_types,
+    "ui": _of_display("window"),
+    "tools": _of_display("tools"),
+    "lang": _of_lang,
+    "lang.impl": _of_impl,
+    "_lib": _of_lib,
+    "_lib.core": _of_core,
+}
+
+
+@final
+class _Module(ModuleType):
+    """`taichi`, or a module in it: names are looked up when they are used."""
+
+    def __init__(self, name: str, find: Callable[[str], Any]) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        self._find = find
+        if name == "taichi.math":
+            self.__all__ = list(MATH)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._find(name)
+
+
+_made: dict[str, ModuleType] = {}
+
+
+def _module(name: str) -> ModuleType:
+    if name not in _made:
+        _made[name] = _Module(f"taichi.{name}", _FINDERS[name])
+    return _made[name]
+
+
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    """Says nothing, sets nothing: messages of Taichi's compiler have levels, ours do not."""
+
+
+_OWN: Final[dict[str, Any]] = {
+    "abs": abs,
+    "set_logging_level": _do_nothing,
+    "is_logging_effective": lambda level: False,
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _found(name)
+
+
+@contextmanager
+def install(examples: Path | None = None) -> Iterator[None]:
+    """Within the block `import taichi`, and modules of it, mean this one. `examples` is the folder of `taichi.examples`."""
+    whole = _Module("taichi", _found)
+    whole.__version__ = __version__  # type: ignore[attr-defined]
+    names = {"taichi": whole} | {f"taichi.{name}": _module(name) for name in _MODULES}
+    if examples is not None:
+        beside = ModuleType("taichi.examples")
+        beside.__path__ = [str(examples)]
+        names["taichi.examples"] = beside
+    before = {name: x for name, x in sys.modules.items() if name.split(".")[0] == "taichi"}
+    for name in before:
+        del sys.modules[name]
+    sys.modules.update(names)
+    try:
+        yield
+    finally:
+        for name in [n for n in sys.modules if n.split(".")[0] == "taichi"]:
+            del sys.modules[name]
+        sys.modules.update(before)

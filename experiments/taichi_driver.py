@@ -1,0 +1,141 @@
+"""Runs one program that was written with Taichi, here or in the Python of Taichi itself, and keeps what its fields hold.
+
+    python -m kernelscape.experiments.taichi_driver ours|taichi PROGRAM.py --frames 10 --state STATE.npz
+
+Both have the same windows without a screen (compat/display), which draw nothing here. The last line of stdout is one JSON object:
+frames, seconds from the start (importing taichi included) to the first frame, and the median from one frame to the next; or "why"
+the program failed. Needs NumPy only, and taichi for `taichi`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..compat.display import window
+from ..compat.display.frames import Reel
+from ..compat.display.gui import GUI
+from ..compat.program import read_program, run_program
+from ..compat.taichi import install
+from ..kernels.ir.errors import LanguageError
+
+DEPTH = 3  # objects in objects whose fields are kept
+
+
+@contextmanager
+def real_taichi(examples: Path | None) -> Iterator[None]:
+    """Taichi itself, with our windows; this process runs one program and ends."""
+    taichi: Any = import_module("taichi")
+    windows = ("Window", "Scene", "Camera", "make_camera")
+    keys = ("LMB", "MMB", "RMB", "PRESS", "RELEASE", "ESCAPE", "SPACE")
+    vars(taichi.ui).update({name: getattr(window, name) for name in (*windows, *keys)})
+    taichi.GUI = GUI
+    tools: Any = import_module("taichi.tools")
+    tools.imshow = import_module("..compat.display.tools", __package__).imshow
+    yield
+
+
+def state_of(names: Mapping[str, Any], depth: int = DEPTH) -> dict[str, np.ndarray]:
+    """Fields and arrays that names reach, by dotted names: also members of structs, elements of lists, attributes of objects."""
+    found: dict[str, np.ndarray] = {}
+    for name, x in names.items():
+        if name.startswith("__"):
+            continue
+        if isinstance(x, np.ndarray):
+            parts: Any = x
+        elif type(x).__name__.endswith(("Field", "Ndarray")):
+            parts = x.to_numpy()
+        elif depth and isinstance(x, (list, tuple)) and len(x) <= 64:
+            parts = state_of({str(k): y for k, y in enumerate(x)}, depth - 1)
+        elif depth and type(x).__module__ == "__main__" and hasattr(x, "__dict__"):
+            parts = state_of(vars(x), depth - 1)
+        else:
+            continue
+        if isinstance(parts, dict):
+            found |= {f"{name}.{k}": np.asarray(v) for k, v in _flat(parts).items()}
+        elif parts.dtype.kind in "iufb":
+            found[name] = parts.copy()
+    return found
+
+
+def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, x in parts.items():
+        if isinstance(x, Mapping):
+            flat |= {f"{key}.{k}": v for k, v in _flat(x).items()}
+        else:
+            flat[key] = x
+    return flat
+
+
+def names_in_reach() -> dict[str, Any]:
+    """Names of the program where it stands: its global ones, and those of functions that are being called."""
+    names: dict[str, Any] = {}
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "__main__":
+            names = {**frame.f_globals, **frame.f_locals, **names}
+        if frame.f_code.co_name == "<module>" and names:
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    return names
+
+
+def drive(frontend: str, path: Path, frames: int, state: Path | None) -> dict[str, Any]:
+    """Runs the program; what is known of it then."""
+    np.random.seed(1)
+    kept: dict[str, np.ndarray] = {}
+    reel = Reel(frames, at_end=lambda: kept.update(state_of(names_in_reach())))
+    started_s = time.perf_counter()
+    try:
+        ran = run_program(
+            read_program(path), path, (), reel, install if frontend == "ours" else real_taichi
+        )
+        if not ran.is_cut:
+            kept.update(state_of(ran.names))
+    except LanguageError as e:
+        return {"why": str(e)}
+    except Exception as e:
+        lines = [f for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
+        place = f"{path.name}:{lines[-1].lineno}: " if lines else ""
+        return {"why": f"{place}{type(e).__name__}: {e}", "trace": traceback.format_exc()}
+    total_s = time.perf_counter() - started_s
+    if state is not None:
+        save: Any = np.savez  # names of arrays are ours, none is one of its own
+        save(state, **kept)
+    between = np.diff(reel.shown_s)
+    return {
+        "frames": len(reel.shown_s),
+        "is_cut": ran.is_cut,
+        "first_s": reel.shown_s[0] - started_s if reel.shown_s else total_s,
+        "frame_s": float(np.median(between)) if len(between) else None,
+        "fields": len(kept),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("frontend", choices=("ours", "taichi"))
+    parser.add_argument("path", type=Path, metavar="PROGRAM.py")
+    parser.add_argument("--frames", type=int, default=10)
+    parser.add_argument("--state", type=Path)
+    given = parser.parse_args(arguments)
+    print("\n" + json.dumps(drive(given.frontend, given.path, given.frames, given.state)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

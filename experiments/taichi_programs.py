@@ -1,0 +1,284 @@
+"""Which of Taichi's own examples run here as they are, are their fields equal to Taichi's, and how fast are their frames?
+
+    python -m kernelscape.experiments.taichi_programs --taichi PYTHON [--only NAME ...] [--seconds 280] [--again]
+
+PYTHON is the interpreter of an environment with taichi 1.7.4 and Pillow; its examples are run, each by a process of its own, for
+ten frames without a screen (taichi_driver.py). Without --taichi, `--examples FOLDER` names programs that are run with us alone.
+Rows that are there are kept: call it until it says that none is left. Writes experiments/results/taichi_programs.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .conditions import stamp, stamp_text
+from .writing import read_results, table, time_text, write_results
+
+FILE = "taichi_programs"
+FRAMES = 10
+LIMIT_S = 120.0  # of one program with one of the two
+# Greatest difference that counts as equal, in units of the greatest value of the field: sums in another order, ten frames long.
+PRECISION = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is run: programs in a folder, here and (where there is one) with the Python of Taichi."""
+
+    examples: Path
+    taichi: str | None = None
+    frames: int = FRAMES
+    limit_s: float = LIMIT_S
+
+
+def programs(examples: Path) -> list[str]:
+    """The programs of a folder, by their paths without suffix."""
+    found = sorted(p for p in examples.rglob("*.py") if p.name != "__init__.py")
+    return [p.relative_to(examples).with_suffix("").as_posix() for p in found]
+
+
+def examples_of(taichi: str) -> Path:
+    """The folder of examples that comes with the taichi of a Python. Raises OSError, ValueError."""
+    code = "import importlib.util as u; print(u.find_spec('taichi').submodule_search_locations[0])"
+    done = subprocess.run([taichi, "-c", code], capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"{taichi} has no taichi")
+    return Path(done.stdout.strip()) / "examples"
+
+
+def draws_random(source: str) -> bool:
+    """Whether a program uses Taichi's random numbers, which are not ours."""
+    return any(
+        isinstance(n, ast.Attribute)
+        and n.attr in ("random", "randn")
+        and isinstance(n.value, ast.Name)
+        and n.value.id == "ti"
+        for n in ast.walk(ast.parse(source))
+    )
+
+
+def run_one(frontend: str, asked: Asked, name: str, state: Path) -> dict[str, Any]:
+    """What the driver says of a program, in a process and a folder of its own, with nothing compiled before."""
+    path = asked.examples / f"{name}.py"
+    python = sys.executable if frontend == "ours" else str(asked.taichi)
+    with tempfile.TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
+        place = Path(scratch)
+        (place / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
+        (place / "work").mkdir()
+        command = [python, "-m", "kernelscape.experiments.taichi_driver", frontend]
+        command += [str(path), "--frames", str(asked.frames), "--state", str(state)]
+        environment = os.environ | {
+            "PYTHONPATH": scratch,
+            "XDG_CACHE_HOME": str(place / "cache"),
+            "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
+            "TI_LOG_LEVEL": "error",
+        }
+        try:
+            done = subprocess.run(
+                command,
+                cwd=place / "work",
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=asked.limit_s,
+            )
+        except subprocess.TimeoutExpired:
+            return {"why": f"no end within {asked.limit_s:.0f} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines or not lines[-1].startswith("{"):
+        said = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        return {"why": f"exit {done.returncode}: {said}"}
+    made: dict[str, Any] = json.loads(lines[-1])
+    return made
+
+
+def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """How far our fields are from Taichi's: `fields` that both have, `unlike` and why, greatest `error` of floats."""
+    both = [k for k in theirs if k in ours]
+    unlike: dict[str, str] = {}
+    worst = 0.0
+    for key in both:
+        a, b = np.asarray(ours[key]), np.asarray(theirs[key])
+        if a.shape != b.shape or a.dtype != b.dtype:
+            unlike[key] = f"{a.dtype}{list(a.shape)}, Taichi has {b.dtype}{list(b.shape)}"
+            continue
+        if not a.size:
+            continue
+        if a.dtype.kind != "f":
+            share = float((a != b).mean())
+            if share:
+                unlike[key] = f"{share:.2%} of its elements differ"
+            continue
+        error = field_error(a, b)
+        worst = max(worst, error)
+        if not error <= PRECISION[a.dtype.name]:
+            unlike[key] = f"differs by {error:.1e} of its greatest value"
+    return {"fields": len(both), "unlike": unlike, "error": worst}
+
+
+def field_error(a: Any, b: Any) -> float:
+    """Greatest difference in units of the greatest value of `b`; infinite where one is no number and the other is."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    finite = np.isfinite(y)
+    if not (np.isfinite(x) == finite).all() or not np.array_equal(
+        x[~finite], y[~finite], equal_nan=True
+    ):
+        return float("inf")
+    scale = np.abs(y[finite]).max(initial=0.0)
+    difference = np.abs(x[finite] - y[finite]).max(initial=0.0)
+    return float(difference / scale) if scale > 0 else float(difference)
+
+
+def make_row(asked: Asked, name: str) -> dict[str, Any]:
+    """One program: with us, with Taichi, compared."""
+    source = (asked.examples / f"{name}.py").read_text()
+    row: dict[str, Any] = {"name": name, "random": draws_random(source)}
+    with tempfile.TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
+        states = {who: Path(scratch) / f"{who}.npz" for who in ("ours", "taichi")}
+        row["ours"] = run_one("ours", asked, name, states["ours"])
+        if asked.taichi is None:
+            row["taichi"] = {"why": "no taichi was given"}
+        else:
+            row["taichi"] = run_one("taichi", asked, name, states["taichi"])
+        if all("why" not in row[who] for who in states) and not row["random"]:
+            with np.load(states["ours"]) as ours, np.load(states["taichi"]) as theirs:
+                row["compared"] = compare(ours, theirs)
+    return row
+
+
+def runs(row: Mapping[str, Any]) -> bool:
+    return "why" not in row["ours"]
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """Whether its fields are Taichi's."""
+    if "compared" not in row:
+        return "draws random numbers" if row["random"] and runs(row) else "–"
+    found = row["compared"]
+    if not found["unlike"]:
+        return f"{found['fields']} fields, to {found['error']:.0e}"
+    key, said = next(iter(found["unlike"].items()))
+    return f"{len(found['unlike'])} of {found['fields']} not: {key} {said}"
+
+
+def _seconds(found: Mapping[str, Any], key: str) -> str:
+    value = found.get(key)
+    return time_text(None if value is None else value * 1e9)
+
+
+def report(values: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    rows = values["rows"]
+    good = [r for r in rows if runs(r)]
+    compared = [r for r in rows if "compared" in r]
+    equal = [r for r in compared if not r["compared"]["unlike"]]
+    body = [
+        [
+            r["name"],
+            verdict(r),
+            *(
+                _seconds(r[who], key)
+                for key in ("first_s", "frame_s")
+                for who in ("ours", "taichi")
+            ),
+        ]
+        for r in good
+    ]
+    heads = ["program", "equal", "first frame", "Taichi", "a frame", "Taichi"]
+    return "\n".join(
+        [
+            "# Taichi's examples, as they are",
+            "",
+            stamp_text(values["stamp"]),
+            f"- {FRAMES} frames each in a process of its own, nothing compiled before; nobody looks at pictures, so none is drawn."
+            " The first frame includes importing and compiling.",
+            "",
+            f"{len(good)} of {len(rows)} run; {len(equal)} of {len(compared)} without random numbers have the fields of Taichi.",
+            "",
+            table(heads, body),
+            "",
+            "Those that do not run here, and why:",
+            "",
+            table(
+                ["program", "why"],
+                [[r["name"], r["ours"]["why"].replace("|", "/")] for r in rows if not runs(r)],
+            ),
+            "",
+        ]
+    )
+
+
+def run(
+    asked: Asked, names: Sequence[str], seconds: float, again: bool, folder: Path | None
+) -> int:
+    """Makes rows for so many seconds; how many are left."""
+    values: dict[str, Any] = {"rows": []} | read_results(FILE, folder) | {"stamp": stamp()}
+    rows = {r["name"]: r for r in values["rows"]}
+    left = [name for name in names if again or name not in rows or not runs(rows[name])]
+    started_s = time.monotonic()
+    while left and time.monotonic() - started_s < seconds:
+        name = left.pop(0)
+        rows[name] = row = make_row(asked, name)
+        row["ours"]["why"] = _told(row["ours"]["why"], asked) if not runs(row) else ""
+        if not row["ours"]["why"]:
+            del row["ours"]["why"]
+        row["ours"].pop("trace", None)
+        row["taichi"].pop("trace", None)
+        print(f"{name}: {verdict(row) if runs(row) else row['ours']['why']}", flush=True)
+        values["rows"] = [rows[key] for key in sorted(rows)]
+        write_results(FILE, report, values, folder)
+    print(f"{len(left)} left")
+    return len(left)
+
+
+def _told(why: str, asked: Asked) -> str:
+    """A sentence without the place of the folder."""
+    return why.replace(f"{asked.examples}/", "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--taichi", metavar="PYTHON")
+    parser.add_argument("--examples", type=Path, metavar="FOLDER")
+    parser.add_argument("--only", nargs="*", default=(), metavar="NAME")
+    parser.add_argument("--frames", type=int, default=FRAMES)
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a program may take")
+    parser.add_argument("--seconds", type=float, default=280, help="begin no row after so many")
+    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    if given.examples is None and given.taichi is None:
+        parser.error("give --taichi PYTHON, or --examples FOLDER")
+    try:
+        examples = given.examples or examples_of(given.taichi)
+    except (OSError, ValueError) as e:
+        parser.error(str(e))
+    asked = Asked(examples.resolve(), given.taichi, given.frames, given.limit)
+    known = programs(asked.examples)
+    chosen = [
+        n for n in known if not given.only or n in given.only or n.split("/")[-1] in given.only
+    ]
+    if not chosen:
+        parser.error(f"there is none of {', '.join(given.only)} in {examples}")
+    run(asked, chosen, given.seconds, given.again, given.results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

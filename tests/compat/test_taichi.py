@@ -1,0 +1,106 @@
+"""Taichi's names, and programs that use them, as they are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import kernelscape as ks
+import kernelscape.compat.taichi as ti
+import pytest
+from kernelscape.compat.taichi import install
+from kernelscape.kernels.ir.errors import LanguageError
+
+WAVES = """
+import sys
+import taichi as ti
+
+ti.init(arch=ti.cpu, default_fp=ti.float32)
+img = ti.field(ti.f32, shape=(16, 8))
+
+@ti.kernel
+def paint(t: ti.f32):
+    for i, j in img:
+        img[i, j] = t + i * 0.01
+
+gui = ti.GUI("waves", (16, 8))
+t = 0.0
+while gui.running and not gui.get_event(ti.GUI.ESCAPE):
+    paint(t)
+    t += 0.1
+    gui.set_image(img)
+    gui.show()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_program_before_or_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    yield
+    ks.reset()
+
+
+def test_names_are_ours_or_of_the_table() -> None:
+    assert ti.kernel is ks.kernel and ti.float32 is ks.f32 and ti.field is ks.field
+    assert ti.GUI.ESCAPE == "Escape" and ti.ui.LMB == "LMB"
+    assert ti.types.vector is ks.types.vector and ti.types.f32 is ks.f32
+    assert ti._lib.core.with_vulkan() is False
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sparse_matrix_builder", "sparse matrices are not there yet"),
+        ("Texture", "textures are not there yet"),
+        ("nonsense", "ti.nonsense is not here"),
+    ],
+)
+def test_a_name_that_is_not_here_says_so_at_its_line(name: str, said: str) -> None:
+    with pytest.raises(LanguageError, match=said) as found:
+        getattr(ti, name)
+    assert found.value.where is not None and found.value.where.file == __file__
+    assert not hasattr(ti, name)
+
+
+def test_install_ends_with_its_block() -> None:
+    before = sys.modules.get("taichi")
+    with install():
+        import taichi
+        import taichi.ui as ui
+
+        assert taichi.f32 is ks.f32 and ui.SPACE == " "
+    assert sys.modules.get("taichi") is before and "taichi.ui" not in sys.modules
+
+
+def test_a_program_runs_as_it_is_and_ends_after_its_frames(explore, tmp_path: Path) -> None:
+    file = tmp_path / "waves.py"
+    file.write_text(WAVES)
+    code, _, err = explore("taichi", str(file), "--frames", "2", "-o", "pictures")
+    assert code == 0 and "ended after 2 frames; 2 pictures in pictures" in err
+    assert sorted(p.name for p in Path("pictures").iterdir()) == ["000001.png", "000002.png"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("import taichi as ti\nti.Texture\n", 2, "a.py:2: ti.Texture is not here"),
+        ("import taichi\n1 / 0\n", 1, "ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(3)\n", 3, ""),
+        ("1 +\n", 2, "a.py:1: invalid syntax"),
+    ],
+)
+def test_what_ends_a_program_is_told_as_it_is(
+    explore, tmp_path: Path, text: str, code: int, said: str
+) -> None:
+    (tmp_path / "a.py").write_text(text)
+    found, _, err = explore("taichi", "a.py", "-q")
+    assert found == code and said in err
+    assert ("Traceback" in err) == (code == 1)
+    assert "kernelscape" not in err
+
+
+def test_arguments_are_the_programs_own(explore, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import sys\nprint(sys.argv)\n")
+    assert explore("taichi", "a.py", "-q", "x", "--size", "3")[0] == 0
+    _, out, _ = explore("taichi", "a.py", "-q", "x", "--size", "3")
+    assert out == "['a.py', 'x', '--size', '3']\n"
