@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -42,6 +42,22 @@ def run_at_once(ir: KernelIR, arrays: Mapping[str, Any], scalars: Mapping[str, A
     else:
         engine = import_module("....runtime.engine", __name__).current_engine()
         engine.run(ir, tuple(arrays.values()), tuple(scalars.values()))
+
+
+def runs_now() -> bool:
+    """Whether a call is neither held back nor interpreted."""
+    return _current.get() is None and not _interprets.get()
+
+
+def quick_caller(ir: KernelIR) -> Callable[..., bool] | None:
+    """What calls a kernel that has run, as `runtime/engine` has it: arrays and numbers by position, False where they do not fit.
+
+    None where there is nothing quicker than `run_at_once`.
+    """
+    found: Callable[..., bool] | None = (
+        import_module("....runtime.engine", __name__).current_engine().quick(ir)
+    )
+    return found
 
 
 def holder() -> AbstractHolder | None:

@@ -24,7 +24,7 @@ from ..fields.program import Program, current_program
 from ..ir.kernel import DType, KernelIR, Location
 from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
-from .calling import holder, run_at_once
+from .calling import holder, run_at_once, runs_now
 from .errors import LanguageError
 from .inlining import Func
 from .instantiate import Instance, Subject, instantiate
@@ -62,6 +62,7 @@ from .intrinsics import (
     u64,
 )
 from .parse import ParsedFunction, location_of, parse_function
+from .quick import SLOW, QuickCalls
 from .random import GOLDEN, SEED
 from .signature import (
     ArrayArgument,
@@ -187,8 +188,17 @@ class Kernel:
         return self if owner is None else BoundKernel(self, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            result = self.quick.call(args)
+            if result is not SLOW:
+                return result
         frame = sys._getframe(1)
         return self.call_from(Location(frame.f_code.co_filename, frame.f_lineno), args, kwargs)
+
+    @functools.cached_property
+    def quick(self) -> QuickCalls:
+        """The calls that go the quick way."""
+        return QuickCalls([annotation for _, annotation in self.parameters])
 
     def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call for which the line `where` answers."""
@@ -222,6 +232,8 @@ class Kernel:
             recorder.hold(ir, list(given.values()), list(scalars.values()), where)
             return None
         run_at_once(ir, given, scalars)
+        if not kwargs and runs_now():
+            self.quick.learn(args, signature, instance, ir)
         return None if instance.results is None else instance.results.read(returned)
 
     def _bind(
@@ -292,6 +304,10 @@ class BoundKernel:
         self.kernel, self.owner = kernel, owner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            result = self.kernel.quick.call((self.owner, *args))
+            if result is not SLOW:
+                return result
         frame = sys._getframe(1)
         where = Location(frame.f_code.co_filename, frame.f_lineno)
         return self.kernel.call_from(where, (self.owner, *args), kwargs)

@@ -187,6 +187,11 @@ class Engine:
             self._known[id(ir)] = _Known(ir, kernel, caller, self._quick is not None)
         return caller
 
+    def quick(self, ir: KernelIR) -> AbstractCaller | None:
+        """The caller of a kernel that has run; None where its calls do not go through the extension."""
+        known = self._known.get(id(ir))
+        return known.caller if known is not None and known.ir is ir and known.is_quick else None
+
     def run(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
         """Runs a kernel once, in place. Raises IndexError where an index leaves its array, before anything is written."""
         caller = self.prepared(ir)

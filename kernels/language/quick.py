@@ -1,0 +1,154 @@
+"""Calls of a kernel whose arguments are of kinds that it has met: no signature is made, nothing is looked up but the kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..fields.program import Program, current_program
+from ..ir.kernel import DType, KernelIR
+from .calling import quick_caller, runs_now
+from .instantiate import Instance
+from .intrinsics import TemplateAnnotation
+from .signature import (
+    ArrayArgument,
+    ObjectArgument,
+    ScalarArgument,
+    Signature,
+    TemplateArgument,
+)
+
+SLOW: Final = object()  # what a call gives that was not made
+_PLAIN = (int, float, bool, str)  # templates that are compared by value
+_MOST = 64  # kinds of calls of one kernel
+
+Kind = Callable[[Any], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """How one kind of call goes: `given` to the caller, with each argument at its place; `whole` numbers become floats.
+
+    `templates` are held: as long as they live, their identities are theirs.
+    """
+
+    program: Program | None
+    caller: Callable[..., bool]
+    given: tuple[Any, ...]
+    places: tuple[tuple[int, int], ...]
+    whole: tuple[tuple[int, int], ...]
+    returned: tuple[tuple[int, str], ...]
+    instance: Instance
+    templates: tuple[Any, ...]
+
+
+class QuickCalls:
+    """The calls of one kernel that go the quick way."""
+
+    def __init__(self, annotations: Sequence[Any]) -> None:
+        self._kinds: tuple[Kind, ...] = tuple(
+            _kind_of_template if isinstance(a, TemplateAnnotation) else _kind_of_value
+            for a in annotations
+        )
+        self._known: dict[tuple[object, ...], _Call] = {}
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        """What the kernel returns; SLOW where nothing was done."""
+        kinds = self._kinds
+        if len(args) != len(kinds):
+            return SLOW
+        known = self._known.get(tuple([kind(x) for kind, x in zip(kinds, args, strict=True)]))
+        if known is None or known.program is not current_program() or not runs_now():
+            return SLOW
+        given = list(known.given)
+        for place, k in known.places:
+            given[place] = args[k]
+        for place, k in known.whole:
+            given[place] = float(args[k])
+        results = known.instance.results
+        if results is None:
+            return None if known.caller(*given) else SLOW
+        made = results.allocated()
+        for place, name in known.returned:
+            given[place] = made[name]
+        return results.read(made) if known.caller(*given) else SLOW
+
+    def learn(
+        self, args: tuple[Any, ...], signature: Signature, instance: Instance, ir: KernelIR
+    ) -> None:
+        """Takes the kind of a call that has just run; those with seeds, structs or one array twice are left to the slow way."""
+        is_plain = ir is instance.ir and not instance.draws and len(args) == len(signature)
+        if not is_plain or len(self._known) >= _MOST or not all(map(_is_known, args, signature)):
+            return
+        caller = quick_caller(ir)
+        if caller is None:
+            return
+        position = {
+            name: k
+            for k, (name, argument) in enumerate(signature)
+            if isinstance(argument, ArrayArgument | ScalarArgument)
+        }
+        fields = {name: field.array for name, field in instance.fields}
+        parameters = [*(a.name for a in ir.arrays), *(p.name for p in ir.scalars)]
+        places = [(n, position[name]) for n, name in enumerate(parameters) if name in position]
+        widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}
+        key = tuple([kind(x) for kind, x in zip(self._kinds, args, strict=True)])
+        self._known[key] = _Call(
+            current_program(),
+            caller,
+            tuple(fields.get(name) for name in parameters),
+            tuple((n, k) for n, k in places if k not in widened),
+            tuple((n, k) for n, k in places if k in widened),
+            _returned(parameters, position, fields),
+            instance,
+            args if any(k is _kind_of_template for k in self._kinds) else (),
+        )
+
+
+def _returned(
+    parameters: Sequence[str], position: Mapping[str, int], fields: Mapping[str, Any]
+) -> tuple[tuple[int, str], ...]:
+    """The hidden arrays of results."""
+    return tuple(
+        (n, name)
+        for n, name in enumerate(parameters)
+        if name not in position and name not in fields
+    )
+
+
+def _kind_of_value(x: Any) -> object:
+    kind = type(x)
+    if kind is float or kind is int:
+        return kind
+    if kind is np.ndarray:
+        return x.dtype.num, x.shape
+    return object()  # equal to nothing
+
+
+def _kind_of_template(x: Any) -> object:
+    kind = type(x)
+    return (kind, x) if kind in _PLAIN else id(x)
+
+
+def _is_known(x: Any, entry: tuple[str, Any]) -> bool:
+    match entry[1]:
+        case ArrayArgument():
+            return type(x) is np.ndarray
+        case ScalarArgument():
+            return type(x) in (int, float)
+        case ObjectArgument():
+            return True
+        case TemplateArgument():
+            return type(x) in _PLAIN
+    return False
+
+
+def _is_widened(x: Any, argument: Any) -> bool:
+    """Whether a whole number is given where a float is asked for."""
+    if not isinstance(argument, ScalarArgument) or type(x) is not int:
+        return False
+    dtype: DType | None = argument.dtype
+    return dtype is None or dtype.is_float
