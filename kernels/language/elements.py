@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from ..ir.affine import limits, reach
-from ..ir.kernel import DType, Expr
-from ..ir.simplify import binary, const
+from ..ir.kernel import Assert, DType, Expr
+from ..ir.simplify import binary, compare, const
 from .scopes import Pass
 from .values import ArrayRef, Element, MatrixValue, StructArray, StructValue, Value
 
@@ -81,4 +81,17 @@ def _checked(state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node:
             i = binary("max", i, const(0, DType.i64))
         if inside is None or inside[1] >= extent:
             i = binary("min", i, const(extent - 1, DType.i64))
+    elif state.is_debug:
+        _assert_inside(state, i, extent, base, axis, node)
     return i
+
+
+def _assert_inside(
+    state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node: ast.AST
+) -> None:
+    """In debug mode an index that may be out of range ends the call."""
+    low = compare("ge", i, const(0, i.dtype))
+    high = compare("lt", i, const(extent, i.dtype))
+    name = state.frames[0].parsed.fn.__name__
+    told = f"kernel {name}: index {axis} of {base.param.name} in `{ast.unparse(node)}` must be from 0 to {extent - 1} and is "
+    state.emit(Assert(binary("and", low, high), "", (told, i), state.frame.parsed.where(node)))
