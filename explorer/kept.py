@@ -44,6 +44,7 @@ def kept_places() -> tuple[Place, ...]:
     versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
     return (
         _place("builds", cache / "build", "compiled candidates with their sources"),
+        _place("kernels", cache / "kernels", "compiled kernels that were called by themselves"),
         _place(
             "search-code",
             jitted,

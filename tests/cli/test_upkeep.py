@@ -25,7 +25,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     version = "1.0-numba0.60-0123456789abcdef"
     reference = "numba/reference-py311-numba0.60/reference_1.py"
-    for name in ("build/a.so", f"numba/{version}/x.nbi", reference, "numba/of_others/y.nbi"):
+    for name in (
+        "build/a.so",
+        "kernels/k.so",
+        f"numba/{version}/x.nbi",
+        reference,
+        "numba/of_others/y.nbi",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"x" * 100)
     monkeypatch.setattr(kept, "jitted_folder", lambda: root / "numba" / version)
@@ -38,6 +44,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
     found = {x["name"]: x for x in objects(out)}
     assert {n: (x["files"], x["bytes"]) for n, x in found.items()} == {
         "builds": (1, 100),
+        "kernels": (1, 100),
         "search-code": (2, 200),
         "calibrations": (0, 0),
         "store": (0, 0),
@@ -48,7 +55,7 @@ def test_the_cache_is_told_and_cleared(explore, place: Path) -> None:
     assert (code, out) == (0, "cleared builds: 0.0 MB\n")
     assert not (place / "build").exists()
     code, out, _ = explore("cache", "--clear", "all", "--json")
-    assert objects(out)[0]["freed_bytes"] == 200
+    assert objects(out)[0]["freed_bytes"] == 300
     assert (place / "numba" / "of_others" / "y.nbi").exists()
 
 
@@ -57,7 +64,7 @@ def test_the_store_is_not_cleared(explore, place: Path) -> None:
     assert (code, err.count("\n")) == (2, 1)
     assert "store cannot be made again" in err
     code, _, err = explore("cache", "--clear", "bilds")
-    assert code == 2 and "there are builds, search-code, calibrations, all" in err
+    assert code == 2 and "there are builds, kernels, search-code, calibrations, all" in err
 
 
 def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> None:
