@@ -1,0 +1,159 @@
+"""What does a call of a small kernel cost, and how soon does the first one return, here and in Taichi and quadrants?
+
+    python -m kernelscape.experiments.kernel_calls [--taichi PYTHON] [--quadrants PYTHON] [--rounds 7]
+
+Each PYTHON is the interpreter of an environment that has the library. All take turns: in each round every one of them runs in a
+process of its own, first with nothing compiled before, then with what that left. Writes experiments/results/kernel_calls.md; takes
+two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .conditions import stamp, stamp_text
+from .writing import table, time_text, write_results
+
+FILE = "kernel_calls"
+WAYS = ("first", "cached", "field", "number", "array")
+_HEADS = (
+    "first call, nothing compiled",
+    "from the cache",
+    "a call",
+    "with a number",
+    "with an array",
+)
+
+# Words that all three have; names are of the module `t`.
+_PROGRAM = """
+import json, sys, time
+import numpy as np
+import {module} as t
+t.init(arch=t.cpu, **{settings})
+x = t.field(t.f32, shape=16)
+
+@t.kernel
+def plain():
+    for i in x:
+        x[i] += 1.0
+
+@t.kernel
+def number(a: t.f32):
+    for i in x:
+        x[i] += a
+
+@t.kernel
+def array(y: t.types.ndarray(), a: t.f32):
+    for i in range(16):
+        y[i] += a
+
+began = time.perf_counter()
+plain()
+assert x[3] == 1.0
+found = {{"first": time.perf_counter() - began}}
+y = np.zeros(16, np.float32)
+for name, call in (("field", plain), ("number", lambda: number(1.0)), ("array", lambda: array(y, 1.0))):
+    call()
+    time.sleep(1.0)  # what is compiled beside is there
+    call()
+    times = []
+    for _ in range(15):
+        began = time.perf_counter()
+        for _ in range(500):
+            call()
+        times.append((time.perf_counter() - began) / 500)
+    found[name] = sorted(times)[len(times) // 2]
+print(json.dumps(found))
+"""
+
+
+def run_one(module: str, python: str, folder: Path) -> dict[str, float]:
+    """Seconds of each way, in one process. Raises RuntimeError with what it said where it fails."""
+    cache, place = folder / "cache", folder / "program"
+    settings = {} if module == "kernelscape" else {"offline_cache_file_path": str(cache / module)}
+    text = _PROGRAM.format(module=module, settings=settings)
+    place.mkdir(exist_ok=True)
+    (place / "program.py").write_text(text)
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache), "TI_LOG_LEVEL": "error"}
+    done = subprocess.run(
+        [python, str(place / "program.py")],
+        env=environment,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{module}: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def measure(pythons: Mapping[str, str], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds by module and way, one a round."""
+    found: dict[str, dict[str, list[float]]] = {m: {w: [] for w in WAYS} for m in pythons}
+    for _ in range(rounds):
+        for module, python in pythons.items():
+            with tempfile.TemporaryDirectory(prefix="kernelscape-calls-") as folder:
+                cold = run_one(module, python, Path(folder))
+                warm = run_one(module, python, Path(folder))
+            found[module]["first"].append(cold["first"])
+            found[module]["cached"].append(warm["first"])
+            for way in WAYS[2:]:
+                found[module][way].append(warm[way])
+    return found
+
+
+def report(values: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    body = []
+    for module, ways in values["seconds"].items():
+        cells = []
+        for way in WAYS:
+            times = ways[way]
+            middle = statistics.median(times)
+            spread = (max(times) - min(times)) / 2 / middle
+            cells.append(f"{time_text(middle * 1e9)} +- {100 * spread:.0f} %")
+        body.append([module, *cells])
+    return "\n".join(
+        [
+            "# Calls of small kernels",
+            "",
+            stamp_text(values["stamp"]),
+            f"- A field of 16 floats; medians of {values['rounds']} rounds and half of their range, all libraries in turn.",
+            "- First calls include reading back one element, and not importing the library.",
+            "",
+            table(["library", *_HEADS], body),
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--taichi", metavar="PYTHON")
+    parser.add_argument("--quadrants", metavar="PYTHON")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    others = {"taichi": given.taichi, "quadrants": given.quadrants}
+    pythons = {"kernelscape": sys.executable} | {m: p for m, p in others.items() if p}
+    values = {"stamp": stamp(), "rounds": given.rounds, "seconds": measure(pythons, given.rounds)}
+    print(write_results(FILE, report, values, given.results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
