@@ -1,8 +1,9 @@
-"""Sequences of the user's own: FILE.py:function, with make_arguments(sizes, dtype, rng) beside it."""
+"""Sequences of the user's own: FILE.py:function, with make_arguments(sizes, dtype, rng) beside it where it takes any."""
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -52,16 +53,7 @@ def _file_workload(
     path, _, name = text.partition(":")
     module = _load_module(Path(path))
     function = _function(module, name, path)
-    make_arguments = _function(module, "make_arguments", path)
-    try:
-        args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
-    except KeyError as e:
-        raise WorkloadError(
-            f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=..."
-        ) from e
-    except (Exception, SystemExit) as e:
-        raise WorkloadError(f"make_arguments of {path} failed: {_where(e, path)}") from e
-    sets = _sets(args, name, path)
+    sets = [()] if _needs_none(function, module) else _given(module, name, path, sizes, dtype, seed)
     try:
         return make_workload(
             function,
@@ -76,6 +68,27 @@ def _file_workload(
         raise
     except (Exception, SystemExit) as e:
         raise WorkloadError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
+
+
+def _needs_none(function: Callable[..., Any], module: ModuleType) -> bool:
+    """Whether a function works on the fields of its program alone."""
+    return not hasattr(module, "make_arguments") and not inspect.signature(function).parameters
+
+
+def _given(
+    module: ModuleType, name: str, path: str, sizes: Mapping[str, int], dtype: str, seed: int
+) -> list[tuple[Any, ...]]:
+    """The sets of arguments that the file makes."""
+    make_arguments = _function(module, "make_arguments", path)
+    try:
+        args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
+    except KeyError as e:
+        raise WorkloadError(
+            f"{path} needs the size {e.args[0]}: give --size {e.args[0]}=..."
+        ) from e
+    except (Exception, SystemExit) as e:
+        raise WorkloadError(f"make_arguments of {path} failed: {_where(e, path)}") from e
+    return _sets(args, name, path)
 
 
 def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:

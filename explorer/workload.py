@@ -10,7 +10,7 @@ from typing import Any
 
 from ..kernels.ir.task import Problem
 from ..kernels.language.errors import LanguageError
-from ..kernels.language.record import Recording, record_sequence
+from ..kernels.language.record import Recording, record_program
 from ..kernels.offload.pipeline import normalise
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
 from ..runtime.worker.inputs import Arguments
@@ -110,8 +110,8 @@ def make_workload(
 
     Raises LanguageError.
     """
-    recording = record_sequence(fn, args, name)
-    parameters, arguments = bind_arguments(fn, args, recording)
+    recording, fields = record_program(fn, args, name)
+    parameters, arguments = bind_arguments(fn, args, recording, fields)
     problem = normalise(recording, formula)
     if not problem.tasks:
         raise LanguageError(
@@ -135,13 +135,13 @@ def make_workload(
 
 def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) -> Arguments:
     """Other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
-    other = record_sequence(fn, args, recording.name)
+    other, fields = record_program(fn, args, recording.name)
     if other != recording:
         raise LanguageError(
             f"a further set of arguments of {recording.name} makes another sequence of calls than the first: all sets need"
             " the same shapes, types and constants"
         )
-    return bind_arguments(fn, args, recording)[1]
+    return bind_arguments(fn, args, recording, fields)[1]
 
 
 def _sizes(recording: Recording) -> dict[str, int]:

@@ -17,9 +17,16 @@ class AbstractHolder(ABC):
 
     @abstractmethod
     def hold(
-        self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any], where: Location
+        self,
+        ir: KernelIR,
+        arrays: Sequence[Any],
+        scalars: Sequence[Any],
+        where: Location,
+        fields: frozenset[str] = frozenset(),
     ) -> None:
-        """Takes one call: an object for each of `ir.arrays` (all different) and of `ir.scalars`."""
+        """Takes one call: an object for each of `ir.arrays` (all different) and of `ir.scalars`. `fields` are those of the arrays
+        that are the program's, not arguments.
+        """
 
     @abstractmethod
     def temporary(

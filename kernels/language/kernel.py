@@ -229,7 +229,8 @@ class Kernel:
         given = {p.name: arrays[p.name] for p in ir.arrays}
         recorder = holder()
         if recorder is not None:
-            recorder.hold(ir, list(given.values()), list(scalars.values()), where)
+            fields = frozenset(name for name, _ in instance.fields)
+            recorder.hold(ir, list(given.values()), list(scalars.values()), where, fields)
             return None
         run_at_once(ir, given, scalars)
         if not kwargs and runs_now():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import re
 import sys
@@ -66,6 +67,7 @@ class Recorder(AbstractHolder):
         self._temps: list[ArrayParam] = []
         self._scalars: list[Param] = []
         self._seen: dict[str, np.ndarray[Any, Any]] = {}
+        self.captured: dict[str, np.ndarray[Any, Any]] = {}  # fields of the program, as they come
         self._own: set[int] = set()
         self._symbols: list[SymbolicArray] = []  # keeps ids in `_own` alive
 
@@ -118,9 +120,17 @@ class Recorder(AbstractHolder):
         return self._symbol(self._temps[-1], where)
 
     def hold(
-        self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any], where: Location
+        self,
+        ir: KernelIR,
+        arrays: Sequence[Any],
+        scalars: Sequence[Any],
+        where: Location,
+        fields: frozenset[str] = frozenset(),
     ) -> None:
-        names = tuple(self._name(a, where) for a in arrays)
+        names = tuple(
+            self._name(a, where, p.name if p.name in fields else None)
+            for p, a in zip(ir.arrays, arrays, strict=True)
+        )
         values = tuple(_scalar(x, p.dtype) for x, p in zip(scalars, ir.scalars, strict=True))
         self._calls.append(Call(ir, names, values, where))
 
@@ -130,7 +140,8 @@ class Recorder(AbstractHolder):
         self._own.add(id(symbol))
         return symbol
 
-    def _name(self, array: Any, where: Location) -> str:
+    def _name(self, array: Any, where: Location, field: str | None = None) -> str:
+        """The name of an array in the recording; `field` is what it is called where it is one of the program's."""
         if isinstance(array, SymbolicArray):
             if id(array) not in self._own:
                 raise LanguageError(f"the array {array.name} belongs to another recording", where)
@@ -142,6 +153,12 @@ class Recorder(AbstractHolder):
                 and seen.dtype == array.dtype
             ):
                 return name
+        if field is not None:
+            taken = {p.name for p in self._arrays + self._temps} | {p.name for p in self._scalars}
+            further = (f"{field}_{k}" for k in itertools.count(2))
+            name = next(n for n in itertools.chain((field,), further) if n not in taken)
+            self.captured[name] = array
+            return self.add_array(name, array, where).name
         if not self._is_open:
             raise LanguageError(
                 f"a kernel is called with an array of shape {array.shape} that is no argument of "
@@ -192,7 +209,15 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
 def record_sequence(
     fn: Callable[..., Any], args: Sequence[Any], name: str | None = None
 ) -> Recording:
-    """Calls `fn` with symbols in place of its arrays and numbers, and gives the calls it makes.
+    """As `record_program`, of a sequence whose arrays are all given to it."""
+    return record_program(fn, args, name)[0]
+
+
+def record_program(
+    fn: Callable[..., Any], args: Sequence[Any], name: str | None = None
+) -> tuple[Recording, dict[str, np.ndarray[Any, Any]]]:
+    """Calls `fn` with symbols in place of its arrays and numbers, and gives the calls it makes, with the arrays of the fields
+    that its kernels use, by their names in the recording.
 
     Arguments annotated `ks.template()`, and those that are neither arrays nor numbers, are passed
     as they are. LanguageError if arguments do not fit, share memory, or if the function calls no
@@ -232,7 +257,7 @@ def record_sequence(
             fn(*bound.args, **bound.kwargs)
     if not recorder.calls:
         raise LanguageError(f"the sequence {label} calls no kernel", where)
-    return recorder.recording(label)
+    return recorder.recording(label), recorder.captured
 
 
 def _float_dtype(values: Any) -> DType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -107,17 +107,20 @@ def _largest(dtype: DType) -> float:
 
 
 def bind_arguments(
-    fn: Callable[..., Any], args: Sequence[Any], recording: Recording
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    recording: Recording,
+    captured: Mapping[str, Any] | None = None,
 ) -> tuple[tuple[Parameter, ...], Arguments]:
     """The parameters of the function that was recorded, and its arguments by the names in the
-    recording.
+    recording. `captured` are the arrays of fields, which are parameters of their own behind them.
     """
     bound = inspect.signature(fn).bind(*args)
     bound.apply_defaults()
     arrays = {p.name for p in recording.arrays}
     scalars = {p.name for p in recording.scalars}
     parameters: list[Parameter] = []
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(captured or {})
     for parameter in bound.signature.parameters.values():
         value = bound.arguments[parameter.name]
         named = [(parameter.name, value)]
@@ -131,6 +134,7 @@ def bind_arguments(
                 parameters.append(Parameter(name, "scalar"))
             else:
                 parameters.append(Parameter(name, "constant", text_of(x)))
+    parameters += [Parameter(name, "array") for name in captured or {}]
     return tuple(parameters), Arguments(
         {p.name: values[p.name] for p in recording.arrays},
         {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
