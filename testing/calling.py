@@ -44,6 +44,12 @@ def mismatch(got: np.ndarray[Any, Any], inputs: InputSet, name: str) -> str | No
     return None if found is None else f"{name}{found}"
 
 
+def set_team_size(library: ctypes.CDLL, n: int) -> None:
+    """Launches get n threads: of the team of this process, where it has one, which runs the launches of all libraries."""
+    of_process = getattr(ctypes.CDLL(None), "ks_team_size", None)
+    (of_process or library.ks_team_size)(n)
+
+
 class _Guarded:
     """An array between guards, at an offset of a few elements from any alignment."""
 

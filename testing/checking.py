@@ -31,7 +31,7 @@ from ..runtime.cpu.dialect import C_TEAM
 from ..runtime.worker.verify import poison_value
 from ..space.engine.candidate import Candidate, DeadEnd
 from ..space.targets.target import CacheLevel, Target
-from .calling import Arrays, InputSet, call_once, in_child, mismatch
+from .calling import Arrays, InputSet, call_once, in_child, mismatch, set_team_size
 
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there
 # are none, all functions on vectors are static.
@@ -215,9 +215,7 @@ def check(built: Build, inputs: Sequence[InputSet], way: Way | None = None) -> s
 def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
     library = ctypes.CDLL(str(built.library))
     if built.source.team:
-        # Where the process has a team, that one runs the launches of all libraries.
-        of_process = getattr(ctypes.CDLL(None), "ks_team_size", None)
-        (of_process or library.ks_team_size)(way.thread_limit or built.source.n_threads)
+        set_team_size(library, way.thread_limit or built.source.n_threads)
     entry = getattr(library, built.source.entry)
     entry.restype = None
     late = None

@@ -31,7 +31,7 @@ from kernelscape.testing.templates import (
 
 pytestmark = [pytest.mark.compiler]
 nd = types.ndarray()
-few = settings(max_examples=11, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def built_candidates(problem, folder, n=4, cores=2, seed=0):
