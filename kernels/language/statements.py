@@ -10,6 +10,7 @@ from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
 from ..ir.simplify import const
 from .assignments import Assignments
 from .control import escapes, flags_after, none_of, surely_leaves
+from .errors import LanguageError
 from .expressions import Expressions, construct_name
 from .inlining import Inliner
 from .intrinsics import grouped, loop_config, static_assert, static_print
@@ -80,7 +81,7 @@ class Statements:
             return None
         try:
             return node.body if self._expr.static(inside) else node.orelse
-        except Exception:  # a name of a loop that has not begun
+        except LanguageError:  # a name of a loop that has not begun
             return None
 
     def _statement(self, node: ast.stmt) -> str | None:
