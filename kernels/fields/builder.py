@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .place import fail
-from .program import needed_program
+from .program import Program, needed_program
 from .tree import SNode, Tree
 
 
@@ -27,21 +27,22 @@ root = _Root()
 class FieldTree:
     """The fields of a finalized builder."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    def __init__(self, tree: Tree, program: Program) -> None:
+        self._tree, self._program = tree, program
 
     def destroy(self) -> None:
         """Frees the memory of the fields; they cannot be used again."""
         for leaf in self._tree.leaves:
             leaf.release("its tree was destroyed")
         self._tree.leaves.clear()
+        self._program.n_destroyed += 1
 
 
 class FieldsBuilder:
     """A root of its own, with `dense` and `place` as of `ks.root`. Its fields can be used once it is finalized."""
 
     def __init__(self) -> None:
-        needed_program("ks.FieldsBuilder")
+        self._program = needed_program("ks.FieldsBuilder")
         self._root = SNode("root", None, Tree(is_final=False))
 
     def __getattr__(self, name: str) -> Any:
@@ -59,4 +60,4 @@ class FieldsBuilder:
         if tree.is_closed:
             fail("this ks.FieldsBuilder is finalized already")
         tree.is_final = tree.is_closed = True
-        return FieldTree(tree)
+        return FieldTree(tree, self._program)

@@ -71,7 +71,7 @@ _WITHOUT_MEANING = frozenset(_TAICHIS.split())
 class Config:
     """The options of a program that mean something here; the others are in `Program.ignored`.
 
-    `cpu_max_num_threads` 0: as many as there are cores. `decisions`: a best.json whose implementations are used where they fit.
+    `cpu_max_num_threads` 0: as many as there are cores.
     """
 
     arch: Arch = cpu
@@ -81,7 +81,6 @@ class Config:
     random_seed: int = 0
     cpu_max_num_threads: int = 0
     fast_math: bool = True
-    decisions: str = ""
 
 
 class Program:
@@ -93,6 +92,9 @@ class Program:
         self.fields: list[AbstractField] = []
         self.root = SNode("root", None, Tree(is_final=True))
         self.draws = itertools.count()  # calls of kernels that draw random numbers
+        self.n_destroyed = (
+            0  # trees of fields: what was prepared with arrays before is not right any more
+        )
 
     def end(self) -> None:
         """Frees the memory of its fields; whoever uses one of them again is told."""
@@ -125,7 +127,7 @@ def init(
 
     `arch` is what it asks to run on (of several the first that is there). `default_fp` (f32) and `default_ip` (i32) are the types
     of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
-    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `decisions` (a best.json to run with).
+    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated).
     LanguageError for unknown options; those of Taichi's that mean nothing here are ignored.
     """
     global _current
@@ -170,8 +172,6 @@ def _checked(name: str, x: Any) -> Any:
             return dtype
         case "debug" | "fast_math":
             return bool(x)
-        case "decisions":
-            return str(x)
     if not isinstance(x, (int, np.integer)) or (name == "cpu_max_num_threads" and x < 0):
         fail(f"ks.init: {name} is {x!r}, it must be a whole number")
     return int(x)

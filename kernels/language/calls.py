@@ -12,7 +12,7 @@ import numpy as np
 from ..fields import methods
 from ..fields.compound import MatrixType, StructType
 from ..fields.matrix import Matrix, Vector
-from ..ir.kernel import Bitcast, DType
+from ..ir.kernel import Bitcast, Const, DType
 from ..ir.ops import OPS
 from ..ir.simplify import cast, const
 from . import random
@@ -118,7 +118,7 @@ class Calls:
                 f"`{ast.unparse(node.func)}` can only stand as the range of a for loop", node
             )
         args = self._expr.values(node.args)
-        named = {k.arg: self._expr.value(k.value) for k in node.keywords if k.arg is not None}
+        named = self._named(node)
         return self._of_language(target, args, named, node)
 
     def _of_language(
@@ -159,7 +159,7 @@ class Calls:
         owner = method.owner
         if isinstance(owner, MatrixValue):
             args = self._expr.values(node.args)
-            named = {k.arg: self._expr.value(k.value) for k in node.keywords if k.arg is not None}
+            named = self._named(node)
             return self._expr.matrices.method(owner, method.name, args, named, node)
         if isinstance(owner, StructValue) and owner.kind is not None:
             function = owner.kind.methods.get(method.name)
@@ -174,10 +174,11 @@ class Calls:
     ) -> Value | None:
         matrices = self._expr.matrices
         if target is Matrix or target is Vector:
+            self._at_least_one(args, node)
             dt = named.get("dt", args[1] if len(args) > 1 else None)
             return matrices.matrix(args[0], None if dt is None else self._dtype(dt, node), node)
         if target in _VECTORS and args:
-            extents = [int(n.expr.value) for n in leaves(args[0])]  # type: ignore[union-attr]
+            extents = [self._extent(n, node) for n in leaves(args[0])]
             dt = named.get("dtype", args[1] if len(args) > 1 else Static(DType.f64))
             return matrices.made(
                 _VECTORS[target], [dt, *(lifted(self._state, n) for n in extents)], node
@@ -242,6 +243,7 @@ class Calls:
         if isinstance(target, DType) or target is cast_call or target in _PLAIN:
             return self._conversion(target, args, node)
         if target is bit_cast:
+            self._count(args, 2, node)
             dtype = self._dtype(args[1], node)
             return operators.each([args[0]], node, lambda x: Typed(Bitcast(x.expr, dtype)))
         if target in MINMAX_CALLS or target in (builtins.min, builtins.max):
@@ -250,9 +252,11 @@ class Calls:
             self._count(args, 3, node)
             return operators.selected(args[0], args[1], args[2], node)
         if target in (zero, one):
+            self._count(args, 1, node)
             value = int(target is one)
             return operators.each([args[0]], node, lambda x: Typed(const(value, x.dtype)))
         if target is pow:
+            self._count(args, 2, node)
             return operators.binary("pow", args[0], args[1], node)
         operation = operation_of(target)
         if operation is not None:
@@ -265,6 +269,30 @@ class Calls:
                 f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n > 1)} in a kernel, not {len(args)}",
                 node,
             )
+
+    def _named(self, node: ast.Call) -> dict[str, Value]:
+        """Arguments that are given by name."""
+        named: dict[str, Value] = {}
+        for k in node.keywords:
+            if k.arg is None:
+                self._state.fail(
+                    f"`{ast.unparse(node)}`: give arguments one by one in a kernel", node
+                )
+            named[k.arg] = self._expr.value(k.value)
+        return named
+
+    def _at_least_one(self, args: Sequence[Value], node: ast.Call) -> None:
+        if not args:
+            self._state.fail(f"`{ast.unparse(node)}` takes a list of numbers in a kernel", node)
+
+    def _extent(self, x: Value, node: ast.Call) -> int:
+        """A number of components, which the kernel's code depends on."""
+        match x:
+            case Typed(Const(value, dtype)) if dtype.is_integer:
+                return int(value)
+        return self._state.fail(
+            f"`{ast.unparse(node)}`: how many components there are must be a constant", node
+        )
 
     def _conversion(self, target: Any, args: list[Value], node: ast.Call) -> Value:
         operators, rules = self._expr.operators, self._state.rules
@@ -330,9 +358,9 @@ class Calls:
         ):
             return TupleValue(tuple(args[0].items))
         if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
-            total: Value = args[0].items[0]
-            for x in args[0].items[1:]:
-                total = self._expr.operators.binary("add", total, x, node)
+            total: Value = lifted(self._state, 0)
+            for k, x in enumerate(args[0].items):
+                total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
             return total
         if target in (isinstance, issubclass, hasattr, getattr, type):
             return self._about_python(target, args, node)

@@ -414,11 +414,11 @@ class Expressions:
     def _apart(self, node: ast.expr) -> tuple[Value, list[Stmt]]:
         """A value that is perhaps not needed, and the statements that compute parts of it.
 
-        Statements are run only where it is needed; without any it is evaluated in any case.
+        Statements are run only where it is needed; without any it is evaluated in any case. Names that it makes end with it.
         """
         state = self._state
-        with state.collected() as statements:
-            if self._may_write(node):
+        with state.collected() as statements, state.frame.scope():
+            if self._may_write(node) or (state.is_debug and _has_element(node)):
                 state.frame.depth += 1
                 with state.guarded():
                     x = self.value(node)
@@ -614,3 +614,8 @@ class Expressions:
         if isinstance(part, ast.FormattedValue):
             return self.value(part.value)
         return self.value(part)
+
+
+def _has_element(node: ast.expr) -> bool:
+    """Whether an expression has indices, which debug mode looks at where it is evaluated."""
+    return any(isinstance(n, ast.Subscript) for n in ast.walk(node))

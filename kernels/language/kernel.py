@@ -273,7 +273,8 @@ class Kernel:
                 where,
             ) from None
         if found is None:
-            subject = Subject(self.parsed, signature, self.fast_math, self.returns, program)
+            fast_math = self.fast_math and (program is None or program.config.fast_math)
+            subject = Subject(self.parsed, signature, fast_math, self.returns, program)
             found = self._instances[signature] = instantiate(subject)
         return signature, found
 

@@ -47,6 +47,8 @@ class Matrices:
             made = methods.make(self._do(node), name, *given)
         except LanguageError as error:
             self._state.fail(error.sentence, node)
+        except (TypeError, ValueError) as error:  # of extents that are none
+            self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._value(made, node)
 
     def matrix(self, items: Value, dtype: DType | None, node: ast.AST) -> MatrixValue:
@@ -143,6 +145,8 @@ class Matrices:
         if name in ("to_list", "copy"):
             return loaded(base)
         if name == "fill":
+            if len(args) != 1 or named:
+                self._state.fail(f"`{ast.unparse(node)}`: fill takes one value", node)
             self._places.assign(base, args[0], node)
             return TupleValue(())
         value = self._places.shared(base, node)
@@ -152,6 +156,8 @@ class Matrices:
             result = methods.call(self._do(node), name, self._argument(value), *given, **keywords)
         except LanguageError as error:
             self._state.fail(error.sentence, node)
+        except (TypeError, ValueError) as error:  # of arguments that are no numbers
+            self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._value(result, node)
 
     def component(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Value:
@@ -200,6 +206,9 @@ class Matrices:
             self._state.fail(
                 f"`{ast.unparse(node)}`: give a slice or an index for each dimension", node
             )
+        for p, n in zip(parts, base.shape, strict=True):
+            if p.step == 0 if isinstance(p, slice) else not -n <= p < n:
+                self._state.fail(f"`{ast.unparse(node)}` leaves a value of {n} components", node)
         picked = [
             list(range(n))[p] if isinstance(p, slice) else [p]
             for p, n in zip(parts, base.shape, strict=True)

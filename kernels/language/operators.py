@@ -92,10 +92,11 @@ class Operators:
     def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value:
         if isinstance(a, TupleValue) and isinstance(b, TupleValue) and op == "add":
             return TupleValue((*a.items, *b.items))
-        if isinstance(a, TupleValue) and isinstance(b, Typed) and op == "mul":
-            match b.expr:
-                case Const(times, dtype) if dtype.is_integer:  # a list repeated, as Python has it
-                    return TupleValue(a.items * int(times))
+        if op == "mul":
+            for several, number in ((a, b), (b, a)):
+                match several, number:  # a list repeated, as Python has it
+                    case TupleValue(items), Typed(Const(times, dtype)) if dtype.is_integer:
+                        return TupleValue(items * int(times))
         if op == "matmul":
             return self.matmul(a, b, node)
         return self.each([a, b], node, lambda x, y: self.arithmetic(op, x, y, node))
@@ -196,6 +197,8 @@ class Operators:
             if a.dtype is not DType.bool_ or b.dtype is not DType.bool_:
                 folded = {"bit_and": x & y, "bit_or": x | y, "bit_xor": x ^ y}.get(op)
                 if folded is None:
+                    if not 0 <= y < 64:
+                        self._state.fail(f"`{ast.unparse(node)}` shifts by {y} bits", node)
                     folded = x << y if op == "shl" else x >> y
                 return Typed(const(folded, DType.i64), weak=True)
         if a.dtype is DType.bool_ and b.dtype is DType.bool_ and op in _LOGICAL:
@@ -305,7 +308,10 @@ class Operators:
         default_float = self._state.default_float
         if isinstance(b.expr, Const) and a.weak and isinstance(a.expr, Const):
             try:
-                return Typed(_literal(a.expr.value**b.expr.value), weak=True)
+                known = a.expr.value**b.expr.value
+                if isinstance(known, complex):
+                    self._state.fail(f"`{ast.unparse(node)}` is no real number", node)
+                return Typed(_literal(known), weak=True)
             except (ZeroDivisionError, OverflowError) as error:
                 self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
         exponent = b.expr.value if isinstance(b.expr, Const) else None

@@ -19,6 +19,7 @@ from .signature import (
     ScalarArgument,
     Signature,
     TemplateArgument,
+    exact_key,
 )
 
 SLOW: Final = object()  # what a call gives that was not made
@@ -35,7 +36,6 @@ class _Call:
     `templates` are held: as long as they live, their identities are theirs.
     """
 
-    program: Program | None
     caller: Callable[..., bool]
     given: tuple[Any, ...]
     places: tuple[tuple[int, int], ...]
@@ -46,7 +46,7 @@ class _Call:
 
 
 class QuickCalls:
-    """The calls of one kernel that go the quick way."""
+    """The calls of one kernel that go the quick way, of one program and of the fields that it has now."""
 
     def __init__(self, annotations: Sequence[Any]) -> None:
         self._kinds: tuple[Kind, ...] = tuple(
@@ -54,14 +54,22 @@ class QuickCalls:
             for a in annotations
         )
         self._known: dict[tuple[object, ...], _Call] = {}
+        self._program: Program | None = None
+        self._n_destroyed = 0
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """What the kernel returns; SLOW where nothing was done."""
         kinds = self._kinds
-        if len(args) != len(kinds):
+        if len(args) != len(kinds) or not self._known:
+            return SLOW
+        program = current_program()
+        if program is not self._program or (
+            program is not None and program.n_destroyed != self._n_destroyed
+        ):
+            self._known.clear()  # nothing of a program that has ended, or of fields that are gone, is held
             return SLOW
         known = self._known.get(tuple([kind(x) for kind, x in zip(kinds, args, strict=True)]))
-        if known is None or known.program is not current_program() or not runs_now():
+        if known is None or not runs_now():
             return SLOW
         given = list(known.given)
         for place, k in known.places:
@@ -86,6 +94,9 @@ class QuickCalls:
         caller = quick_caller(ir)
         if caller is None:
             return
+        if not self._known:
+            self._program = program = current_program()
+            self._n_destroyed = 0 if program is None else program.n_destroyed
         position = {
             name: k
             for k, (name, argument) in enumerate(signature)
@@ -97,7 +108,6 @@ class QuickCalls:
         widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}
         key = tuple([kind(x) for kind, x in zip(self._kinds, args, strict=True)])
         self._known[key] = _Call(
-            current_program(),
             caller,
             tuple(fields.get(name) for name in parameters),
             tuple((n, k) for n, k in places if k not in widened),
@@ -129,8 +139,7 @@ def _kind_of_value(x: Any) -> object:
 
 
 def _kind_of_template(x: Any) -> object:
-    kind = type(x)
-    return (kind, x) if kind in _PLAIN else id(x)
+    return exact_key(x) if type(x) in _PLAIN else id(x)
 
 
 def _is_known(x: Any, entry: tuple[str, Any]) -> bool:

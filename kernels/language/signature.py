@@ -45,10 +45,10 @@ class CompoundArgument:
 
 @dataclass(frozen=True)
 class TemplateArgument:
-    """The type takes part in the signature: True, 1 and 1.0 are one key but three instances."""
+    """A template that is compared by `key`, in which types take part: True, 1 and 1.0 are equal but three instances."""
 
-    value: object
-    kind: type = field(default=object)
+    value: object = field(compare=False)
+    key: object
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,24 @@ def _template(value: Any, label: str, where: Location) -> Argument:
     if isinstance(value, (np.ndarray, SymbolicArray, SymbolicScalar)):
         raise LanguageError(f"{label} is a template and needs a compile-time constant", where)
     if isinstance(value, Matrix):
-        return TemplateArgument(tuple(value.to_numpy().ravel().tolist()), Matrix)
+        numbers = value.to_numpy()
+        return TemplateArgument(
+            Matrix(numbers), (numbers.shape, numbers.dtype.str, numbers.tobytes())
+        )
     if isinstance(value, AbstractField | Ndarray) or not isinstance(
         value, int | float | str | tuple | type | None
     ):
         return ObjectArgument(value)
-    return TemplateArgument(value, type(value))
+    return TemplateArgument(value, exact_key(value))
+
+
+def exact_key(value: Any) -> object:
+    """Equal for values of the same types that no kernel can tell apart."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(exact_key, value))
+    if isinstance(value, float):
+        return type(value), value.hex()  # 0.0 is not -0.0
+    return type(value), value
 
 
 def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:

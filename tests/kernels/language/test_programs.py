@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
-
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.errors import LanguageError
 
 
@@ -405,119 +401,3 @@ def test_several_static_values_and_roundings_to_a_type():
     name()
     assert x.to_numpy().tolist() == [0, 1, 3]
     assert y.to_numpy().tolist() == [0, 1, 2]
-
-
-# --- calls that go the quick way
-
-
-def quick_after(call, kernel, times: int = 400) -> None:
-    """Calls until the quick way is there: the extension is compiled beside."""
-    for _ in range(times):
-        call()
-        if kernel.quick._known:
-            return
-        time.sleep(0.05)
-    raise AssertionError("no call went the quick way")
-
-
-@pytest.mark.compiler
-def test_quick_calls_do_what_slow_ones_do():
-    x = ks.field(ks.f32, shape=4)
-    other = ks.field(ks.f32, shape=4)
-
-    @ks.kernel
-    def add(to: ks.template(), y: ks.types.ndarray(), a: ks.f32, n: ks.i32) -> ks.f32:
-        for i in to:
-            to[i] += a * y[i]
-        return a + n
-
-    y = np.ones(4, np.float32)
-    quick_after(lambda: add(x, y, 0.0, 0), add)
-    x.fill(0)
-    assert add(x, y, 1.5, 2) == 3.5
-    assert add(x, y, 1, 2) == 3.0  # a whole number where a float is asked for
-    assert add(x, 2 * y, 1.0, True) == 2.0
-    assert add(to=x, y=y, a=0.5, n=0) == 0.5
-    assert x.to_numpy().tolist() == [5.0] * 4
-    add(other, y, 1.0, 0)
-    assert other.to_numpy().tolist() == [1.0] * 4 and x.to_numpy().tolist() == [5.0] * 4
-    with pytest.raises(LanguageError, match="not contiguous"):
-        add(x, y[::-1], 1.0, 0)
-    with pytest.raises(LanguageError, match="2 dimensions"):
-        add(x, np.ones((2, 2), np.float32), 1.0, 0)
-    with pytest.raises(LanguageError, match="cannot hold"):
-        add(x, y, 1.0, 2**40)
-
-
-@pytest.mark.compiler
-def test_quick_calls_end_with_their_program():
-    x = ks.field(ks.i32, shape=2)
-
-    @ks.data_oriented
-    class Counter:
-        def __init__(self, step):
-            self.step = step
-
-        @ks.kernel
-        def count(self):
-            for i in x:
-                x[i] += self.step
-
-    one, ten = Counter(1), Counter(10)
-    quick_after(one.count, Counter.__dict__["count"])
-    x.fill(0)
-    one.count()
-    ten.count()
-    one.count()
-    assert x.to_numpy().tolist() == [12, 12]
-    before = x
-    ks.init()
-    x = ks.field(ks.i32, shape=2)
-    one.count()
-    assert x.to_numpy().tolist() == [1, 1] and before is not x
-
-
-# --- debug mode
-
-
-@pytest.mark.compiler
-@pytest.mark.parametrize("is_interpreted", [False, True])
-def test_in_debug_mode_each_index_is_looked_at(is_interpreted):
-    ks.init(debug=True)
-    x = ks.field(ks.f32, shape=8)
-    at = ks.field(ks.f32, shape=4)
-
-    @ks.kernel
-    def walk(n: ks.i32):
-        for _ in range(1):
-            place = 0.0
-            for k in range(n):
-                at[k] = at[k] + 0.5  # what decides the index is not known before the call
-                place += at[k]
-                x[ks.i32(place)] += 1.0
-
-    with interpreted() if is_interpreted else nullcontext():
-        at.from_numpy(np.array([0, 1, 1, 1], np.float32))
-        walk(4)
-        assert x.to_numpy().tolist() == [1, 0, 1, 1, 0, 1, 0, 0]
-        at.from_numpy(np.array([0, 4, 4, 1], np.float32))
-        with pytest.raises(AssertionError, match=r"walk: index 0 of x .* from 0 to 7 and is 9"):
-            walk(4)
-
-
-def test_assertions_are_of_debug_mode_only():
-    x = ks.field(ks.i32, shape=3)
-
-    @ks.kernel
-    def check():
-        for i in x:
-            assert x[i] == 0, "not empty"
-
-    x[1] = 1
-    check()
-    ks.init(debug=True)
-    x = ks.field(ks.i32, shape=3)
-    check()
-    x[1] = 1
-    with pytest.raises(AssertionError, match="not empty"):
-        check()
