@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.ir.kernel import Param
+from ..kernels.ir.kernel import DType, Param
 from ..kernels.ir.task import Problem
 from .cpu.memory import empty
 from .records.stored import Parameter, text_of
@@ -159,10 +159,15 @@ def fitting_array(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], value
 
 
 def number(scalar: Param, value: Any) -> int | float:
-    """The value of a scalar argument as a Python number. Raises TypeError unless its type holds it."""
+    """The value of a scalar argument as a Python number; any number is true or false. Raises TypeError unless its type holds it."""
     name, dtype = scalar.name, scalar.dtype
-    is_number = isinstance(value, int | float | np.integer | np.floating)
-    if not is_number or isinstance(value, bool | np.timedelta64):
+    is_truth = isinstance(value, bool | np.bool_)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, np.timedelta64
+    )
+    if dtype is DType.bool_ and (is_truth or is_number):
+        return bool(value)
+    if is_truth or not is_number:
         raise TypeError(f"argument {name} must be a number, not {type(value).__name__}")
     if dtype.is_integer:
         if not isinstance(value, int | np.integer):

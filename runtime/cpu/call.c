@@ -28,7 +28,9 @@ typedef struct {
   npy_intp *shape;
 } parameter;
 
+/* As C's scalars are in memory: a truth value is an int, a half its bits. */
 typedef union {
+  char f16[2];
   float f32;
   double f64;
   int8_t i8;
@@ -83,12 +85,17 @@ static int scalar_fits(const parameter *p, PyObject *x, number *value) {
       value->f64 = v;
       return 1;
     }
+    if (p->n_bytes == 2) {
+      if (PyFloat_Pack2(v, value->f16, PY_LITTLE_ENDIAN) == 0) return 1;
+      PyErr_Clear();
+      return 0;
+    }
     value->f32 = (float)v;
     return !isinf(value->f32) || isinf(v);
   }
   if (p->type == 'b') {
     if (x != Py_True && x != Py_False) return 0;
-    value->u8 = x == Py_True;
+    value->i32 = x == Py_True;
     return 1;
   }
   if (!is_integer(x)) return 0;

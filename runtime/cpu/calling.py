@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..backend import AbstractCaller
 from ..device import DeviceOptions
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
-from .memory import address_of
+from .memory import address_of, in_memory
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -115,15 +115,22 @@ class Row:
             and value.flags.num & self.flags == self.flags
         )
 
-    def held(self, value: Any) -> Any | None:
-        """The number in memory; None where it is no such number, does not fit, or is infinite now."""
-        is_integer = self.dtype.is_integer
-        if type(value) is not (int if is_integer else float):
+    def held(self, value: Any) -> NDArray[Any] | None:
+        """The number in memory; None where it is no such number or does not fit."""
+        kind, least, most = self._limits
+        if type(value) is not kind:
             return None
-        held = _NUMBERS[self.dtype.value](value)
-        if is_integer:
-            return held if held.value == value else None
-        return None if math.isinf(held.value) else held
+        if (value < least or value > most) and abs(value) != math.inf:
+            return None
+        return in_memory(self.dtype, value)
+
+    @cached_property
+    def _limits(self) -> tuple[Any, float, float]:
+        """What Python calls such numbers, the least and the greatest of them."""
+        if self.dtype.is_float:
+            most = float(np.finfo(self.dtype.value).max)
+            return float, -most, most
+        return (int, *self.dtype.range) if self.dtype.is_integer else (bool, 0, 1)
 
     @property
     def for_c(self) -> tuple[Any, ...]:
@@ -136,18 +143,6 @@ class Row:
 
 
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
-_NUMBERS: dict[str, Any] = {
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-    "int8": ctypes.c_int8,
-    "int16": ctypes.c_int16,
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-    "uint8": ctypes.c_uint8,
-    "uint16": ctypes.c_uint16,
-    "uint32": ctypes.c_uint32,
-    "uint64": ctypes.c_uint64,
-}
 
 
 def rows_of(signature: Signature) -> tuple[Row, ...]:
@@ -196,7 +191,7 @@ class PlainCaller(AbstractCaller):
                 if held is None:
                     return False
                 kept.append(held)
-                pointers[row.place] = ctypes.addressof(held)
+                pointers[row.place] = address_of(held)
             elif row.kind == "constant":
                 if k not in self._accepted or value is not self._accepted[k]:
                     return False

@@ -170,6 +170,13 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
     return raw[begin : begin + n_bytes].view(element).reshape(extents)
 
 
+def in_memory(dtype: DType, value: object) -> NDArray[Any]:
+    """A scalar as the entries of generated code read it: a truth value is an int of C (see SCALAR_TYPES in codegen/c/vectors.py),
+    a number is of its type.
+    """
+    return np.array(value, np.int32 if dtype is DType.bool_ else dtype.numpy)
+
+
 def address_of(array: NDArray[Any]) -> int:
     """Where a contiguous array begins; of arrays that can be written a third of the time that `array.ctypes` takes."""
     if array.size and array.flags.writeable:

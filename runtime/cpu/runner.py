@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.ir.kernel import DType
 from ..backend import (
     AbstractArray,
     AbstractCaller,
@@ -27,7 +28,7 @@ from ..signature import Signature, fitting_array
 from ..worker.outcome import Failure, Measurement, Protocol
 from ..worker.verify import has_extremes
 from .calling import load_extension, make_caller, rows_of
-from .memory import CpuArray, address_of
+from .memory import CpuArray, address_of, in_memory
 
 if TYPE_CHECKING:
     from ...codegen.c.index_checks import IndexChecks
@@ -130,7 +131,7 @@ class CpuModule(AbstractModule):
 
 def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bool) -> Array:
     if argument.kind == "scalar":
-        return np.array(value, argument.dtype)
+        return in_memory(DType(argument.dtype), value)
     array = value.host if isinstance(value, CpuArray) else value
     return fitting_array(argument.name, np.dtype(argument.dtype), argument.shape, array)
 

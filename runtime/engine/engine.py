@@ -26,6 +26,7 @@ from ...kernels.ir.walk import nested_statements
 from ..backend import AbstractCaller
 from ..cpu.calling import Row, load_extension, make_caller
 from ..cpu.compiler import Compiler
+from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
 from ..worker.outcome import Failure
 from .folder import KernelFolder
@@ -217,7 +218,7 @@ class Engine:
         numbers = [number(p, x) for p, x in zip(ir.scalars, scalars, strict=True)]
         if known.caller(*plain, *numbers):
             return
-        kept = [np.array(x, p.dtype.numpy) for p, x in zip(ir.scalars, numbers, strict=True)]
+        kept = [in_memory(p.dtype, x) for p, x in zip(ir.scalars, numbers, strict=True)]
         places = [a.ctypes.data for a in (*plain, *kept)]
         pointers = (ctypes.c_void_p * len(places))(*places)
         check = known.kernel.index_check
