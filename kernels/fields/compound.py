@@ -60,7 +60,7 @@ class MatrixType:
 
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of them; the options are those of `ks.field`."""
-        from .field import matrix_field
+        from .making import matrix_field
 
         return matrix_field(self.shape, self.dtype, shape, **options)
 
@@ -104,7 +104,7 @@ class StructType:
 
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of them; the options are those of `ks.field`."""
-        from .field import struct_field
+        from .making import struct_field
 
         return struct_field(self, shape, **options)
 

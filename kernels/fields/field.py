@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from ..ir.errors import LanguageError
 from ..ir.kernel import DType
 from . import memory
-from .compound import MatrixType, StructType
 from .conversion import element_values, number
 from .matrix import Matrix, python_number
 from .place import assigned_name, caller, fail
-from .program import element_dtype, needed_program
-from .structs import Struct, members_of, type_of
-from .tree import Layout, Place, SNode, extents_of, offset_of
+from .tree import Place, SNode
 
 
 class AbstractField(ABC):
@@ -351,219 +348,6 @@ class MatrixField(AbstractLeaf):
         return (..., *self.index(key))
 
 
-# What programs ask of a field of structs; a member of such a name is had by `get_member_field`.
-_OF_FIELDS = frozenset(
-    (
-        *("members", "leaves", "keys", "get_member_field", "shape", "parent", "snode", "grad"),
-        *("fill", "copy_from", "to_numpy", "from_numpy", "to_torch", "from_torch"),
-    )
-)
-
-
-class StructField(AbstractField):
-    """A field of structs: a field for each member, `f.position` and so on."""
-
-    def __init__(self, kind: StructType, members: dict[str, AbstractField], name: str) -> None:
-        super().__init__(name)
-        self.kind = kind
-        self.members = members
-
-    def leaves(self) -> tuple[AbstractLeaf, ...]:
-        return tuple(leaf for member in self.members.values() for leaf in member.leaves())
-
-    @property
-    def keys(self) -> list[str]:
-        return list(self.members)
-
-    def get_member_field(self, key: str) -> AbstractField:
-        """The field of one member."""
-        if key not in self.members:
-            fail(f"{self.label} has no member {key!r}: it has {', '.join(self.members)}")
-        return self.members[key]
-
-    def __getattribute__(self, name: str) -> Any:
-        """The field of a member; its name may be that of what only we ask for."""
-        if name not in _OF_FIELDS and not name.startswith("_"):
-            members = object.__getattribute__(self, "__dict__").get("members", {})
-            if name in members:
-                return members[name]
-        return object.__getattribute__(self, name)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a field of structs has no member {name!r}")
-
-    def fill(self, value: Any) -> None:
-        values = _given_members(value)
-        for name, member in self.members.items():
-            member.fill(value if values is None else values[name])
-
-    def copy_from(self, other: Any) -> None:
-        if not isinstance(other, StructField) or other.keys != self.keys:
-            fail(
-                f"{self.label}.copy_from takes a field of structs with the members {', '.join(self.keys)}"
-            )
-        for name, member in self.members.items():
-            member.copy_from(other.members[name])
-
-    def to_numpy(self) -> dict[str, Any]:
-        """Copies of the members, by name."""
-        return {name: member.to_numpy() for name, member in self.members.items()}
-
-    def from_numpy(self, arr: Mapping[str, Any]) -> None:
-        """Takes the members' elements from arrays, by name."""
-        for name, array in arr.items():
-            self.get_member_field(name).from_numpy(array)
-
-    def to_torch(self, device: Any = None) -> dict[str, Any]:
-        """As `to_numpy`, as tensors on `device`."""
-        return {name: member.to_torch(device) for name, member in self.members.items()}
-
-    def from_torch(self, arr: Mapping[str, Any]) -> None:
-        """As `from_numpy`, of tensors."""
-        for name, tensor in arr.items():
-            self.get_member_field(name).from_torch(tensor)
-
-    def __getitem__(self, key: Any) -> Struct:
-        self.leaves()[0].index(key)
-        return Struct.of_element(type_of(self), _Element(self.members, key))
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        values = _given_members(value)
-        if values is None:
-            fail(
-                f"{self.label} takes a struct with the members {', '.join(self.keys)}, not {value!r}"
-            )
-        for name in self.members:
-            if name not in values:
-                fail(f"{self.label} takes a struct with a member {name}, which {value!r} has not")
-            self.members[name][key] = values[name]
-
-    def __str__(self) -> str:
-        return str(self.to_numpy())
-
-
-class _Element:
-    """The members of one element of a field of structs: reading and writing them reads and writes the field."""
-
-    def __init__(self, members: dict[str, AbstractField], key: Any) -> None:
-        self._members = members
-        self._key = key
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._members[name][self._key]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._members[name][self._key] = value
-
-
-# --- making them ------------------------------------------------------------------------------------------------------
-
-
-def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
-    """A field of numbers of type `dtype`; of `ks.types.vector(...)`, `matrix` or `struct` a field of these.
-
-    Without `shape` it gets one from `ks.root.dense(...).place(...)`. `name` is for messages, `offset` the least index along each
-    axis, `order` the order of the axes in memory ("ij"), which fields take and do not need.
-    """
-    if isinstance(dtype, (MatrixType, StructType)):
-        return dtype.field(shape=shape, **options)
-    made = ScalarField(element_dtype(dtype), _name(options))
-    return _placed(made, shape, options)
-
-
-def matrix_field(
-    element_shape: tuple[int, ...], dtype: Any, shape: Any = None, **options: Any
-) -> MatrixField:
-    """A field of vectors or matrices; `dtype` may be a (nested) list of one type, as Taichi takes it."""
-    extents = extents_of(element_shape, "a field of vectors or matrices")
-    made = MatrixField(_one_dtype(dtype), extents, _name(options))
-    _placed(made, shape, options)
-    return made
-
-
-def struct_field(kind: StructType, shape: Any = None, **options: Any) -> StructField:
-    """A field of structs."""
-    made = _struct(kind, _name(options))
-    _placed(made, shape, options)
-    return made
-
-
-def _struct(kind: StructType, name: str) -> StructField:
-    made = StructField(kind, {}, name)
-    prefix = made.name
-    for key, member in kind.members.items():
-        inner = f"{prefix}_{key}" if prefix else key
-        if isinstance(member, StructType):
-            made.members[key] = _struct(member, inner)
-        elif isinstance(member, MatrixType):
-            made.members[key] = MatrixField(member.dtype, member.shape, inner)
-        else:
-            made.members[key] = ScalarField(element_dtype(member), inner)
-    return made
-
-
-def _one_dtype(dtype: Any) -> DType:
-    if not isinstance(dtype, (list, tuple)):
-        return element_dtype(dtype)
-    found = {_one_dtype(d) for d in dtype}
-    if len(found) != 1:
-        fail("the components of a field of vectors or matrices have one type")
-    return found.pop()
-
-
-def _name(options: dict[str, Any]) -> str:
-    """The name among the options; LanguageError for options that fields have not."""
-    for asked in ("needs_grad", "needs_dual"):
-        if options.get(asked):
-            fail(f"{asked}=True: autodiff is not there yet, make the field without it")
-    unknown = options.keys() - {
-        "order",
-        "name",
-        "offset",
-        "needs_grad",
-        "needs_dual",
-        "layout",
-        "ndim",
-    }
-    if unknown:
-        fail(f"a field has no option {', '.join(sorted(unknown))}")
-    if not isinstance(options.get("layout", Layout.AOS), Layout):
-        fail("the layout of a field is ks.Layout.AOS or ks.Layout.SOA")
-    return str(options.get("name", ""))
-
-
-def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> AbstractField:
-    """The field in the program, placed where it is given a shape."""
-    program = needed_program("a field")
-    program.fields.append(made)
-    order, offset = options.get("order"), options.get("offset")
-    if shape is None:
-        for name, given in (("order", order), ("offset", offset)):
-            if given is not None:
-                fail(f"a field with {name}= needs a shape=")
-        return made
-    extents = extents_of(shape, "a field")
-    if offset is not None:
-        offset_of(offset, extents)
-    node = program.root
-    for axes in _axes(order, len(extents)):
-        node = node.dense(axes, tuple(extents[a] for a in axes))
-    node.place(made, offset=offset)
-    return made
-
-
-def _axes(order: Any, n: int) -> Sequence[tuple[int, ...]]:
-    """The axes of the dense nodes above a field, of all axes together where there is no order."""
-    if order is None:
-        return (tuple(range(n)),)
-    if not isinstance(order, str) or sorted(order) != list("ijkl"[: len(order)]) or len(order) != n:
-        fail(f"the order {order!r} does not name each of the {n} axes once, with i first")
-    return tuple(("ijkl".index(c),) for c in order)
-
-
 def torch_tensor(array: NDArray[Any], device: Any) -> Any:
     """An array as a tensor; LanguageError where torch is not installed."""
     try:
@@ -579,9 +363,3 @@ def indices(key: Any) -> Sequence[Any]:
     if isinstance(key, (tuple, list, Matrix)):
         return tuple(key)
     return (key,)
-
-
-def _given_members(value: Any) -> Mapping[str, Any] | None:
-    if isinstance(value, Struct):
-        return members_of(value)
-    return value if isinstance(value, Mapping) else None

@@ -254,7 +254,7 @@ class Matrix(NDArrayOperatorsMixin):
     @staticmethod
     def field(n: int, m: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
         """A field of matrices; the options are those of `ks.field`."""
-        from .field import matrix_field
+        from .making import matrix_field
 
         return matrix_field((n, m), dtype, shape, **options)
 
@@ -284,7 +284,7 @@ class Vector(metaclass=_VectorClass):
     @staticmethod
     def field(n: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
         """A field of vectors of n components; the options are those of `ks.field`."""
-        from .field import matrix_field
+        from .making import matrix_field
 
         return matrix_field((n,), dtype, shape, **options)
 

@@ -54,7 +54,7 @@ class Struct:
     ) -> Any:
         """A field of structs with these members; the options are those of `ks.field`."""
         from .compound import struct
-        from .field import struct_field
+        from .making import struct_field
 
         return struct_field(struct(**members, __struct_methods=methods or {}), shape, **options)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..fields.field import AbstractLeaf, ScalarField, StructField
+from ..fields.field import AbstractLeaf, ScalarField
 from ..fields.matrix import Matrix
+from ..fields.struct_field import StructField
 from ..fields.structs import Struct
 from ..ir.kernel import ArrayParam
 from .scopes import Pass

@@ -1,0 +1,124 @@
+"""Fields of structs: a field for each member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .compound import StructType
+from .field import AbstractField, AbstractLeaf
+from .place import fail
+from .structs import Struct, members_of, type_of
+
+# What programs ask of a field of structs; a member of such a name is had by `get_member_field`.
+_OF_FIELDS = frozenset(
+    (
+        *("members", "leaves", "keys", "get_member_field", "shape", "parent", "snode", "grad"),
+        *("fill", "copy_from", "to_numpy", "from_numpy", "to_torch", "from_torch"),
+    )
+)
+
+
+class StructField(AbstractField):
+    """A field of structs: a field for each member, `f.position` and so on."""
+
+    def __init__(self, kind: StructType, members: dict[str, AbstractField], name: str) -> None:
+        super().__init__(name)
+        self.kind = kind
+        self.members = members
+
+    def leaves(self) -> tuple[AbstractLeaf, ...]:
+        return tuple(leaf for member in self.members.values() for leaf in member.leaves())
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self.members)
+
+    def get_member_field(self, key: str) -> AbstractField:
+        """The field of one member."""
+        if key not in self.members:
+            fail(f"{self.label} has no member {key!r}: it has {', '.join(self.members)}")
+        return self.members[key]
+
+    def __getattribute__(self, name: str) -> Any:
+        """The field of a member; its name may be that of what only we ask for."""
+        if name not in _OF_FIELDS and not name.startswith("_"):
+            members = object.__getattribute__(self, "__dict__").get("members", {})
+            if name in members:
+                return members[name]
+        return object.__getattribute__(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a field of structs has no member {name!r}")
+
+    def fill(self, value: Any) -> None:
+        values = _given_members(value)
+        for name, member in self.members.items():
+            member.fill(value if values is None else values[name])
+
+    def copy_from(self, other: Any) -> None:
+        if not isinstance(other, StructField) or other.keys != self.keys:
+            fail(
+                f"{self.label}.copy_from takes a field of structs with the members {', '.join(self.keys)}"
+            )
+        for name, member in self.members.items():
+            member.copy_from(other.members[name])
+
+    def to_numpy(self) -> dict[str, Any]:
+        """Copies of the members, by name."""
+        return {name: member.to_numpy() for name, member in self.members.items()}
+
+    def from_numpy(self, arr: Mapping[str, Any]) -> None:
+        """Takes the members' elements from arrays, by name."""
+        for name, array in arr.items():
+            self.get_member_field(name).from_numpy(array)
+
+    def to_torch(self, device: Any = None) -> dict[str, Any]:
+        """As `to_numpy`, as tensors on `device`."""
+        return {name: member.to_torch(device) for name, member in self.members.items()}
+
+    def from_torch(self, arr: Mapping[str, Any]) -> None:
+        """As `from_numpy`, of tensors."""
+        for name, tensor in arr.items():
+            self.get_member_field(name).from_torch(tensor)
+
+    def __getitem__(self, key: Any) -> Struct:
+        self.leaves()[0].index(key)
+        return Struct.of_element(type_of(self), _Element(self.members, key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        values = _given_members(value)
+        if values is None:
+            fail(
+                f"{self.label} takes a struct with the members {', '.join(self.keys)}, not {value!r}"
+            )
+        for name in self.members:
+            if name not in values:
+                fail(f"{self.label} takes a struct with a member {name}, which {value!r} has not")
+            self.members[name][key] = values[name]
+
+    def __str__(self) -> str:
+        return str(self.to_numpy())
+
+
+class _Element:
+    """The members of one element of a field of structs: reading and writing them reads and writes the field."""
+
+    def __init__(self, members: dict[str, AbstractField], key: Any) -> None:
+        self._members = members
+        self._key = key
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._members[name][self._key]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._members[name][self._key] = value
+
+
+def _given_members(value: Any) -> Mapping[str, Any] | None:
+    if isinstance(value, Struct):
+        return members_of(value)
+    return value if isinstance(value, Mapping) else None
