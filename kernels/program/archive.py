@@ -129,7 +129,7 @@ def _check_call(call: Call, whole: KernelIR) -> None:
             raise ArchiveError(f"{y.value!s:.40} is no {y.dtype.name}")
     outside = first_outside(call.ir)
     if outside is not None:
-        raise ArchiveError(f"in the kernel {name}, {outside}")
+        raise ArchiveError(outside)
 
 
 def _encode(x: Any) -> Any:

@@ -23,6 +23,7 @@ from ..ir.affine import (
 )
 from ..ir.kernel import (
     Binary,
+    Cast,
     Compare,
     Expr,
     For,
@@ -34,6 +35,7 @@ from ..ir.kernel import (
     Update,
     While,
 )
+from ..ir.text import show_expr
 from ..ir.walk import children, loads
 from ..offload.distribute import constant_extent
 
@@ -69,7 +71,9 @@ def first_outside(ir: KernelIR) -> str | None:
     for s, array, indices, around in _accesses(ir.body, _Around()):
         for axis, (index, n) in enumerate(zip(indices, shapes[array], strict=True)):
             if _leaves(index, n, around):
-                return f"index {axis} of {array} in line {s.where.line} leaves 0..{n - 1}"
+                where = f"axis {axis}; kernel {ir.name}, line {s.where.line}"
+                shown = show_expr(index.x if isinstance(index, Cast) else index)
+                return f"the index `{shown}` of {array} leaves 0..{n - 1} ({where})"
     return None
 
 

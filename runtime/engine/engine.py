@@ -278,7 +278,7 @@ class Engine:
         o = self.options
         outside = first_outside(ir) if o.checks_indices else None
         if outside is not None:
-            raise IndexError(f"{outside} (kernel {ir.name})")
+            raise IndexError(f"{outside}; nothing was written")
         failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is not None:
             raise CompileError(
