@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Final
 
 import click
 
 from ..kernels.ir.errors import LanguageError
-from .exits import explain_error
 from .options import Talk, put_json, talks
 from .speaking import say
 from .user_file import WorkloadError
+
+_PACKAGE: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -41,16 +44,19 @@ def taichi(
     try:
         code = read_program(path)
     except SyntaxError as e:
-        raise WorkloadError(f"{path}:{e.lineno}: {e.msg}") from e
+        place = path if e.lineno is None else f"{path}:{e.lineno}"
+        raise WorkloadError(f"{place}: {e.msg}") from e
+    if output is not None:
+        _prepare(output)
     reel = Reel(frames, output)
     try:
         ran = run_program(code, path, arguments, reel)
     except LanguageError:
         raise
     except Exception as e:
-        if explain_error(e) is not None:
+        if e is reel.unwritten:
             raise
-        _show(e)
+        _show(e, path, is_whole=talk.verbosity > 1)
         sys.exit(1)
     fields = {"event": "program", "frames": len(reel.shown_s), "is_cut": ran.is_cut}
     if talk.is_json:
@@ -62,9 +68,27 @@ def taichi(
     sys.exit(ran.status)
 
 
-def _show(error: Exception) -> None:
-    """What a program raised, as Python shows it: from the program's own line on."""
-    stack = error.__traceback__
-    while stack is not None and stack.tb_frame.f_globals.get("__name__") != "__main__":
-        stack = stack.tb_next
-    traceback.print_exception(type(error), error, stack or error.__traceback__)
+def _prepare(folder: Path) -> None:
+    """Makes the folder of the pictures: one that cannot be written is told before the program runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise WorkloadError(f"{folder} cannot be written: give another folder for the pictures")
+
+
+def _show(error: Exception, path: Path, *, is_whole: bool) -> None:
+    """What a program raised, as Python shows it; unless `is_whole`, without the frames of this package around its own."""
+    told = traceback.TracebackException.from_exception(error)
+    link: traceback.TracebackException | None = None if is_whole else told
+    while link is not None:
+        link.stack = _own_frames(link.stack, str(path))
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    print("".join(told.format()), end="", file=sys.stderr)
+
+
+def _own_frames(stack: traceback.StackSummary, program: str) -> traceback.StackSummary:
+    """From the program's first frame to the first of this package behind its last."""
+    own = [k for k, frame in enumerate(stack) if frame.filename == program]
+    begin, end = (own[0], own[-1] + 1) if own else (0, 0)
+    while end < len(stack) and not stack[end].filename.startswith(_PACKAGE):
+        end += 1
+    return traceback.StackSummary.from_list(stack[begin:end])

@@ -15,7 +15,7 @@ _MISSING: Final = {
     "threads and shared memory of one block": (
         "simt block_local global_thread_idx cache_read_only mesh_local mesh_patch_idx"
     ),
-    "compiling ahead of time, and graphs of kernels": "aot graph",
+    "modules that are compiled ahead of time and graphs of kernels": "aot graph",
     "meshes": "Mesh MeshInstance",
     "sparse nodes": (
         "activate deactivate deactivate_all_snodes append length is_active rescale_index get_addr no_activate"
@@ -23,7 +23,7 @@ _MISSING: Final = {
     "derivatives": "ad stop_grad",
     "packs of arguments": "ArgPack argpack types.argpack",
     "parallel sorts and scans": "algorithms",
-    "Taichi's profiler": "profiler",
+    "measurements of kernels": "profiler",
 }
 
 REASONS: Final = {name: subject for subject, names in _MISSING.items() for name in names.split()}

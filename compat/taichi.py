@@ -1,7 +1,8 @@
 """Taichi's names, for programs that were written with it: `import kernelscape.compat.taichi as ti`.
 
 A name is looked up when it is used: first in the table below, then among the public names of this package, which has most of
-Taichi's under the same name. One that Taichi has and that is not here raises `MissingNameError`, a LanguageError of one sentence.
+Taichi's under the same name. One that Taichi has and that is not here raises `MissingNameError`, or `MissingImportError` where it
+is imported: a LanguageError of one sentence.
 `install` puts all of it into `sys.modules` under the name `taichi`, so that programs run as they are.
 """
 
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, final
@@ -64,16 +66,24 @@ class MissingNameError(LanguageError, AttributeError):
     """A name of Taichi's that is not here. An AttributeError too, so that `hasattr` answers."""
 
 
+class MissingImportError(LanguageError, ImportError):
+    """An import of what is not here. An ImportError too, so that programs can do without."""
+
+
 def _public(name: str) -> Any:
     """A public name of this package. Raises AttributeError."""
     return getattr(import_module(_PACKAGE), name)
 
 
-def _missing(name: str) -> MissingNameError:
+def _reason(name: str) -> str:
+    """What is said of a name that is not here."""
     subject = REASONS.get(name) or REASONS.get(name.split(".")[0])
-    if subject is not None:
-        return MissingNameError(f"ti.{name} is not here: {subject} are not there yet", caller())
-    return MissingNameError(f"ti.{name} is not here", caller())
+    why = "" if subject is None else f": {subject} are not there yet"
+    return f"ti.{name} is not here{why}"
+
+
+def _missing(name: str) -> MissingNameError:
+    return MissingNameError(_reason(name), caller())
 
 
 def _found(name: str) -> Any:
@@ -98,7 +108,15 @@ def _found(name: str) -> Any:
 def _of_math(name: str) -> Any:
     """What `ti.math.NAME` is: of the module `math` of this package, or what `ti` has."""
     own = getattr(_public("math"), name, None)
-    return _found(name) if own is None else own
+    return _found_in("math", name) if own is None else own
+
+
+def _found_in(module: str, name: str) -> Any:
+    """What `ti.NAME` is, for a module that has Taichi's names too."""
+    try:
+        return _found(name)
+    except MissingNameError:
+        raise _missing(f"{module}.{name}") from None
 
 
 def _of_types(name: str) -> Any:
@@ -125,7 +143,7 @@ def _of_display(module: str) -> Callable[[str], Any]:
 def _of_impl(name: str) -> Any:
     if name == "current_cfg":
         return lambda: _public("cfg")
-    return _found(name)
+    return _found_in("lang.impl", name)
 
 
 def _of_core(name: str) -> Any:
@@ -144,7 +162,7 @@ def _of_lib(name: str) -> Any:
 
 
 def _of_lang(name: str) -> Any:
-    return _module("lang.impl") if name == "impl" else _found(name)
+    return _module("lang.impl") if name == "impl" else _found_in("lang", name)
 
 
 _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
@@ -202,6 +220,15 @@ def __getattr__(name: str) -> Any:
     return _found(name)
 
 
+@final
+class _Missing(MetaPathFinder):
+    """The last that is asked for a module of `taichi`: nobody has it."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.startswith("taichi."):
+            raise MissingImportError(_reason(name.removeprefix("taichi.")), caller())
+
+
 @contextmanager
 def install(examples: Path | None = None) -> Iterator[None]:
     """Within the block `import taichi`, and modules of it, mean this one. `examples` is the folder of `taichi.examples`."""
@@ -216,9 +243,12 @@ def install(examples: Path | None = None) -> Iterator[None]:
     for name in before:
         del sys.modules[name]
     sys.modules.update(names)
+    last = _Missing()
+    sys.meta_path.append(last)
     try:
         yield
     finally:
+        sys.meta_path.remove(last)
         for name in [n for n in sys.modules if n.split(".")[0] == "taichi"]:
             del sys.modules[name]
         sys.modules.update(before)

@@ -21,14 +21,15 @@ class LastFrame(BaseException):
 class Reel:
     """The frames of one run: `limit` of them (None: no end), as PNG files in `folder` where there is one.
 
-    `shown_s` has the time (perf_counter) at which each was shown, `files` what was written. `at_end` is called while the program
-    still stands in its last frame.
+    `shown_s` has the time (perf_counter) at which each was shown, `files` what was written, `unwritten` why one was not.
+    `at_end` is called while the program still stands in its last frame.
     """
 
     limit: int | None = None
     folder: Path | None = None
     shown_s: list[float] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
+    unwritten: OSError | None = None
     at_end: Callable[[], None] | None = None
 
     def show(self, picture: Picture) -> None:
@@ -36,7 +37,11 @@ class Reel:
         self.shown_s.append(time.perf_counter())
         if self.folder is not None:
             file = self.folder / f"{len(self.shown_s):06d}.png"
-            picture.write(file)
+            try:
+                picture.write(file)
+            except OSError as e:
+                self.unwritten = e
+                raise
             self.files.append(file)
         if self.limit is not None and len(self.shown_s) >= self.limit:
             if self.at_end is not None:

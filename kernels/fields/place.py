@@ -14,8 +14,13 @@ from ..ir.errors import LanguageError
 from ..ir.kernel import Location
 
 _PACKAGE = Path(__file__).parents[2]
-# Frames of these folders are ours, or NumPy's between two of ours.
-_OURS = (str(_PACKAGE / "kernels"), str(_PACKAGE / "compat"), str(Path(np.__file__).parent))
+# Frames of these folders are ours, or NumPy's between two of ours; an import of ours stands in frames of Python's.
+_OURS = (
+    str(_PACKAGE / "kernels"),
+    str(_PACKAGE / "compat"),
+    str(Path(np.__file__).parent),
+    "<frozen importlib",
+)
 _ASSIGNED = re.compile(r"\s*(?:self\.)?(\w+)\s*(?::[^=]+)?=[^=]")
 
 

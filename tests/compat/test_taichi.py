@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -80,13 +81,40 @@ def test_a_program_runs_as_it_is_and_ends_after_its_frames(explore, tmp_path: Pa
     assert sorted(p.name for p in Path("pictures").iterdir()) == ["000001.png", "000002.png"]
 
 
+OUTSIDE = """
+import taichi as ti
+
+ti.init()
+x = ti.field(ti.f32, shape=4)
+
+@ti.kernel
+def shift():
+    for i in x:
+        x[i + 1] = 1
+
+shift()
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
         ("import taichi as ti\nti.Texture\n", 2, "a.py:2: ti.Texture is not here"),
+        ("import taichi as ti\nti.math.no\n", 2, "a.py:2: ti.math.no is not here\n"),
+        ("\nfrom taichi import f32, Texture\n", 2, "a.py:2: ti.Texture is not here: textures"),
+        ("import taichi.linalg\n", 2, "a.py:1: ti.linalg is not here: sparse matrices are"),
+        ("from taichi.algorithms import X\n", 2, "a.py:1: ti.algorithms is not here: parallel"),
         ("import taichi\n1 / 0\n", 1, "ZeroDivisionError: division by zero"),
+        ("raise FileNotFoundError(2, 'No such file', 'a.png')\n", 1, "line 1, in <module>"),
+        ("raise MemoryError\n", 1, "line 1, in <module>"),
+        (
+            OUTSIDE,
+            1,
+            "IndexError: the index `i + 1` of x leaves 0..3 (axis 0; kernel shift, line 10)",
+        ),
         ("import sys\nsys.exit(3)\n", 3, ""),
         ("1 +\n", 2, "a.py:1: invalid syntax"),
+        ("x = 1\0\n", 2, "explore: a.py: source code string cannot contain null bytes"),
     ],
 )
 def test_what_ends_a_program_is_told_as_it_is(
@@ -96,7 +124,38 @@ def test_what_ends_a_program_is_told_as_it_is(
     found, _, err = explore("taichi", "a.py", "-q")
     assert found == code and said in err
     assert ("Traceback" in err) == (code == 1)
-    assert "kernelscape" not in err
+    assert set(re.findall(r'File "(.*?)"', err)) <= {"a.py"}
+
+
+def test_a_bug_of_ours_is_shown_whole_where_somebody_asks(explore) -> None:
+    Path("a.py").write_text(OUTSIDE)
+    _, _, err = explore("taichi", "a.py", "-v")
+    files = [Path(name) for name in re.findall(r'File "(.*?)"', err)]
+    assert any(file.is_relative_to(ks.__path__[0]) for file in files)
+
+
+def test_an_import_of_what_is_not_here_may_be_done_without(explore) -> None:
+    Path("a.py").write_text(
+        "try:\n    from taichi.linalg import SparseMatrix\nexcept ImportError as e:\n    print(e)\n"
+    )
+    code, out, _ = explore("taichi", "a.py", "-q")
+    assert code == 0 and out.startswith("a.py:2: ti.linalg is not here: sparse matrices")
+
+
+def test_pictures_that_cannot_be_written_are_told_before_the_program_runs(explore) -> None:
+    Path("a.py").write_text("print('ran')\n")
+    Path("file").touch()
+    code, out, err = explore("taichi", "a.py", "-o", "file")
+    assert (code, out) == (2, "") and "explore: file: File exists" in err
+
+
+def test_a_picture_that_cannot_be_written_is_ours_to_tell(explore) -> None:
+    Path("a.py").write_text(
+        "import shutil, taichi as ti\ngui = ti.GUI('a', 8)\nshutil.rmtree('pictures')\n"
+        "open('pictures', 'w').close()\ngui.show()\n"
+    )
+    code, _, err = explore("taichi", "a.py", "-o", "pictures")
+    assert code == 2 and "explore: pictures: File exists" in err and "Traceback" not in err
 
 
 def test_arguments_are_the_programs_own(explore, tmp_path: Path) -> None:
