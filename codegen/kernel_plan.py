@@ -4,7 +4,7 @@ shared out to a team. Records only: who decides is above, and codegen/lower_kern
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..kernels.ir.kernel import DType, Expr, For, KernelIR, ReduceOp, Stmt, Update
 
@@ -29,7 +29,7 @@ class LoopStep:
 
     `threads_from`: from so many iterations of these on a team is asked for. `unit`: threads begin at multiples of so many of them.
     `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
-    threads update. `copied`: arrays that each thread updates a copy of, which are added up behind the loop.
+    threads update.
     """
 
     loop: For
@@ -40,7 +40,6 @@ class LoopStep:
     independent: frozenset[str] = frozenset()
     sums: tuple[Sum, ...] = ()
     atomics: frozenset[Update] = frozenset()
-    copied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class KernelPlan:
     ir: KernelIR
     steps: tuple[Stmt | LoopStep, ...]
     cores: int
-    shared_locals: frozenset[str] = field(default_factory=frozenset)  # that several steps name
 
 
 def nest_of(loop: For, levels: int) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:

@@ -1,7 +1,7 @@
 """A kernel that is called by itself to C: a function with its statements in order, and one for what threads of a loop run.
 
 Nothing is chosen here; see codegen/kernel_plan.py. What threads share, arrays aside, are the results of their sums, each in a
-line of its own, and copies of small arrays in the workspace.
+line of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ class _Lowering:
         self.prelude = prelude
         self.w = Writer(self.prelude, self.names, CMemory())
         self.functions: list[c.Function] = []
-        self.workspace_bytes = 0
 
     def program(self) -> Program:
         body = self.body()
@@ -65,7 +64,7 @@ class _Lowering:
             functions=tuple(self.functions),
             calls=((name, tuple(p.name for p in named)),),
             temporaries=(),
-            workspace_bytes=self.workspace_bytes,
+            workspace_bytes=0,
             prelude=self.prelude.text(),
             streams=False,
             intrinsics=False,
@@ -130,9 +129,16 @@ class _Lowering:
         self.w.write(c.Declare(type_name(s.dtype, 0), name, neutral(s.op, s.dtype)))
 
     def finish(self, s: Sum, x: c.CExpr, own: BodyWriter) -> None:
-        """The result of a sum goes to where it belongs."""
-        place = own.element(s.array, s.indices) if s.array else own.locals[s.local]
-        own.update(place, s.op, Value(x, s.dtype))
+        """The result of a sum goes to where it belongs.
+
+        An element is left alone where nothing was added: a loop may have no iteration that wants it, and an index outside then.
+        """
+        if not s.array:
+            own.update(own.locals[s.local], s.op, Value(x, s.dtype))
+            return
+        with self.w.scope() as adding:
+            own.update(own.element(s.array, s.indices), s.op, Value(x, s.dtype))
+        self.w.write(c.If(c.Bin("!=", x, neutral(s.op, s.dtype)), tuple(adding.statements)))
 
     def inside(self, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> BodyWriter:
         """What writes the inside of a loop: it knows the locals of the kernel, and has sums of its own."""

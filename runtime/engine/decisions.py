@@ -7,11 +7,13 @@ microseconds from one of milliseconds, and an update that waits for a lock from 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from math import prod
 
 from ...codegen.kernel_plan import KernelPlan, LoopStep, Sum
+from ...kernels.ir.access import AccessSet
 from ...kernels.ir.body import Closure, Reason, Site, analyse
-from ...kernels.ir.domain import UNBOUNDED, Loop
+from ...kernels.ir.domain import BOX, UNBOUNDED, Loop
 from ...kernels.ir.kernel import (
     NOWHERE,
     Assert,
@@ -32,7 +34,8 @@ from ...kernels.ir.kernel import (
     UpdateLocal,
     While,
 )
-from ...kernels.ir.walk import blocks, children, nested_statements, walk
+from ...kernels.ir.meeting import meet_in
+from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
 
 # A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
@@ -44,10 +47,6 @@ _UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
 _PLAIN_UPDATE_NS = 0.5
 _CAS_NS = 5.6
 _FETCH_ADD_NS = 4.0
-_COPY_BYTES = (
-    512 << 10
-)  # the largest array of which each thread gets a copy: what a second cache holds
-_COPY_NS = 0.4  # to clear an element of a copy and to add it up
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 
 
@@ -57,7 +56,7 @@ def default_plan(ir: KernelIR, cores: int) -> KernelPlan:
     shared = _shared_locals(body)
     steps: list[Stmt | LoopStep] = []
     for s in body:
-        if isinstance(s, For) and not _is_bound_to_one_thread(s, shared):
+        if isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
             steps.append(_loop_step(ir, s, shared, cores))
         else:
             steps.append(s)
@@ -75,8 +74,10 @@ def _shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
     }
 
 
-def _is_bound_to_one_thread(loop: For, shared: dict[str, DType]) -> bool:
-    """Whether the order of iterations can be seen: they print, or pass a local of the kernel on in another way than as a sum."""
+def _is_bound_to_one_thread(ir: KernelIR, loop: For, shared: dict[str, DType]) -> bool:
+    """Whether the order of iterations can be seen: they print, or pass a local of the kernel on in another way than as a sum that
+    may be reordered.
+    """
     inside = list(nested_statements(loop.body))
     read = {x.name for s in inside for e in children(s) for x in walk(e) if isinstance(x, Local)}
     changed = {s.name for s in inside if isinstance(s, SetLocal | UpdateLocal) and s.name in shared}
@@ -86,6 +87,7 @@ def _is_bound_to_one_thread(loop: For, shared: dict[str, DType]) -> bool:
         or any(isinstance(s, SetLocal) and s.name in shared for s in inside)
         or any(isinstance(s, Update) and s.result in shared for s in inside)
         or bool(changed & read)
+        or (bool(changed) and not ir.fast_math)
         or len(ops) != len(changed)
     )
 
@@ -93,8 +95,7 @@ def _is_bound_to_one_thread(loop: For, shared: dict[str, DType]) -> bool:
 def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) -> LoopStep:
     nest = _perfect_nest(loop)
     levels, independent = _independent(nest)
-    sites = _sites(nest[:1], loop.body)
-    updates = _shared_updates(loop, sites)
+    updates = _shared_updates(loop)
     sums = tuple(_sums(ir, loop, shared, updates))
     summed = {(s.array, s.indices) for s in sums}
     scattered = [u for u in updates if (u.array, u.indices) not in summed]
@@ -103,8 +104,8 @@ def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) ->
     one_ns = _work_ns(nest[0].body)
     whole = extents[0]
     step = LoopStep(loop, independent=free, sums=sums)
-    if cores < 2 or (not ir.fast_math and (sums or scattered)):
-        return step if ir.fast_math else LoopStep(loop, independent=free)
+    if cores < 2 or (scattered and not ir.fast_math):
+        return step
     if whole is not None and whole * one_ns < _TEAM_PAYS_NS:
         return step
     atomics = frozenset[Update]()
@@ -152,32 +153,47 @@ def _independent(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
 
 
 def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
-    """Whether each iteration of the loops stores to elements of its own, and loads no others of these arrays."""
+    """Whether no iteration of the loops touches an element that another one stores or updates."""
     if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
         return False
     sites = _sites(loops, body)
-    written = {s.state.name: s.index for s in sites if s.writes}
-    return all(s.is_unique for s in sites if s.writes) and all(
-        s.index == written[s.state.name] and all(x.affine is not None for x in s.index)
-        for s in sites
-        if s.state.name in written
+    written = {s.state for s in sites if s.writes}
+    return not any(
+        _meet([s for s in sites if s.state == state], _loops_of(loops)) for state in written
     )
 
 
+def _loops_of(loops: Sequence[For]) -> tuple[Loop, ...]:
+    return tuple(Loop(x.loop, _constant(x.extent) or UNBOUNDED, False) for x in loops)
+
+
 def _sites(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
-    found = [Loop(x.loop, _constant(x.extent) or UNBOUNDED, False) for x in loops]
-    return analyse(body, found, Reason(Closure.ORDER, "", NOWHERE)).sites
+    return analyse(body, _loops_of(loops), Reason(Closure.ORDER, "", NOWHERE)).sites
+
+
+def _meet(sites: Sequence[Site], loops: tuple[Loop, ...]) -> bool:
+    """Whether two iterations of the loops may touch one element of an array at these sites, one of them writing."""
+    if not all(s.is_unique for s in sites if s.writes):
+        return True
+    sets = dict.fromkeys(
+        (AccessSet(BOX, (*loops, *s.loops), s.index, s.guard), s.writes) for s in sites
+    )
+    return any(
+        meet_in(a, b, loops)
+        for (a, a_writes), (b, b_writes) in combinations(sets, 2)
+        if a_writes or b_writes
+    )
 
 
 # --- updates of what iterations share
 
 
-def _shared_updates(loop: For, sites: Sequence[Site]) -> list[Update]:
-    """Updates of elements that several iterations may touch, in the order of the text."""
-    met = [s for s in sites if s.op == "update"]
-    updates = [s for s in nested_statements(loop.body) if isinstance(s, Update)]
-    assert len(met) == len(updates)
-    return [u for u, site in zip(updates, met, strict=True) if not site.is_unique]
+def _shared_updates(loop: For) -> list[Update]:
+    """Updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
+    sites = [s for s in _sites((loop,), loop.body) if s.op == "update"]
+    arrays = {s.state.name: [x for x in sites if x.state == s.state] for s in sites}
+    met = {name for name, found in arrays.items() if _meet(found, _loops_of((loop,)))}
+    return [s for s in nested_statements(loop.body) if isinstance(s, Update) and s.array in met]
 
 
 def _sums(
@@ -189,37 +205,34 @@ def _sums(
     inside = list(nested_statements(loop.body))
     loaded = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
     stored = {s.array for s in inside if isinstance(s, Store)}
-    places: dict[str, set[tuple[tuple[Expr, ...], str]]] = {}
+    kinds: dict[str, dict[tuple[Expr | float, ...], set[tuple[str, str]]]] = {}
     for s in inside:
         if isinstance(s, Update):
-            places.setdefault(s.array, set()).add((s.indices, s.op))
+            kinds.setdefault(s.array, {}).setdefault(_place(s), set()).add((s.op, s.result))
     dtypes = {a.name: a.dtype for a in ir.arrays}
     found: dict[tuple[str, tuple[Expr, ...]], Sum] = {}
-    changing = {s.name for s in inside if isinstance(s, SetLocal | UpdateLocal)}
+    changing = {local_changed(s) for s in inside} - {""}
     for u in updates:
         is_fixed = not any(
             isinstance(x, LoopIndex | Load) or (isinstance(x, Local) and x.name in changing)
             for e in u.indices
             for x in walk(e)
         )
-        others = places[u.array] - {(u.indices, u.op)}
+        places = kinds[u.array]
         # Other places of the array are other elements only where all of them are constants.
-        is_apart = all(
-            all(isinstance(e, Const) for e in i) for i, _ in (*others, (u.indices, u.op))
-        )
-        same = sum(i == u.indices for i, _ in places[u.array])
-        if (
-            is_fixed
-            and not u.result
-            and u.array not in loaded | stored
-            and same == 1
-            and (not others or is_apart)
-        ):
+        is_apart = len(places) == 1 or not any(isinstance(x, Expr) for i in places for x in i)
+        is_plain = places[_place(u)] == {(u.op, "")}
+        if is_fixed and is_apart and is_plain and u.array not in loaded | stored:
             found[u.array, u.indices] = Sum(u.op, dtypes[u.array], u.array, u.indices, "")
     yield from found.values()
     ops = {s.name: s.op for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
     for name, op in ops.items():
         yield Sum(op, shared[name], "", (), name)
+
+
+def _place(u: Update) -> tuple[Expr | float, ...]:
+    """The element of an update: equal constants of several types are one."""
+    return tuple(x.value if isinstance(x, Const) else x for x in u.indices)
 
 
 def _atomic_ns(ir: KernelIR, u: Update) -> float:
