@@ -8,15 +8,17 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from errno import ENOSPC
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +30,17 @@ from ..cpu.calling import Row, load_extension, make_caller
 from ..cpu.compiler import Compiler
 from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
+from ..scratch import Scratch
 from ..worker.outcome import Failure
-from .folder import KernelFolder
+from .folder import KernelFolder, is_torn
 from .spelling import code_version, spelled
 from .toolchain import engine_compiler
 
+T = TypeVar("T")
 Array = NDArray[Any]
 _ENTRY = "run_sequence"
 _REMEMBERED = 4096  # instances whose callers are found by identity
+_LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which there was no room
 _MESSAGE_BYTES = 1024  # of `ks_message` in codegen/c/vectors.py
 
 
@@ -55,6 +60,10 @@ class CompileError(RuntimeError):
     """A kernel that no C compiler takes: a bug of what makes the C."""
 
 
+class _NoFolderError(Exception):
+    """There is no folder that compiled kernels could be written to."""
+
+
 class LoadedKernel:
     """The code of one kernel in this process; calls may come from several threads."""
 
@@ -64,35 +73,24 @@ class LoadedKernel:
         self.entry = getattr(self._library, _ENTRY)
         self.entry.restype = None
         self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
-        self.pool: list[Array] = []
         self.may_fail = getattr(self._library, "ks_message", None) is not None
         self.index_check: Any = _Check(self._library) if _has_check(self._library) else None
-        size = getattr(self._library, "workspace_bytes", None)
-        self.workspace_bytes = (
-            0 if size is None else ctypes.c_long.in_dll(self._library, "workspace_bytes").value
-        )
+        self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
 
     def failed(self) -> str:
         """The message of the assertion that failed in the last call, "" where none did."""
         held = (ctypes.c_char * _MESSAGE_BYTES).in_dll(self._library, "ks_message")
         return held.value.decode(errors="replace")
 
-    def make_workspace(self) -> Array:
-        """One more, at a multiple of 64 bytes."""
-        whole = np.empty(self.workspace_bytes + 64, np.uint8)
-        return whole[-whole.ctypes.data % 64 :][: self.workspace_bytes]
+    # What LoadedCode asks for: the code of a kernel needs no workspace.
 
-    @contextmanager
-    def lent(self) -> Iterator[tuple[Array, ...]]:
-        """The workspace of one call."""
-        try:
-            workspace = self.pool.pop()  # at one stroke: no lock is needed
-        except IndexError:
-            workspace = self.make_workspace()
-        try:
-            yield (workspace,)
-        finally:
-            self.pool.append(workspace)
+    workspace_bytes, pool = 0, list[Array]()
+
+    def make_workspace(self) -> Array:
+        return np.empty(0, np.uint8)
+
+    def lent(self) -> AbstractContextManager[tuple[Array, ...]]:
+        return nullcontext(())
 
 
 def _has_check(library: ctypes.CDLL) -> bool:
@@ -125,8 +123,9 @@ class _AssertingCaller(AbstractCaller):
         self._caller, self._kernel = caller, kernel
 
     def __call__(self, *args: Any, **named: Any) -> bool:
-        was_run = self._caller(*args, **named)
-        message = self._kernel.failed() if was_run else ""
+        with self._kernel.lock:
+            was_run = self._caller(*args, **named)
+            message = self._kernel.failed() if was_run else ""
         if message:
             raise AssertionError(message)
         return was_run
@@ -150,13 +149,35 @@ class Engine:
 
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
-        self._folder = KernelFolder(self.options.folder, self.options.limit_bytes)
-        self._lock = threading.RLock()
+        self._kept = KernelFolder(self.options.folder, self.options.limit_bytes)
         self._known: dict[int, _Known] = {}  # by the identity of the IR
-        self._loading: dict[str, Future[LoadedKernel]] = {}  # by the key of the code
-        self._has_warned = False
-        self._extension: Future[Any] | None = None
+        self._toolchain: tuple[Compiler | None, str] | None = None
         self._team: ctypes.CDLL | None = None
+        self._begin()
+        _engines.add(self)
+
+    def _begin(self) -> None:
+        """What belongs to the threads of this process."""
+        self._lock = threading.RLock()
+        self._pool = ThreadPoolExecutor(
+            max(2, self.options.cores), thread_name_prefix="kernelscape"
+        )
+        self._loading: dict[str, Future[LoadedKernel]] = {}  # by the key of the code
+        self._extension: Future[Any] | None = None
+        self._folder = self._kept  # of what is compiled from now on
+        self._spare: Scratch | None = None  # in place of one that cannot be written
+
+    def close(self) -> None:
+        """Waits for what is being compiled, and removes what was made for this process only. Kernels that are loaded still run."""
+        self._pool.shutdown()
+        if self._spare is not None:
+            self._spare.close()
+
+    def go_on_in_child(self) -> None:
+        """In a child of fork(): the other threads are gone, with what they had begun and the locks that they held."""
+        self._begin()
+        for known in self._known.values():
+            known.kernel.lock = threading.Lock()
 
     # --- calls
 
@@ -164,8 +185,11 @@ class Engine:
         """Begins to compile kernels whose calls will come, several at once; returns at once."""
         if self._compiler is None:
             return
-        for ir in kernels:
-            self._load(ir)
+        try:
+            for ir in kernels:
+                self._load(ir)
+        except _NoFolderError as e:
+            self._do_without(e)
 
     def prepared(self, ir: KernelIR) -> AbstractCaller | None:
         """What calls a kernel: give it the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.
@@ -178,7 +202,11 @@ class Engine:
             return known.caller
         if self._compiler is None:
             return None
-        kernel = self._load(ir).result()
+        try:
+            kernel = self._load(ir).result()
+        except _NoFolderError as e:
+            self._do_without(e)
+            return None
         caller = make_caller(self._quick, kernel, rows_of_kernel(ir))
         if kernel.may_fail:
             caller = _AssertingCaller(caller, kernel)
@@ -250,17 +278,12 @@ class Engine:
             found = self._loading.get(key)
             if found is not None:
                 return found
-            path = self._folder.library(key)
-            if path.exists():
-                found = Future()
-                try:
-                    found.set_result(self._loaded(ir, path))
-                    self._folder.touch(path)
-                    self._loading[key] = found
-                    return found
-                except OSError:  # it needs what is not there any more
-                    path.unlink(missing_ok=True)
-            found = self._loading[key] = self._pool.submit(self._build, ir, path)
+            kept = self._kept_code(ir, self._kept.library(key))
+            if kept is not None:
+                found = self._loading[key] = Future()
+                found.set_result(kept)
+                return found
+            found = self._loading[key] = self._pool.submit(self._build, ir, key)
         found.add_done_callback(lambda done: self._forget_failed(key, done))
         return found
 
@@ -269,23 +292,85 @@ class Engine:
             with self._lock:
                 self._loading.pop(key, None)
 
-    def _build(self, ir: KernelIR, path: Path) -> LoadedKernel:
-        from ...kernels.program.inside import first_outside
-        from .building import build_kernel
+    def _kept_code(self, ir: KernelIR, path: Path) -> LoadedKernel | None:
+        """The code that an earlier process left; None where there is none, or it is no good any more."""
+        try:
+            if not is_torn(path):
+                loaded = self._loaded(ir, path)
+                self._kept.touch(path)
+                return loaded
+        except FileNotFoundError:
+            return None
+        except OSError:  # it needs what is not there any more, or cannot be read
+            pass
+        with suppress(OSError):
+            path.unlink()
+        return None
 
-        compiler = self._compiler
-        assert compiler is not None
-        o = self.options
-        outside = first_outside(ir) if o.checks_indices else None
+    def _build(self, ir: KernelIR, key: str) -> LoadedKernel:
+        from ...kernels.program.inside import first_outside
+
+        outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
             raise IndexError(f"{outside}; nothing was written")
-        failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
-        if failed is not None:
-            raise CompileError(
-                f"the kernel {ir.name} cannot be compiled: {failed.advice}\n{failed.log}"
-            )
+        loaded = self._in_folder(lambda folder: self._built(ir, folder.library(key)))
         self._folder.trim()
-        return self._loaded(ir, path)
+        return loaded
+
+    def _built(self, ir: KernelIR, path: Path) -> LoadedKernel:
+        from .building import build_kernel
+
+        compiler, o = self._compiler, self.options
+        assert compiler is not None
+        failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
+        if failed is None:
+            return self._loaded(ir, path)
+        if shutil.disk_usage(path.parent).free < _LEAST_BYTES:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        raise CompileError(
+            f"the kernel {ir.name} cannot be compiled: {failed.advice}\n{failed.log}"
+        )
+
+    def _in_folder(self, build: Callable[[KernelFolder], T]) -> T:
+        """What `build` makes in the folder, or in one of this process where that cannot be used."""
+        folder = self._folder
+        while True:
+            try:
+                return build(folder)
+            except OSError as e:
+                if e.errno is not None or not folder.remove_torn():
+                    folder = self._other_folder(folder, e)
+
+    def _other_folder(self, bad: KernelFolder, e: OSError) -> KernelFolder:
+        """A folder in place of one that failed; raises what tells why where there is none."""
+        with self._lock:
+            if self._folder is not bad:  # another thread was here
+                return self._folder
+            if self._spare is not None:
+                if e.errno is None:
+                    raise CompileError(f"what was compiled cannot be loaded: {e}") from e
+                raise _NoFolderError(e) from e
+            try:
+                self._spare = Scratch("kernelscape-kernels-")
+            except OSError as worse:
+                raise _NoFolderError(worse) from worse
+            weakref.finalize(self, _close, self._spare, os.getpid())
+            self._folder = KernelFolder(self._spare.path, self.options.limit_bytes)
+            warnings.warn(
+                f"compiled kernels are kept for this process only: {bad.path} cannot be used ({e.strerror or e})",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self._folder
+
+    def _do_without(self, why: Exception) -> None:
+        """From now on kernels that are not loaded are interpreted, which is said once."""
+        with self._lock:
+            if self._toolchain is None or self._toolchain[0] is not None:
+                self._toolchain = None, ""
+                warnings.warn(
+                    f"kernels run in the interpreter, slowly: {why}", RuntimeWarning, stacklevel=2
+                )
 
     def _loaded(self, ir: KernelIR, path: Path) -> LoadedKernel:
         self._load_team()
@@ -294,46 +379,45 @@ class Engine:
     def _load_team(self) -> None:
         """The team of threads, for all kernels of the process. Loaded first, so that later libraries find it."""
         with self._lock:
-            if self._team is not None:
-                return
-            from ..cpu.compiler import build_library
-            from ..cpu.dialect import C_TEAM
+            if self._team is None:
+                self._team = self._in_folder(self._built_team)
 
-            assert self._compiler is not None
-            built = build_library(
-                self._compiler, C_TEAM.team, (), self.options.folder, self.options.compile_timeout_s
-            )
-            if isinstance(built, Failure):
-                raise CompileError(f"the team of threads cannot be compiled: {built.log}")
-            self._team = ctypes.CDLL(str(built.path), mode=ctypes.RTLD_GLOBAL)
+    def _built_team(self, folder: KernelFolder) -> ctypes.CDLL:
+        from ..cpu.compiler import build_library
+        from ..cpu.dialect import C_TEAM
 
-    def _key(self, ir: KernelIR) -> str:
         compiler = self._compiler
         assert compiler is not None
+        built = build_library(
+            compiler, C_TEAM.team, (), folder.path, self.options.compile_timeout_s
+        )
+        if isinstance(built, Failure):
+            raise CompileError(f"the team of threads cannot be compiled: {built.log}")
+        return ctypes.CDLL(str(built.path), mode=ctypes.RTLD_GLOBAL)
+
+    def _key(self, ir: KernelIR) -> str:
         o = self.options
-        parts = (spelled(ir), self._version, str(o.cores), str(o.checks_indices))
+        parts = (spelled(ir), self._found()[1], str(o.cores), str(o.checks_indices))
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
-    @cached_property
-    def _version(self) -> str:
-        c = self._compiler
-        assert c is not None
-        return "\0".join((code_version(), c.version, c.native, *c.flags, *c.linked))
-
-    @cached_property
+    @property
     def _compiler(self) -> Compiler | None:
         """The compiler; None where there is none, which is said once."""
-        try:
-            return engine_compiler(self.options.folder, self.options.compiler)
-        except DeviceError as e:
-            warnings.warn(
-                f"kernels run in the interpreter, slowly: {e}", RuntimeWarning, stacklevel=2
-            )
-            return None
+        return self._found()[0]
 
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max(2, self.options.cores), thread_name_prefix="kernelscape")
+    def _found(self) -> tuple[Compiler | None, str]:
+        """The compiler, and what code depends on beside its kernel."""
+        with self._lock:
+            if self._toolchain is None:
+                try:
+                    c = engine_compiler(self.options.folder, self.options.compiler)
+                except (DeviceError, OSError) as e:
+                    self._do_without(e)
+                else:
+                    parts = (code_version(), c.version, c.native, *c.flags, *c.linked)
+                    self._toolchain = c, "\0".join(parts)
+            assert self._toolchain is not None
+            return self._toolchain
 
     @property
     def _quick(self) -> Any | None:
@@ -346,11 +430,35 @@ class Engine:
         return found.result() if found.done() else None
 
     def _load_extension(self) -> Any | None:
-        assert self._compiler is not None
-        folder, seconds = self.options.folder, self.options.compile_timeout_s
-        return load_extension(
-            self._compiler, DeviceOptions(build_folder=folder, compile_timeout_s=seconds)
-        )
+        try:
+            return self._in_folder(self._built_extension)
+        except (_NoFolderError, CompileError):  # calls are as right without it
+            return None
+
+    def _built_extension(self, folder: KernelFolder) -> Any | None:
+        compiler, seconds = self._compiler, self.options.compile_timeout_s
+        assert compiler is not None
+        options = DeviceOptions(build_folder=folder.path, compile_timeout_s=seconds)
+        try:
+            return load_extension(compiler, options)
+        except ImportError as e:
+            raise OSError(str(e)) from e
+
+
+def _close(spare: Scratch, owner: int) -> None:
+    if os.getpid() == owner:  # a child of fork() leaves it to its parent
+        spare.close()
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _go_on_in_child() -> None:
+    for engine in tuple(_engines):
+        engine.go_on_in_child()
+
+
+os.register_at_fork(after_in_child=_go_on_in_child)
 
 
 def rows_of_kernel(ir: KernelIR) -> tuple[Row, ...]:

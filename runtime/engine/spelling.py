@@ -1,4 +1,4 @@
-"""A kernel as one text: equal texts, equal code. Where it stands in the user's file is no part of it."""
+"""A kernel as one text: equal texts, equal code. Where it stands in the user's file is no part of it, unless its code says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...kernels.ir.kernel import KernelIR, Location
+from ...kernels.ir.kernel import Assert, KernelIR, Location
 
 _ROOMS = ("codegen", "codegen/c", "kernels/ir", "kernels/offload", "runtime/cpu", "runtime/engine")
 
@@ -30,6 +30,8 @@ def _spell(x: Any, put: Any) -> None:
         for name in names:
             _spell(getattr(x, name), put)
             put(",")
+        if kind is Assert:
+            put(repr(str(x.where)))  # its message begins with it
         put(")")
     elif kind is tuple:
         put("[")

@@ -31,7 +31,8 @@ _NATIVE = ("-march=", "-mcpu=", "-mprefer-vector-width=")
 def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
     """The compiler with flags of the engine; raises DeviceError, one sentence, where none works.
 
-    Looking for one takes some runs of it; what was found is kept in `folder` until the program or the CPU is another one.
+    Looking for one takes some runs of it; what was found is kept in `folder`, where that can be written, until the program or the
+    CPU is another one.
     """
     place, known = folder / "compiler.json", _identity(wanted)
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -44,8 +45,8 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
     found = find_compiler(wanted)
     kept_flags = tuple(f for f in found.flags if f.startswith(_NATIVE) or f in SOUND)
     found = replace(found, flags=(*_FLAGS, *kept_flags))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
+    with suppress(OSError):  # it is found again then
+        write_atomically(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
     return found
 
 
