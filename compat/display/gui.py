@@ -10,7 +10,7 @@ import numpy as np
 
 from ...kernels.fields.place import fail
 from .frames import reel
-from .picture import Picture, as_array, floats, of_hex, points, write_image
+from .picture import Picture, as_array, floats, of_hex, points, within, write_image
 
 
 class EventType(Enum):
@@ -142,8 +142,8 @@ class GUI:
                 fail(
                     "gui.circles: palette needs palette_indices, the number of a colour for each circle"
                 )
-            chosen = np.asarray(as_array(palette_indices)).reshape(-1)
-            color = np.asarray(palette)[chosen]
+            colours = np.asarray(palette)
+            color = colours[within(palette_indices, len(colours), "colours in the palette")]
         self._picture.discs(pos, as_array(radius), of_hex(color))
 
     def line(self, begin: Any, end: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
@@ -156,8 +156,13 @@ class GUI:
         self.triangles(a, b, c, color)
 
     def triangles(self, a: Any, b: Any, c: Any, color: Any = 0xFFFFFF) -> None:
-        corners = np.stack([points(a), points(b), points(c)], axis=1)
-        self._picture.triangles(corners, of_hex(color))
+        corners = [points(x) for x in (a, b, c)]
+        counts = [len(x) for x in corners]
+        if len(set(counts)) > 1:
+            fail(
+                f"gui.triangles: a, b and c have {counts[0]}, {counts[1]} and {counts[2]} positions"
+            )
+        self._picture.triangles(np.stack(corners, axis=1), of_hex(color))
 
     def rect(
         self, topleft: Any, bottomright: Any, radius: float = 1, color: int = 0xFFFFFF

@@ -39,7 +39,7 @@ class Picture:
 
     def clear(self, colour: Any) -> None:
         """All steps so far are gone."""
-        self.background = floats(colour).reshape(3)
+        self.background = tints(colour, 1)[0]
         self._steps.clear()
 
     def image(self, pixels: Any) -> None:
@@ -58,6 +58,8 @@ class Picture:
     def lines(self, begins: Any, ends: Any, widths: Any, colours: Any) -> None:
         """Lines of a width."""
         b, e = points(begins), points(ends)
+        if len(b) != len(e):
+            fail(f"{len(b)} lines begin and {len(e)} end: give as many ends as begins")
         self._steps.append((self._lines, (b, e, rows(widths, len(b)), tints(colours, len(b)))))
 
     def triangles(self, corners: Any, colours: Any) -> None:
@@ -191,16 +193,33 @@ def points(x: Any) -> Floats:
 
 
 def rows(x: Any, n: int) -> Floats:
-    """One number for each of n."""
+    """One number for each of n: given once, or n times at least. LanguageError for another count."""
     found = floats(x).reshape(-1)
-    return np.broadcast_to(found, n) if len(found) == 1 else found[:n]
+    return np.broadcast_to(found, n) if len(found) == 1 else _enough(found, n, "numbers")
 
 
 def tints(x: Any, n: int) -> Floats:
-    """One colour for each of n: (n, 3)."""
+    """One colour for each of n: (n, 3); given once, or n times at least. LanguageError for another count, or shape."""
     found = floats(x)
+    if found.ndim == 0 or found.shape[-1] < 3:
+        fail(f"colours have the shape {found.shape}, they need three numbers each: (3,) or (n, 3)")
     found = found.reshape(-1, found.shape[-1])[:, :3]
-    return np.broadcast_to(found, (n, 3)) if len(found) == 1 else found[:n]
+    return np.broadcast_to(found, (n, 3)) if len(found) == 1 else _enough(found, n, "colours")
+
+
+def _enough(found: Floats, n: int, what: str) -> Floats:
+    if len(found) < n:
+        fail(f"there are {len(found)} {what} for {n} shapes: give one, or one for each")
+    return found[:n]
+
+
+def within(numbers: Any, n: int, what: str) -> NDArray[np.int64]:
+    """Numbers of `what`, in one row. LanguageError where there is none of such a number."""
+    found: NDArray[np.int64] = np.array(as_array(numbers)).reshape(-1).astype(np.int64)
+    wrong = found[(found < 0) | (found >= n)]
+    if len(wrong):
+        fail(f"an index is {wrong[0]}, there are {n} {what}, from 0 on")
+    return found
 
 
 def levels(colours: Floats) -> NDArray[np.uint8]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from types import MappingProxyType
+from typing import Any, Final, final
 
 import numpy as np
 
-from .picture import Floats, Picture, as_array, floats, rows, tints
+from .picture import Floats, Picture, as_array, floats, rows, tints, within
+
+_WHOLE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ProjectionMode:
@@ -133,10 +137,10 @@ class Scene:
         self._camera = camera
 
     def ambient_light(self, color: Any) -> None:
-        self._ambient = floats(color).reshape(3)
+        self._ambient = tints(color, 1)[0]
 
     def point_light(self, pos: Any, color: Any) -> None:
-        self._lights.append((floats(pos).reshape(3), floats(color).reshape(3)))
+        self._lights.append((in_space(pos)[0], tints(color, 1)[0]))
 
     def particles(
         self,
@@ -187,14 +191,12 @@ class Scene:
             self.mesh(base @ matrix[:3, :3].T + matrix[:3, 3], indices, **rest)
 
     def _add(
-        self, k: int, given: Any, indices: Any, colour: Any, part: dict[str, Any], size: float
+        self, k: int, given: Any, indices: Any, colour: Any, part: Mapping[str, Any], size: float
     ) -> None:
         at = in_space(given)
         tint = tints(colour, len(at))
         at, tint = chosen(at, "vertex", part), chosen(tint, "vertex", part)
-        order = np.arange(len(at) // k * k) if indices is None else numbers(indices)
-        order = chosen(order, "index", part)
-        order = order[: len(order) // k * k].reshape(-1, k)
+        order = corners_of(k, indices, len(at), part)
         self._shapes.append(_Shapes(at[order], tint[order].mean(axis=1), rows(size, len(order))))
 
     def paint(self, picture: Picture) -> None:
@@ -257,12 +259,14 @@ def in_space(x: Any) -> Floats:
     return np.pad(found, ((0, 0), (0, max(0, 3 - found.shape[1]))))[:, :3]
 
 
-def numbers(x: Any) -> Any:
-    """Numbers of vertices, in one row."""
-    return np.array(as_array(x)).reshape(-1).astype(np.int64)
+def corners_of(k: int, indices: Any, n: int, part: Mapping[str, Any] = _WHOLE) -> Any:
+    """Which of n vertices are corners of shapes of k: (shapes, k). Without indices: one after the other."""
+    order = np.arange(n) if indices is None else np.asarray(as_array(indices)).reshape(-1)
+    order = chosen(order, "index", part)
+    return within(order[: len(order) // k * k], n, "vertices").reshape(-1, k)
 
 
-def chosen(x: Any, what: str, part: dict[str, Any]) -> Any:
+def chosen(x: Any, what: str, part: Mapping[str, Any]) -> Any:
     """The rows from WHAT_offset on, WHAT_count of them."""
     first, count = part.get(f"{what}_offset", 0), part.get(f"{what}_count")
     return x[first : None if count is None else first + count]

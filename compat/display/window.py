@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
-import numpy as np
-
 from .frames import reel
 from .gui import GUI, as_shown, heat, spaced_arrows
-from .picture import Picture, as_array, floats, points
-from .scene import Camera, ProjectionMode, Scene, numbers
+from .picture import Picture, as_array, floats, points, tints
+from .scene import Camera, ProjectionMode, Scene, corners_of
 
 __all__ = ["Camera", "Canvas", "Gui", "ProjectionMode", "Scene", "Window", "make_camera"]
 
@@ -36,7 +34,7 @@ class Canvas:
         self._picture = picture
 
     def set_background_color(self, color: Any) -> None:
-        self._picture.background = floats(color).reshape(3)
+        self._picture.background = tints(color, 1)[0]
 
     def set_image(self, img: Any) -> None:
         """An image, stretched to the window."""
@@ -99,12 +97,10 @@ class Canvas:
 def _corners(k: int, given: Any, indices: Any, color: Any, per_vertex: Any) -> tuple[Any, Any]:
     """Corners (n, k, 2) and colours of n shapes."""
     at = points(given)
-    order = np.arange(len(at) // k * k) if indices is None else numbers(indices)
-    order = order[: len(order) // k * k].reshape(-1, k)
+    order = corners_of(k, indices, len(at))
     if per_vertex is None:
         return at[order], color
-    tint = floats(per_vertex)
-    return at[order], tint.reshape(-1, tint.shape[-1])[order].mean(axis=1)
+    return at[order], tints(per_vertex, len(at))[order].mean(axis=1)
 
 
 @final
