@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -37,3 +39,21 @@ def stamp_text(taken: dict[str, Any]) -> str:
     if taken["memory_bytes_per_ns"]:
         lines.append(f"- memory read {taken['memory_bytes_per_ns']:.1f} GB/s at that moment")
     return "\n".join(lines)
+
+
+def moment() -> dict[str, Any]:
+    """When a row was taken, and how busy the machine was."""
+    taken = stamp()
+    return {key: taken[key] for key in ("taken", "load_1min")}
+
+
+def versions_in(pythons: Mapping[str, str]) -> dict[str, str]:
+    """The version of each package in the environment of its interpreter. Raises OSError, ValueError where it is not there."""
+    found = {}
+    for package, python in pythons.items():
+        code = f"from importlib.metadata import version; print(version({package!r}))"
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(f"{python} has no {package}")
+        found[package] = done.stdout.strip()
+    return found

@@ -3,8 +3,7 @@
     python -m kernelscape.experiments.kernel_calls [--taichi PYTHON] [--quadrants PYTHON] [--rounds 7]
 
 Each PYTHON is the interpreter of an environment that has the library. All take turns: in each round every one of them runs in a
-process of its own, first with nothing compiled before, then with what that left. Writes experiments/results/kernel_calls.md; takes
-two minutes.
+process of its own, first with nothing compiled before, then with what that left. Writes experiments/results/kernel_calls.md.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .conditions import stamp, stamp_text
+from .conditions import moment, stamp, stamp_text, versions_in
 from .writing import table, time_text, write_results
 
 FILE = "kernel_calls"
+LIMIT_S = 120.0  # of one process
 WAYS = ("first", "cached", "field", "number", "array")
 _HEADS = (
     "first call, nothing compiled",
@@ -90,7 +90,7 @@ def run_one(module: str, python: str, folder: Path) -> dict[str, float]:
         cwd=place,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
     )
     if done.returncode:
         raise RuntimeError(f"{module}: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
@@ -113,6 +113,18 @@ def measure(pythons: Mapping[str, str], rounds: int) -> dict[str, dict[str, list
     return found
 
 
+def _conditions(values: Mapping[str, Any]) -> list[str]:
+    """When the last round ended, and what was measured beside us; the values of former versions do not say."""
+    if "ended" not in values:
+        return []
+    others = ", ".join(f"{name} {version}" for name, version in values["versions"].items())
+    return [
+        f"- ended {values['ended']['taken']}, load {values['ended']['load_1min']:.1f} at that moment;"
+        f" at most {values['limit_s']:.0f} s a process",
+        f"- beside {others or 'nobody'}",
+    ]
+
+
 def report(values: dict[str, Any]) -> str:
     """The results as Markdown."""
     body = []
@@ -129,6 +141,7 @@ def report(values: dict[str, Any]) -> str:
             "# Calls of small kernels",
             "",
             stamp_text(values["stamp"]),
+            *_conditions(values),
             f"- A field of 16 floats; medians of {values['rounds']} rounds and half of their range, all libraries in turn.",
             "- First calls include reading back one element, and not importing the library.",
             "",
@@ -148,9 +161,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
-    others = {"taichi": given.taichi, "quadrants": given.quadrants}
-    pythons = {"kernelscape": sys.executable} | {m: p for m, p in others.items() if p}
-    values = {"stamp": stamp(), "rounds": given.rounds, "seconds": measure(pythons, given.rounds)}
+    asked = {"taichi": given.taichi, "quadrants": given.quadrants}
+    others = {m: p for m, p in asked.items() if p}
+    pythons = {"kernelscape": sys.executable, **others}
+    try:
+        versions = versions_in(others)
+    except (OSError, ValueError) as e:
+        parser.error(str(e))
+    values = {
+        "stamp": stamp(),
+        "versions": versions,
+        "limit_s": LIMIT_S,
+        "rounds": given.rounds,
+        "seconds": measure(pythons, given.rounds),
+        "ended": moment(),
+    }
     print(write_results(FILE, report, values, given.results))
     return 0
 

@@ -4,7 +4,8 @@
 
 PYTHON is the interpreter of an environment with taichi 1.7.4 and Pillow; its examples are run, each by a process of its own, for
 ten frames without a screen (taichi_driver.py). Without --taichi, `--examples FOLDER` names programs that are run with us alone.
-Rows that are there are kept: call it until it says that none is left. Writes experiments/results/taichi_programs.md.
+Rows that are there are kept: call it until it says that none is left. `--again` forgets those of the programs that are chosen: give
+it once, at the beginning. Writes experiments/results/taichi_programs.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ast
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .conditions import stamp, stamp_text
+from .conditions import moment, stamp, stamp_text, versions_in
 from .writing import read_results, table, time_text, write_results
 
 FILE = "taichi_programs"
@@ -43,6 +45,7 @@ class Asked:
     taichi: str | None = None
     frames: int = FRAMES
     limit_s: float = LIMIT_S
+    version: str = ""  # of Taichi
 
 
 def programs(examples: Path) -> list[str]:
@@ -60,11 +63,11 @@ def examples_of(taichi: str) -> Path:
     return Path(done.stdout.strip()) / "examples"
 
 
-def draws_random(source: str) -> bool:
-    """Whether a program uses Taichi's random numbers, which are not ours."""
+def uses(source: str, *names: str) -> bool:
+    """Whether a program has one of the names of `ti`."""
     return any(
         isinstance(n, ast.Attribute)
-        and n.attr in ("random", "randn")
+        and n.attr in names
         and isinstance(n.value, ast.Name)
         and n.value.id == "ti"
         for n in ast.walk(ast.parse(source))
@@ -86,6 +89,7 @@ def run_one(frontend: str, asked: Asked, name: str, state: Path) -> dict[str, An
             "XDG_CACHE_HOME": str(place / "cache"),
             "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
             "TI_LOG_LEVEL": "error",
+            "TI_ARCH": "x64",  # without a GPU, `ti.init(arch=ti.gpu)` may kill the process
         }
         try:
             done = subprocess.run(
@@ -101,15 +105,19 @@ def run_one(frontend: str, asked: Asked, name: str, state: Path) -> dict[str, An
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines or not lines[-1].startswith("{"):
         said = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        return {"why": f"exit {done.returncode}: {said}"}
+        code = done.returncode
+        return {"why": f"{signal.Signals(-code).name if code < 0 else f'exit {code}'}: {said}"}
     made: dict[str, Any] = json.loads(lines[-1])
     return made
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """How far our fields are from Taichi's: `fields` that both have, `unlike` and why, greatest `error` of floats."""
+    """How far our fields are from Taichi's: `fields` that both have, `unlike` and why (also what one of the two has not), greatest
+    `error` of floats.
+    """
     both = [k for k in theirs if k in ours]
-    unlike: dict[str, str] = {}
+    unlike = {k: "is not here" for k in theirs if k not in ours}
+    unlike |= {k: "is not in Taichi" for k in ours if k not in theirs}
     worst = 0.0
     for key in both:
         a, b = np.asarray(ours[key]), np.asarray(theirs[key])
@@ -144,9 +152,17 @@ def field_error(a: Any, b: Any) -> float:
 
 
 def make_row(asked: Asked, name: str) -> dict[str, Any]:
-    """One program: with us, with Taichi, compared."""
+    """One program: with us, with Taichi, compared; and under which conditions."""
     source = (asked.examples / f"{name}.py").read_text()
-    row: dict[str, Any] = {"name": name, "random": draws_random(source)}
+    row: dict[str, Any] = {
+        "name": name,
+        "random": uses(source, "random", "randn"),  # Taichi's random numbers are not ours
+        "kernels": uses(source, "kernel"),
+        **moment(),
+        "limit_s": asked.limit_s,
+        "frames": asked.frames,
+        "version": asked.version,
+    }
     with tempfile.TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
         states = {who: Path(scratch) / f"{who}.npz" for who in ("ours", "taichi")}
         row["ours"] = run_one("ours", asked, name, states["ours"])
@@ -154,14 +170,27 @@ def make_row(asked: Asked, name: str) -> dict[str, Any]:
             row["taichi"] = {"why": "no taichi was given"}
         else:
             row["taichi"] = run_one("taichi", asked, name, states["taichi"])
-        if all("why" not in row[who] for who in states) and not row["random"]:
+        for who in states:
+            row[who].pop("trace", None)
+            if "why" in row[who]:
+                row[who]["why"] = row[who]["why"].replace(f"{asked.examples}/", "")
+        if all(runs(row, who) for who in states) and not row["random"]:
             with np.load(states["ours"]) as ours, np.load(states["taichi"]) as theirs:
                 row["compared"] = compare(ours, theirs)
+            counts = [row[who]["frames"] for who in ("ours", "taichi")]
+            if counts[0] != counts[1]:
+                said = f"are {counts[0]}, Taichi has {counts[1]}"
+                row["compared"]["unlike"]["its frames"] = said
     return row
 
 
-def runs(row: Mapping[str, Any]) -> bool:
-    return "why" not in row["ours"]
+def runs(row: Mapping[str, Any], who: str = "ours") -> bool:
+    return "why" not in row[who]
+
+
+def is_equal(row: Mapping[str, Any]) -> bool:
+    """Whether it has fields, and they are Taichi's."""
+    return row["compared"]["fields"] > 0 and not row["compared"]["unlike"]
 
 
 def verdict(row: Mapping[str, Any]) -> str:
@@ -169,10 +198,9 @@ def verdict(row: Mapping[str, Any]) -> str:
     if "compared" not in row:
         return "draws random numbers" if row["random"] and runs(row) else "–"
     found = row["compared"]
-    if not found["unlike"]:
-        return f"{found['fields']} fields, to {found['error']:.0e}"
-    key, said = next(iter(found["unlike"].items()))
-    return f"{len(found['unlike'])} of {found['fields']} not: {key} {said}"
+    if found["unlike"]:
+        return f"no: {len(found['unlike'])} differ"
+    return f"{found['fields']} fields, to {found['error']:.0e}" if found["fields"] else "no fields"
 
 
 def _seconds(found: Mapping[str, Any], key: str) -> str:
@@ -181,8 +209,9 @@ def _seconds(found: Mapping[str, Any], key: str) -> str:
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Our times over Taichi's, of the programs that both run."""
+    """Our times over Taichi's, of the programs that both run and that have kernels (rows of former versions: fields)."""
     said = []
+    rows = [r for r in rows if r.get("kernels", r["ours"]["fields"] > 0)]
     for key, what in (("first_s", "first frames"), ("frame_s", "frames")):
         pairs = [(r["ours"].get(key), r["taichi"].get(key)) for r in rows]
         # Frames that compute nothing are below a tenth of a millisecond: they are of the window alone.
@@ -190,15 +219,51 @@ def _ratios(rows: Sequence[Mapping[str, Any]]) -> str:
         if logs:
             mean = math.exp(sum(logs) / len(logs))
             said.append(f"of {len(logs)} {what} {mean:.2f}")
-    return f"Geometric mean of our time over Taichi's, where both run: {', '.join(said)}."
+    ratios = ", ".join(said) or "there is none"
+    return f"Geometric mean of our time over Taichi's, where both run and have kernels: {ratios}."
+
+
+def _conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """When the rows were taken, and under which limits."""
+    times, loads = (sorted(r[key] for r in rows if key in r) for key in ("taken", "load_1min"))
+    frames, limits, versions = (
+        ", ".join(
+            f"{x:g}" if key != "version" else x
+            for x in sorted({r[key] for r in rows if r.get(key)})
+        )
+        for key in ("frames", "limit_s", "version")
+    )
+    lines = [
+        f"- {frames or FRAMES} frames each in a process of its own, nothing compiled before; nobody looks at pictures, so none is"
+        " drawn. The first frame includes importing the library and compiling."
+    ]
+    if times:
+        lines += [
+            f"- rows taken from {times[0]} to {times[-1]}, load from {loads[0]:.1f} to {loads[-1]:.1f}",
+            f"- taichi {versions or 'was not there'}, on the CPU; at most {limits} s a program",
+        ]
+    return lines
+
+
+def _why(rows: Sequence[Mapping[str, Any]], who: str, head: str) -> str:
+    failed = [r for r in rows if not runs(r, who)]
+    return table(["program", head], [[r["name"], r[who]["why"].replace("|", "/")] for r in failed])
+
+
+def _unlike(row: Mapping[str, Any]) -> str:
+    """What is not Taichi's, the first three by name."""
+    found = [f"{key} {said}" for key, said in row["compared"]["unlike"].items()]
+    more = [f"{len(found) - 3} more"] if len(found) > 3 else []
+    return "; ".join(found[:3] + more).replace("|", "/")
 
 
 def report(values: dict[str, Any]) -> str:
     """The results as Markdown."""
     rows = values["rows"]
     good = [r for r in rows if runs(r)]
-    compared = [r for r in rows if "compared" in r]
-    equal = [r for r in compared if not r["compared"]["unlike"]]
+    compared = [r for r in good if "compared" in r]
+    with_fields = [r for r in compared if r["compared"]["fields"] or r["compared"]["unlike"]]
+    unlike = [r for r in with_fields if not is_equal(r)]
     body = [
         [
             r["name"],
@@ -212,29 +277,26 @@ def report(values: dict[str, Any]) -> str:
         for r in good
     ]
     heads = ["program", "equal", "first frame", "Taichi", "a frame", "Taichi"]
-    return "\n".join(
-        [
-            "# Taichi's examples, as they are",
-            "",
-            stamp_text(values["stamp"]),
-            f"- {FRAMES} frames each in a process of its own, nothing compiled before; nobody looks at pictures, so none is drawn."
-            " The first frame includes importing and compiling.",
-            "",
-            _ratios(good),
-            "",
-            f"{len(good)} of {len(rows)} run; {len(equal)} of {len(compared)} without random numbers have the fields of Taichi.",
-            "",
-            table(heads, body),
-            "",
-            "Those that do not run here, and why:",
-            "",
-            table(
-                ["program", "why"],
-                [[r["name"], r["ours"]["why"].replace("|", "/")] for r in rows if not runs(r)],
-            ),
-            "",
+    blocks = [
+        "# Taichi's examples, as they are",
+        "\n".join([stamp_text(values["stamp"]), *_conditions(rows)]),
+        _ratios(good),
+        f"{len(good)} of {len(rows)} run. {sum(runs(r, 'taichi') for r in good)} of these ran in Taichi, too;"
+        f" {len(with_fields)} of them have fields and no random numbers,"
+        f" and {len(with_fields) - len(unlike)} of these have the fields of Taichi.",
+        table(heads, body),
+    ]
+    if unlike:
+        said = [[r["name"], _unlike(r)] for r in unlike]
+        blocks += ["Those whose fields are not Taichi's:", table(["program", "what"], said)]
+    if not all(runs(r, "taichi") for r in good):
+        blocks += [
+            "Those that run here and did not in Taichi, and why:",
+            _why(good, "taichi", "what Taichi said"),
         ]
-    )
+    if len(good) < len(rows):
+        blocks += ["Those that do not run here, and why:", _why(rows, "ours", "why")]
+    return "\n\n".join(blocks) + "\n"
 
 
 def run(
@@ -242,27 +304,17 @@ def run(
 ) -> int:
     """Makes rows for so many seconds; how many are left."""
     values: dict[str, Any] = {"rows": []} | read_results(FILE, folder) | {"stamp": stamp()}
-    rows = {r["name"]: r for r in values["rows"]}
-    left = [name for name in names if again or name not in rows or not runs(rows[name])]
+    rows = {r["name"]: r for r in values["rows"] if not (again and r["name"] in names)}
+    left = [name for name in names if name not in rows]
     started_s = time.monotonic()
     while left and time.monotonic() - started_s < seconds:
         name = left.pop(0)
         rows[name] = row = make_row(asked, name)
-        row["ours"]["why"] = _told(row["ours"]["why"], asked) if not runs(row) else ""
-        if not row["ours"]["why"]:
-            del row["ours"]["why"]
-        row["ours"].pop("trace", None)
-        row["taichi"].pop("trace", None)
         print(f"{name}: {verdict(row) if runs(row) else row['ours']['why']}", flush=True)
         values["rows"] = [rows[key] for key in sorted(rows)]
         write_results(FILE, report, values, folder)
     print(f"{len(left)} left")
     return len(left)
-
-
-def _told(why: str, asked: Asked) -> str:
-    """A sentence without the place of the folder."""
-    return why.replace(f"{asked.examples}/", "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -276,16 +328,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a program may take")
     parser.add_argument("--seconds", type=float, default=280, help="begin no row after so many")
-    parser.add_argument("--again", action="store_true", help="also rows that are there already")
+    parser.add_argument("--again", action="store_true", help="forget rows that are there")
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.examples is None and given.taichi is None:
         parser.error("give --taichi PYTHON, or --examples FOLDER")
     try:
         examples = given.examples or examples_of(given.taichi)
+        version = versions_in({"taichi": given.taichi})["taichi"] if given.taichi else ""
     except (OSError, ValueError) as e:
         parser.error(str(e))
-    asked = Asked(examples.resolve(), given.taichi, given.frames, given.limit)
+    asked = Asked(examples.resolve(), given.taichi, given.frames, given.limit, version)
     known = programs(asked.examples)
     chosen = [
         n for n in known if not given.only or n in given.only or n.split("/")[-1] in given.only

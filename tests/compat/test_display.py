@@ -31,7 +31,7 @@ def test_discs_lie_with_y_upwards(radius: float, inside: float) -> None:
     assert at(picture, 0.251, 0.751) == RED
     assert at(picture, 0.75, 0.25) == [0, 0, 0]
     area = (picture.pixels()[:, :, 0] > 0).sum()
-    assert area == pytest.approx(inside * np.pi * radius**2, rel=0.1)
+    assert area == pytest.approx(inside * np.pi * radius**2, rel=0.2)
 
 
 def test_images_have_x_first() -> None:

@@ -1,0 +1,157 @@
+"""Taichi's examples beside Taichi: what is compared, what counts as equal, and what the pages say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.experiments import kernel_calls, taichi_programs
+from kernelscape.experiments.conditions import moment, stamp
+from kernelscape.experiments.taichi_driver import names_in_reach, state_of
+from kernelscape.experiments.taichi_programs import compare, field_error
+
+PROGRAM = """
+import taichi as ti
+
+ti.init()
+x = ti.field(ti.f32, shape=3)
+gui = ti.GUI("program", 8)
+
+@ti.kernel
+def add():
+    for i in x:
+        x[i] += 1
+
+def main():
+    y = ti.field(ti.i32, shape=2)
+    while gui.running:
+        add()
+        y[1] += 2
+        gui.show()
+
+main()
+"""
+
+
+@pytest.fixture
+def program():
+    """A program of ours begins, and ends with the test."""
+    ks.init()
+    yield
+    ks.reset()
+
+
+def test_the_error_of_a_field_is_in_units_of_its_greatest_value() -> None:
+    b = np.array([0.0, 4.0, -8.0], np.float32)
+    assert field_error(b, b) == 0
+    assert field_error(b + np.float32(2), b) == 0.25
+    assert field_error(np.array([0.5]), np.array([0.0])) == 0.5
+    nan, inf = np.array([np.nan, 1.0]), np.array([np.inf, 1.0])
+    assert field_error(nan, nan) == field_error(inf, inf) == 0
+    assert field_error(nan, inf) == field_error(inf, -inf) == field_error(b[:2], nan) == np.inf
+
+
+def test_what_differs_and_what_one_of_the_two_has_not_is_named() -> None:
+    x, n = np.ones(4, np.float32), np.arange(4)
+    assert compare({"x": x, "n": n}, {"x": x * np.float32(1.0005), "n": n}) == {
+        "fields": 2,
+        "unlike": {},
+        "error": pytest.approx(5e-4, rel=1e-3),
+    }
+    ours = {"x": x, "n": n, "d": x, "s": x, "mine": x}
+    theirs = {"x": 2 * x, "n": n % 3, "d": x.astype(float), "s": x[:3], "other": x}
+    assert compare(ours, theirs) == {
+        "fields": 4,
+        "unlike": {
+            "x": "differs by 5.0e-01 of its greatest value",
+            "n": "25.00% of its elements differ",
+            "d": "float32[4], Taichi has float64[4]",
+            "s": "float32[4], Taichi has float32[3]",
+            "other": "is not here",
+            "mine": "is not in Taichi",
+        },
+        "error": 0.5,
+    }
+
+
+def test_the_state_is_what_names_reach(program: None) -> None:
+    pair = ks.types.struct(a=ks.f32, b=ks.types.vector(2, ks.i32)).field(shape=3)
+    field = ks.field(ks.f32, shape=2)
+    field.fill(7)
+    holder: Any = type("Holder", (), {"__module__": "__main__"})()
+    holder.inner, holder.size, holder.me = [field], 3, holder
+    found = state_of({"pair": pair, "h": holder, "z": np.zeros(1), "text": "x", "__n": field})
+    assert set(found) == {"pair.a", "pair.b", "h.inner.0", "h.me.inner.0", "z"}
+    assert found["h.inner.0"].tolist() == [7, 7] and found["pair.b"].shape == (3, 2)
+
+
+def test_names_of_functions_that_are_being_called_are_in_reach() -> None:
+    found: dict[str, Any] = {}
+    text = "def f(x):\n    y = x\n    look()\ng, x = 1, 2\nf(3)\n"
+    names = {"__name__": "__main__", "look": lambda: found.update(names_in_reach())}
+    exec(compile(text, "program.py", "exec"), names)
+    assert (found["g"], found["x"], found["y"]) == (1, 3, 3)
+    assert "text" not in found
+
+
+@pytest.mark.compiler
+def test_a_program_is_run_and_its_conditions_are_kept(tmp_path: Path) -> None:
+    examples = tmp_path / "examples"
+    examples.mkdir()
+    (examples / "program.py").write_text(PROGRAM)
+    (examples / "other.py").write_text("import taichi as ti\nti.Texture\n")
+    arguments = ["--examples", str(examples), "--frames", "2", "--results", str(tmp_path)]
+    taichi_programs.main(arguments)
+    other, row = taichi_programs.read_results("taichi_programs", tmp_path)["rows"]
+    assert (row["name"], row["frames"], row["limit_s"], row["kernels"]) == ("program", 2, 120, True)
+    assert row["ours"]["frames"] == row["ours"]["fields"] == 2  # x, and y of main
+    assert other["ours"] == {
+        "why": "other.py:2: ti.Texture is not here: textures are not there yet"
+    }
+    assert "1 of 2 run." in (tmp_path / "taichi_programs.md").read_text()
+    taken = row["taken"]
+    taichi_programs.main(arguments)
+    kept = taichi_programs.read_results("taichi_programs", tmp_path)["rows"]
+    assert [r["taken"] for r in kept] == [other["taken"], taken]
+
+
+def row(name: str, compared: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    ran = {"frames": 10, "first_s": 1.0, "frame_s": 0.01, "fields": 1}
+    found = {"name": name, "random": False, "ours": ran, "taichi": {**ran, "first_s": 2.0}}
+    found |= {} if compared is None else {"compared": compared}
+    return (
+        found
+        | {"kernels": True, "limit_s": 60.0, "frames": 10, "version": "1.7.4"}
+        | moment()
+        | more
+    )
+
+
+def test_programs_without_fields_are_neither_equal_nor_in_the_means() -> None:
+    none = {"frames": 10, "first_s": 0.001, "frame_s": 0.5, "fields": 0}
+    rows = [
+        row("same", {"fields": 2, "unlike": {}, "error": 0.0}),
+        row("off", {"fields": 3, "unlike": {"a": "differs", "b": "is not here"}, "error": 0.1}),
+        row("gui", {"fields": 0, "unlike": {}, "error": 0.0}, ours=none, kernels=False),
+        row("dead", taichi={"why": "SIGSEGV: no word"}),
+    ]
+    text = taichi_programs.report({"stamp": stamp(), "rows": rows})
+    assert "4 of 4 run. 3 of these ran in Taichi, too; 2 of them have fields" in text
+    assert "and 1 of these have the fields of Taichi." in text
+    assert "of 2 first frames 0.50, of 2 frames 1.00" in text
+    assert "| gui | no fields | 1 ms |" in text and "| off | no: 2 differ |" in text
+    assert "| off | a differs; b is not here |" in text
+    assert "| dead | SIGSEGV: no word |" in text
+    assert "taichi 1.7.4, on the CPU; at most 60 s a program" in text
+
+
+def test_the_page_of_calls_has_medians_versions_and_both_ends() -> None:
+    seconds = {way: [1e-3, 3e-3, 2e-3] for way in kernel_calls.WAYS}
+    values = {"stamp": stamp(), "rounds": 3, "seconds": {"kernelscape": seconds, "taichi": seconds}}
+    assert "| taichi | 2 ms +- 50 % | 2 ms" in kernel_calls.report(values)
+    more = {"ended": moment(), "versions": {"taichi": "1.7.4"}, "limit_s": 120.0}
+    text = kernel_calls.report(values | more)
+    assert f"- ended {more['ended']['taken']}, load" in text and "- beside taichi 1.7.4" in text
