@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from kernelscape.experiments import kernel_calls, taichi_programs
 from kernelscape.experiments.conditions import moment, stamp
 from kernelscape.experiments.taichi_driver import names_in_reach, state_of
 from kernelscape.experiments.taichi_programs import compare, field_error
+from kernelscape.experiments.writing import RESULTS
 
 PROGRAM = """
 import taichi as ti
@@ -128,6 +132,26 @@ def row(name: str, compared: dict[str, Any] | None = None, **more: Any) -> dict[
         | moment()
         | more
     )
+
+
+def test_nothing_of_ours_is_there_before_the_start() -> None:
+    code = (
+        "import sys, kernelscape.experiments.taichi_driver\n"
+        "print(*sorted(m for m in sys.modules if m.startswith('kernelscape.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "kernelscape.experiments",
+        "kernelscape.experiments.taichi_driver",
+    ]
+
+
+def test_the_readme_says_how_many_run() -> None:
+    readme = (RESULTS.parents[1] / "README.md").read_text()
+    found = re.search(r"(\d+) of its (\d+) examples", readme)
+    assert found is not None
+    page = (RESULTS / "taichi_programs.md").read_text()
+    assert f"{found[1]} of {found[2]} run." in page
 
 
 def test_programs_without_fields_are_neither_equal_nor_in_the_means() -> None:
