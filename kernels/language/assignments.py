@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ..ir.kernel import ReduceOp
 from ..ir.ops import is_reduction
+from .changes import (
+    calls_store,
+    names_passed_to_change,
+    places_changed,
+    root_of,
+    scope_of,
+)
 from .expressions import Expressions
 from .intrinsics import MINMAX_CALLS
 from .operators import BINARY
@@ -29,6 +38,15 @@ from .values import (
 _UPDATES: dict[type[ast.operator], ReduceOp] = {ast.Add: "add", ast.Sub: "add", ast.Mult: "mul"}
 
 
+@dataclass(frozen=True)
+class _Update:
+    """`x op= operand`, the operand perhaps negated."""
+
+    op: ReduceOp
+    operand: ast.expr
+    is_negated: bool = False
+
+
 class Assignments:
     """Compiles assignments of a pass into its current block."""
 
@@ -37,35 +55,46 @@ class Assignments:
         self._expr = expressions
         self._places = expressions.places
 
-    def assign(self, target: ast.expr, value: ast.expr) -> None:
+    def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        """`a = value`, or `a = b = value`, whose value is computed once."""
+        if len(targets) > 1:
+            shared = self._expr.value(value)
+            shared = self._places.kept(shared, value) if is_data(shared) else shared
+            for target in targets:
+                self._assign_to(target, shared, value)
+            return
+        (target,) = targets
         update = self._as_update(target, value)
+        x = None
         if update is not None:
-            op, operand, is_negated = update
-            if self._update_in_place(target, op, operand, is_negated, value):
+            is_done, x = self._update_in_place(target, update, value)
+            if is_done:
                 return
-        x = self._expr.value(value)
+        self._assign_to(target, self._expr.value(value) if x is None else x, value)
+
+    def _assign_to(self, target: ast.expr, x: Value, node: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
-            self._assign_tuple(target, x, value)
+            self._assign_tuple(target, x, node)
         else:
-            self._assign_value(target, x, value)
+            self._assign_value(target, x, node)
 
-    def _as_update(
-        self, target: ast.expr, value: ast.expr
-    ) -> tuple[ReduceOp, ast.expr, bool] | None:
-        """`x = x + e`, `x = max(x, e)` and their like, as (operation, e, whether e is negated).
+    def _as_update(self, target: ast.expr, value: ast.expr) -> _Update | None:
+        """`x = x + e`, `x = max(x, e)` and their like.
 
-        In a program an element is updated only where it is written so: an update is atomic.
+        In a program an element is updated only where it is written so: an update is atomic. An `e` that changes `x` is no operand
+        of an update: what stands on its left was read before.
         """
         is_element = isinstance(target, ast.Subscript) and not self._state.rules.is_strict
         if not isinstance(target, ast.Name) and not is_element:
             return None
         spelling = ast.unparse(target)
+        found: _Update | None = None
         match value:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _UPDATES:
                 if ast.unparse(left) == spelling:
-                    return _UPDATES[type(op)], right, isinstance(op, ast.Sub)
-                if ast.unparse(right) == spelling and not isinstance(op, ast.Sub):
-                    return _UPDATES[type(op)], left, False
+                    found = _Update(_UPDATES[type(op)], right, isinstance(op, ast.Sub))
+                elif ast.unparse(right) == spelling and not isinstance(op, ast.Sub):
+                    found = _Update(_UPDATES[type(op)], left)
             case ast.Call(args=[first, *rest], keywords=[]) if (
                 rest and ast.unparse(first) == spelling
             ):
@@ -76,34 +105,59 @@ class Assignments:
                         if len(rest) == 1
                         else ast.copy_location(ast.Call(value.func, rest, []), value)
                     )
-                    return ("min" if MINMAX_CALLS[callee] == "min" else "max"), operand, False
-        return None
+                    found = _Update("min" if MINMAX_CALLS[callee] == "min" else "max", operand)
+        return found if found and not self._writes(found.operand, target) else None
+
+    def _writes(self, operand: ast.expr, target: ast.expr) -> bool:
+        """Whether an operand may change a target, or the index of the target anything."""
+        if not any(
+            isinstance(n, ast.Call | ast.NamedExpr) for n in (*ast.walk(operand), *ast.walk(target))
+        ):
+            return False
+        scope = scope_of(self._state.frame)
+        if root_of(target) in {root_of(p) for p in places_changed(scope, [operand])}:
+            return True
+        return isinstance(target, ast.Subscript) and (
+            calls_store(scope, [operand]) or self._expr.may_write(target.slice)
+        )
 
     def _update_in_place(
-        self, target: ast.expr, op: ReduceOp, operand: ast.expr, is_negated: bool, node: ast.AST
-    ) -> bool:
-        """Emits `target op= operand`; False where types or bindings ask for a plain assignment."""
+        self, target: ast.expr, update: _Update, node: ast.expr
+    ) -> tuple[bool, Value | None]:
+        """Emits `target op= operand`; False where types or bindings ask for a plain assignment. An operand that takes statements
+        is computed once: then the value of that assignment is there already.
+        """
         place: object
         if isinstance(target, ast.Name):
             place = self._state.frame.find(target.id)
         else:
             place = self._expr.place(target)
         if not isinstance(place, LocalVar | Element):
-            return False
-        x = self._expr.value(operand)
-        if not isinstance(x, Typed):
-            return False
+            return False, None
+        with self._state.collected() as statements:
+            x = self._expr.value(update.operand)
+        for s in statements:
+            self._state.emit(s)
+        if isinstance(x, Typed) and self._fits(place, x):
+            self._places.update(place, update.op, x, update.is_negated, node)
+            return True, None
+        return False, self._combined(loaded(place), x, update, node) if statements else None
+
+    def _fits(self, place: LocalVar | Element, x: Typed) -> bool:
+        """Whether an updated place keeps its type."""
         if isinstance(place, LocalVar):
             self._state.note(place, x)
-            if not place.weak and not x.weak and promote(place.dtype, x.dtype) is not place.dtype:
-                return False
-        else:
-            if not x.weak and promote(place.dtype, x.dtype) is not place.dtype:
-                return False
-            if x.weak and x.dtype.is_float and not place.dtype.is_float:
-                return False
-        self._places.update(place, op, x, is_negated, node)
-        return True
+            return place.weak or x.weak or promote(place.dtype, x.dtype) is place.dtype
+        if not x.weak:
+            return promote(place.dtype, x.dtype) is place.dtype
+        return not x.dtype.is_float or place.dtype.is_float
+
+    def _combined(self, old: Value, x: Value, update: _Update, node: ast.expr) -> Value:
+        """The value that `op` gives of what a target holds and an operand."""
+        if not isinstance(node, ast.BinOp):
+            return self._expr.operators.least(update.op, [old, x], node)
+        pair = (x, old) if update.operand is node.left else (old, x)
+        return self._expr.operators.binary(BINARY[type(node.op)], *pair, node)
 
     def augmented(self, node: ast.AugAssign) -> None:
         name = BINARY[type(node.op)]
@@ -206,11 +260,14 @@ class Assignments:
         """
         parsed = self._state.frame.parsed
         is_once = parsed.assigned[name] == 1
-        if is_once and (
-            not is_data(x) or (name not in parsed.mutated and self._places.is_fixed(x))
-        ):
+        if is_once and (not is_data(x) or (self._places.is_fixed(x) and not self._changes(name))):
             self._state.frame.bind(name, x)
         elif is_data(x):
             self._state.frame.bind(name, self._places.new_local(name, x, node))
         else:
             self._state.fail(f"`{name}` holds {what(x)}, so it can be assigned only once", node)
+
+    def _changes(self, name: str) -> bool:
+        """Whether a part of what a name stands for is assigned, or a function that it is passed to changes it."""
+        frame = self._state.frame
+        return name in frame.parsed.mutated or name in names_passed_to_change(scope_of(frame))

@@ -16,8 +16,8 @@ from ..ir.kernel import Bitcast, Const, DType
 from ..ir.ops import OPS
 from ..ir.simplify import cast, const
 from . import random
+from .func import BoundFunc, Func
 from .functions import WHOLE, operation_of
-from .inlining import BoundFunc, Func
 from .intrinsics import (
     ATOMIC_CALLS,
     MINMAX_CALLS,

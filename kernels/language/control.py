@@ -13,23 +13,35 @@ from ..ir.kernel import DType, Expr, For, If, Local, SetLocal, Stmt, While
 from ..ir.simplify import binary, const, unary
 from .scopes import Flag, Pass
 
-Taken = Callable[[ast.If], list[ast.stmt] | None]  # the branch of a static if; None of another
+# The branch of a static if, given the names of loops that have not begun; None of another.
+Taken = Callable[[ast.If, frozenset[str]], list[ast.stmt] | None]
 _JUMPS = {ast.Break: "break", ast.Continue: "continue", ast.Return: "return"}
 
 
-def escapes(statements: Sequence[ast.stmt], taken: Taken) -> set[str]:
-    """By which jumps these statements may leave the block that they are in."""
+def escapes(
+    statements: Sequence[ast.stmt], taken: Taken, unbound: frozenset[str] = frozenset()
+) -> set[str]:
+    """By which jumps these statements may leave the block that they are in. `unbound` are names of loops around them that have
+    not begun.
+    """
     found: set[str] = set()
     for s in statements:
         if type(s) in _JUMPS:
             found.add(_JUMPS[type(s)])
         elif isinstance(s, ast.If):
-            branch = taken(s)
+            branch = taken(s, unbound)
             for part in (s.body, s.orelse) if branch is None else (branch,):
-                found |= escapes(part, taken)
-        elif isinstance(s, ast.For | ast.While):
-            found |= escapes(s.body, taken) & {"return"}
+                found |= escapes(part, taken, unbound)
+        elif isinstance(s, ast.For):
+            found |= escapes(s.body, taken, unbound | targets_of(s)) & {"return"}
+        elif isinstance(s, ast.While):
+            found |= escapes(s.body, taken, unbound) & {"return"}
     return found
+
+
+def targets_of(loop: ast.For) -> frozenset[str]:
+    """The names of a loop."""
+    return frozenset(n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name))
 
 
 def surely_leaves(statements: Sequence[ast.stmt]) -> bool:

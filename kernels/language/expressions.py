@@ -11,6 +11,7 @@ from ..fields.compound import MatrixType, StructType
 from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
 from ..ir.simplify import binary, cast, const, unary
 from .calls import Calls, InlineCall
+from .changes import is_chain
 from .elements import element_of
 from .errors import LanguageError
 from .intrinsics import static
@@ -129,17 +130,16 @@ class Expressions:
                 found.extend(inside.items)
                 continue
             x = self.value(node)
-            if any(self._may_write(n) for n in nodes[k + 1 :]) and is_data(x):
+            if any(self.may_write(n) for n in nodes[k + 1 :]) and is_data(x):
                 x = self.places.kept(x, node)
             found.append(x)
         return found
 
-    def _may_write(self, node: ast.expr) -> bool:
+    def may_write(self, node: ast.expr) -> bool:
         """Whether evaluating an expression runs statements of the program."""
-        return any(
-            isinstance(n, ast.NamedExpr)
-            or (isinstance(n, ast.Call) and self._calls.runs_statements(n))
-            for n in ast.walk(node)
+        nodes = list(ast.walk(node))
+        return any(isinstance(n, ast.NamedExpr) for n in nodes) or any(
+            isinstance(n, ast.Call) and self._calls.runs_statements(n) for n in nodes
         )
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
@@ -221,9 +221,7 @@ class Expressions:
 
     def callee(self, node: ast.Call) -> object:
         """The Python object that is called; None if it has no name the frontend can resolve."""
-        if not isinstance(node.func, ast.Name | ast.Attribute) or any(
-            isinstance(n, ast.Call | ast.Subscript) for n in ast.walk(node.func)
-        ):
+        if not is_chain(node.func):
             return None
         x = self.place(node.func)
         return x.python if isinstance(x, Static) and isinstance(x.python, Hashable) else None
@@ -418,7 +416,7 @@ class Expressions:
         """
         state = self._state
         with state.collected() as statements, state.frame.scope():
-            if self._may_write(node) or (state.is_debug and _has_element(node)):
+            if self.may_write(node) or (state.is_debug and _has_element(node)):
                 state.frame.depth += 1
                 with state.guarded():
                     x = self.value(node)

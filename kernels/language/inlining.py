@@ -1,19 +1,19 @@
-"""`@ks.func`: functions whose body takes the place of each call."""
+"""Calls of functions marked `@ks.func`: the body takes the place of each call."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.kernel import DType, Local, SetLocal
+from ..ir.kernel import DType, Load, Local, SetLocal
 from ..ir.simplify import const
-from .annotations import resolve_annotation
+from ..ir.walk import walk
+from .changes import Scope, names_changed, names_of, scope_of, stores
+from .func import BoundFunc, Func
 from .intrinsics import TemplateAnnotation
 from .lifting import lifted
-from .parse import ParsedFunction, parse_function
 from .places import loaded
 from .scopes import Frame, Pass
 from .values import Typed, Value, is_data, leaves
@@ -23,53 +23,6 @@ if TYPE_CHECKING:
 
 MAX_INLINE_DEPTH = 32
 RunBody = Callable[[Sequence[ast.stmt]], object]
-
-
-class Func:
-    """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from
-    Python it is itself. `is_real`: of a program, its result has the type that its annotation says. That of others has no meaning
-    there, as in Taichi.
-    """
-
-    def __init__(self, fn: Callable[..., Any], is_real: bool = False) -> None:
-        self.fn, self.is_real = fn, is_real
-        functools.update_wrapper(self, fn)
-
-    @functools.cached_property
-    def parsed(self) -> ParsedFunction:
-        return parse_function(self.fn)
-
-    @functools.cached_property
-    def parameters(self) -> tuple[tuple[str, Any, Any], ...]:
-        """Names, annotations and defaults of the arguments, in order."""
-        return tuple(
-            (p.name, resolve_annotation(self.fn, p.annotation), p.default)
-            for p in inspect.signature(self.fn).parameters.values()
-        )
-
-    @functools.cached_property
-    def returns(self) -> Any:
-        """The annotation of what it returns; None where there is none."""
-        annotation = inspect.signature(self.fn).return_annotation
-        if annotation is inspect.Signature.empty:
-            return None
-        return resolve_annotation(self.fn, annotation)
-
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        return self if owner is None else BoundFunc(self, owner)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*args, **kwargs)
-
-
-class BoundFunc:
-    """A `ks.func` of a class, for one object."""
-
-    def __init__(self, func: Func, owner: Any) -> None:
-        self.func, self.owner = func, owner
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.func.fn(self.owner, *args, **kwargs)
 
 
 class Inliner:
@@ -118,9 +71,18 @@ class Inliner:
     def _bind(self, func: Func, frame: Frame, node: ast.Call, owner: Value | None) -> None:
         """Parameters stand for their arguments, or for a copy where the function or what it writes could change them."""
         parameters = list(func.parameters)
+        written: set[str] = set()  # locals and arrays that the function changes by its parameters
+        scope = scope_of(frame)
         if owner is not None:
-            frame.bind(parameters.pop(0)[0], owner)
+            own = parameters.pop(0)[0]
+            frame.bind(own, owner)
+        changed = names_changed(scope)
+        if owner is not None and own in changed:
+            written |= names_of(owner)
         given = self._arguments(parameters, node, func.parsed.name)
+        for name, annotation, _ in parameters:
+            if isinstance(annotation, TemplateAnnotation) and name in changed:
+                written |= names_of(given[name])
         for name, annotation, _ in parameters:
             argument = given[name]
             if isinstance(annotation, TemplateAnnotation) or not is_data(argument):
@@ -129,21 +91,24 @@ class Inliner:
             x = loaded(argument)
             if annotation not in (inspect.Parameter.empty, None):
                 x = self._expr.converted(x, annotation, node)
-            changes = frame.parsed.assigned[name] or name in frame.parsed.mutated
-            if changes or not self._stands(x, func, name):
+            if name in changed or not self._stands(x, scope, name, written):
                 frame.bind(name, self._expr.places.new_local(name, x, node))
             else:
                 frame.bind(name, x)
 
-    def _stands(self, x: Value, func: Func, name: str) -> bool:
+    def _stands(self, x: Value, scope: Scope, name: str, written: set[str]) -> bool:
         """Whether a parameter may stand for its argument wherever it is used: nothing that costs, nothing that changes."""
         if self._expr.places.is_fixed(x):
             return True
-        tree = func.parsed.tree
+        read = [e for n in leaves(x) if isinstance(n, Typed) for e in walk(n.expr)]
+        arrays = {e.array for e in read if isinstance(e, Load)}
+        if written & {*arrays, *(e.name for e in read if isinstance(e, Local))}:
+            return False
+        tree = scope.parsed.tree
         only_returns = isinstance(tree.body[-1], ast.Return) and len(tree.body) == 1
         uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
         if only_returns and uses == 1 and isinstance(x, Typed):
-            return True
+            return not arrays or not stores(scope)
         return (
             all(isinstance(n, Typed) and isinstance(n.expr, Local) for n in leaves(x))
             and self._state.rules.is_strict
@@ -158,8 +123,9 @@ class Inliner:
         names = [n for n, _, _ in parameters]
         given: dict[str, Value] = {}
         if any(isinstance(a, ast.Starred) for a in node.args):
-            given.update(zip(names, self._expr.values(node.args), strict=False))
-            count = len(self._expr.values(node.args))
+            values = self._expr.values(node.args)
+            given.update(zip(names, values, strict=False))
+            count = len(values)
         else:
             values = self._expr.values(
                 [a for a, n in zip(node.args, names, strict=False) if n not in templates]

@@ -26,7 +26,7 @@ from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
 from .calling import holder, run_at_once, runs_now
 from .errors import LanguageError
-from .inlining import Func
+from .func import Func
 from .instantiate import Instance, Subject, instantiate
 from .intrinsics import (
     TemplateAnnotation,

@@ -6,19 +6,37 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.kernel import Const, DType, Expr, For, If, Local, LoopIndex, SetLocal, UpdateLocal, While
+from ..ir.kernel import (
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Local,
+    LoopIndex,
+    SetLocal,
+    UpdateLocal,
+    While,
+)
 from ..ir.simplify import binary, cast, compare, const, unary
-from .control import escapes, none_of
+from .bounds import Bounds, extent_of, held_bounds
+from .control import escapes, none_of, targets_of
 from .intrinsics import grouped, ndrange
 from .places import loaded
 from .scopes import Jumps, LoopVar, Pass
-from .values import ArrayRef, MatrixValue, StructArray, TupleValue, Typed, Value, leaves
+from .values import (
+    ArrayRef,
+    MatrixValue,
+    StructArray,
+    TupleValue,
+    Typed,
+    Value,
+    leaves,
+)
 
 if TYPE_CHECKING:
     from .expressions import Expressions
     from .statements import Statements
-
-Bounds = tuple[Expr, Expr, int]  # start, stop, step
 
 
 class Loops:
@@ -118,9 +136,12 @@ class Loops:
         """One loop for each bound, all around the body; each starts at 0 and steps by 1."""
         state = self._state
         names = self._names(node, len(bounds), is_grouped)
-        jumps = escapes(node.body, self._statements.taken)
+        jumps = escapes(node.body, self._statements.taken, targets_of(node))
+        bounds = held_bounds(state, self._expr, bounds, names, node)
         is_outermost = len(state.frames) == 1 and not state.frame.loops and not state.frame.depth
-        if jumps & {"break", "return"} and (not is_outermost or state.is_serial):
+        is_serial = is_outermost and state.is_serial
+        state.is_serial = state.is_serial and not is_outermost
+        if jumps & {"break", "return"} and (not is_outermost or is_serial):
             self._leavable(bounds, names, node, is_grouped)
             return
         with state.frame.scope():
@@ -174,7 +195,7 @@ class Loops:
             state.iteration = None if is_parallel else state.iteration
             return
         start, stop, step = bounds[0]
-        extent = _extent(start, stop, step)
+        extent = extent_of(start, stop, step)
         loop = state.fresh(names[0])
         known = int(extent.value) if isinstance(extent, Const) else None
         state.extents[loop] = known
@@ -245,7 +266,7 @@ class Loops:
         dtype = self._index_type()
         stops: list[Expr] = []
         for (start, stop, step), name in zip(bounds, names, strict=True):
-            extent = _extent(start, stop, step)
+            extent = extent_of(start, stop, step)
             if not isinstance(extent, Const):
                 held = state.fresh(f"{name}_end")
                 state.emit(SetLocal(held, extent, where))
@@ -336,28 +357,13 @@ class Loops:
             if left in ("break", "return"):
                 return left
             flags = [f for f in (jumps.broken, frame.left) if f is not None]
-            may_leave = escapes(node.body, self._statements.taken) & {"break", "return"}
+            jumps_out = escapes(node.body, self._statements.taken, targets_of(node))
+            may_leave = jumps_out & {"break", "return"}
             if flags and may_leave and items[k + 1 :]:
-                with state.collected() as rest:
+                with state.guarded(), state.collected() as rest:
                     frame.depth += 1
                     self._rounds(node, items[k + 1 :], jumps)
                     frame.depth -= 1
                 state.emit(If(none_of(flags), tuple(rest), (), where))
                 return None
         return None
-
-
-def _extent(start: Expr, stop: Expr, step: int) -> Expr:
-    zero = const(0, DType.i64)
-    span = (
-        binary("add", stop, unary("neg", start))
-        if step > 0
-        else binary("add", start, unary("neg", stop))
-    )
-    if abs(step) > 1:
-        span = binary(
-            "floordiv",
-            binary("add", span, const(abs(step) - 1, DType.i64)),
-            const(abs(step), DType.i64),
-        )
-    return binary("max", span, zero)

@@ -20,7 +20,7 @@ from .errors import LanguageError
 @dataclass(frozen=True)
 class ParsedFunction:
     """`assigned` counts the assignments to each local name; atomic updates count twice. `mutated` are names of which a part is
-    assigned or updated: a component, a member.
+    assigned or updated: a component, a member. `targets` are the names of loops.
     """
 
     fn: Callable[..., Any]
@@ -28,6 +28,7 @@ class ParsedFunction:
     file: str
     assigned: Counter[str]
     mutated: frozenset[str]
+    targets: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -83,7 +84,14 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
     if not isinstance(tree, ast.FunctionDef):
         raise LanguageError("a kernel must be a function written with `def`", where)
     ast.increment_lineno(tree, first - 1)
-    return ParsedFunction(fn, tree, where.file, _count_assignments(tree), _mutated(tree))
+    targets = frozenset(
+        n.id
+        for loop in ast.walk(tree)
+        if isinstance(loop, ast.For)
+        for n in ast.walk(loop.target)
+        if isinstance(n, ast.Name)
+    )
+    return ParsedFunction(fn, tree, where.file, _count_assignments(tree), _mutated(tree), targets)
 
 
 def _count_assignments(tree: ast.FunctionDef) -> Counter[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
 from ..ir.simplify import const
 from .assignments import Assignments
+from .changes import is_chain
 from .control import escapes, flags_after, none_of, surely_leaves
 from .errors import LanguageError
 from .expressions import Expressions, construct_name
@@ -74,21 +75,29 @@ class Statements:
                 return None
         return None
 
-    def taken(self, node: ast.If) -> list[ast.stmt] | None:
-        """The branch of an `if` that is decided when the kernel is compiled; None where a run decides, or it is not known yet."""
+    def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
+        """The branch of an `if` that is decided when the kernel is compiled; None where a run decides, or it is not known yet:
+        it names an index of one of the loops in between (`unbound`), or what has no value so far.
+        """
+        frame = self._state.frame
+        names = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
+        bound_inside = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        for name in {n.id for n in names} - bound_inside:
+            is_local = frame.parsed.assigned[name] or name in frame.parsed.targets
+            if name in unbound or (is_local and frame.find(name) is None):
+                return None
         inside = self._expr.static_argument(node.test)
         if inside is None:
             return None
         try:
             return node.body if self._expr.static(inside) else node.orelse
-        except LanguageError:  # a name of a loop that has not begun
+        except LanguageError:  # what is known only at run time: refused where it is compiled
             return None
 
     def _statement(self, node: ast.stmt) -> str | None:
         match node:
             case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    self._assignments.assign(target, value)
+                self._assignments.assign(targets, value)
             case ast.AugAssign():
                 self._assignments.augmented(node)
             case ast.AnnAssign():
@@ -258,7 +267,11 @@ class Statements:
 
     def _filled(self, call: ast.Call) -> ArrayRef | None:
         """The array of `array.fill(value)`; None for any other call."""
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "fill":
+        if (
+            not isinstance(call.func, ast.Attribute)
+            or call.func.attr != "fill"
+            or not is_chain(call.func)
+        ):
             return None
         owner = self._expr.place(call.func.value)
         return owner if isinstance(owner, ArrayRef) else None
@@ -268,11 +281,15 @@ class Statements:
         if len(call.args) != 1 or call.keywords:
             self._state.fail(f"`{ast.unparse(call)}`: fill takes one value", call)
         value = self._expr.value(call.args[0])
+        if not is_data(value):
+            self._state.fail(
+                f"`{ast.unparse(call)}` fills an array with something that is not a number", call
+            )
         frame = self._state.frame
         with frame.scope():
             frame.bind(".array", array)
             frame.bind(".grouped", Static(grouped))
-            frame.bind(".value", self._expr.places.kept(value, call) if is_data(value) else value)
+            frame.bind(".value", self._expr.places.kept(value, call))
             self._loops.run(ast.copy_location(_filling(), call))
 
     def _print(self, call: ast.Call) -> None:

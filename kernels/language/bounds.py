@@ -1,0 +1,97 @@
+"""Bounds of loops: how often they run, and values of bounds that stay as they were when a loop began."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..ir.kernel import DType, Expr
+from ..ir.simplify import binary, const, unary
+from ..ir.walk import loads, locals_read
+from .changes import calls_store, is_chain, names_of, places_changed, scope_of
+from .errors import LanguageError
+from .scopes import Pass
+from .values import Method, Static, Typed, Value
+
+if TYPE_CHECKING:
+    from .expressions import Expressions
+
+Bounds = tuple[Expr, Expr, int]  # start, stop, step
+
+
+def extent_of(start: Expr, stop: Expr, step: int) -> Expr:
+    """How many iterations a loop has; at least 0."""
+    zero = const(0, DType.i64)
+    span = (
+        binary("add", stop, unary("neg", start))
+        if step > 0
+        else binary("add", start, unary("neg", stop))
+    )
+    if abs(step) > 1:
+        span = binary(
+            "floordiv",
+            binary("add", span, const(abs(step) - 1, DType.i64)),
+            const(abs(step), DType.i64),
+        )
+    return binary("max", span, zero)
+
+
+def held_bounds(
+    state: Pass, expressions: Expressions, bounds: Sequence[Bounds], names: list[str], node: ast.For
+) -> list[Bounds]:
+    """The bounds, in locals where they are read in the loops although the body may change them: starts at each index, stops of
+    inner loops at each of their beginnings.
+    """
+    later = [e for k, (start, stop, _) in enumerate(bounds) for e in (start, *[stop][: k > 0])]
+    if not any(loads(e) or locals_read(e) for e in later):
+        return list(bounds)
+    changed, all_arrays = _changed(state, expressions, node.body)
+    all_arrays = all_arrays or (
+        any(loads(e) for e in later) and calls_store(scope_of(state.frame), node.body)
+    )
+
+    def held(e: Expr, name: str) -> Expr:
+        arrays = {x.array for x in loads(e)}
+        if changed & {*arrays, *locals_read(e)} or (all_arrays and arrays):
+            return expressions.places.in_local(name, Typed(e), node).expr
+        return e
+
+    return [
+        (held(start, f"{name}_start"), held(stop, f"{name}_end") if k else stop, step)
+        for k, ((start, stop, step), name) in enumerate(zip(bounds, names, strict=True))
+    ]
+
+
+def _changed(
+    state: Pass, expressions: Expressions, body: Sequence[ast.stmt]
+) -> tuple[set[str], bool]:
+    """The locals and arrays that statements name and may change, and whether they name any that is not known yet."""
+    frame = state.frame
+    names: set[str] = set()
+    is_unknown = False
+    for place in places_changed(scope_of(frame), body):
+        if isinstance(place, ast.Name) and frame.find(place.id) is None:
+            continue  # a name of the body
+        x = _whole(state, expressions, place)
+        is_unknown = is_unknown or x is None
+        names |= names_of(x) if x is not None else set()
+    return names, is_unknown
+
+
+def _whole(state: Pass, expressions: Expressions, place: ast.expr) -> Value | None:
+    """The array or the locals that a place is a part of: what stands before its first index. None where that is not known."""
+    whole = base = place
+    while isinstance(base, ast.Subscript | ast.Attribute):
+        whole = base.value if isinstance(base, ast.Subscript) else whole
+        base = base.value
+    if not is_chain(whole):
+        return None
+    captured, taken = dict(state.captured), state.taken.copy()
+    try:
+        x = expressions.place(whole)
+    except LanguageError:
+        return None
+    finally:  # fields are numbered in the order in which statements use them
+        state.captured, state.taken = captured, taken
+    return None if isinstance(x, Static | Method) else x

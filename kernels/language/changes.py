@@ -1,0 +1,196 @@
+"""What statements may change, told from their syntax before they are compiled: names, and places that they pass on to functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..fields import methods
+from ..fields.compound import StructType
+from .func import BoundFunc, Func
+from .intrinsics import ATOMIC_CALLS, TemplateAnnotation
+from .parse import ParsedFunction
+from .scopes import Frame
+from .values import (
+    ArrayRef,
+    Element,
+    LocalVar,
+    MatrixValue,
+    OneOf,
+    Static,
+    StructArray,
+    StructValue,
+    TupleValue,
+    Value,
+)
+
+_Seen = frozenset[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A function, and the Python objects that its own names stand for; None where that is no object."""
+
+    parsed: ParsedFunction
+    known: Callable[[str], Any]
+
+    def object(self, node: ast.expr) -> Any:
+        """What a name or a chain of attributes stands for, a struct type for values of it; None of all others."""
+        if isinstance(node, ast.Attribute):
+            owner = self.object(node.value)
+            if isinstance(owner, StructType):
+                method = owner.methods.get(node.attr)
+                return BoundFunc(method, owner) if isinstance(method, Func) else None
+            return None if owner is None else getattr(owner, node.attr, None)
+        if not isinstance(node, ast.Name):
+            return None
+        x = self.known(node.id)
+        is_own = self.parsed.assigned[node.id] or node.id in _parameters(self.parsed)
+        return x if x is not None or is_own else self.parsed.free(node.id)[1]
+
+    def called(self, call: ast.Call) -> tuple[Func, Scope] | None:
+        """The function of the language that a call calls, and its scope; None for other calls."""
+        callee = self.object(call.func)
+        if isinstance(callee, BoundFunc):
+            own = callee.func.parameters[0][0]
+            return callee.func, Scope(
+                callee.func.parsed, lambda name: callee.owner if name == own else None
+            )
+        return (callee, Scope(callee.parsed, _nothing)) if isinstance(callee, Func) else None
+
+
+def scope_of(frame: Frame) -> Scope:
+    """The scope of a function under compilation, with the names that it has now."""
+
+    def known(name: str) -> Any:
+        x = frame.find(name)
+        return x.python if isinstance(x, Static) else x.kind if isinstance(x, StructValue) else None
+
+    return Scope(frame.parsed, known)
+
+
+def names_changed(scope: Scope, seen: _Seen = frozenset()) -> set[str]:
+    """The names that a function changes: assigned or updated, in whole or in part, or by a function that they are passed to."""
+    assigned = {name for name, count in scope.parsed.assigned.items() if count}
+    return assigned | scope.parsed.mutated | names_passed_to_change(scope, seen)
+
+
+def names_passed_to_change(scope: Scope, seen: _Seen = frozenset()) -> set[str]:
+    """The names that a function passes, in whole or in part, to functions that change them."""
+    calls = _calls([scope.parsed.tree])
+    return {root_of(place) for call in calls for place in _given_to_change(scope, call, seen)}
+
+
+def places_changed(scope: Scope, nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+    """The places that statements or expressions of a function name and may change."""
+    for node in (n for top in nodes for n in ast.walk(top)):
+        match node:
+            case ast.Name(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
+                yield node
+            case ast.Attribute(ctx=ast.Store()):
+                yield node
+            case ast.Call():
+                yield from _given_to_change(scope, node, frozenset())
+
+
+def calls_store(scope: Scope, nodes: Iterable[ast.AST], seen: _Seen = frozenset()) -> bool:
+    """Whether functions that statements or expressions call may write elements of arrays; those that are not known may."""
+    return any(_call_stores(scope, call, seen) for call in _calls(nodes))
+
+
+def stores(scope: Scope, seen: _Seen = frozenset()) -> bool:
+    """Whether a function may write elements of arrays, itself or by what it calls."""
+    body = [scope.parsed.tree]
+    return (
+        any(isinstance(p, ast.Subscript | ast.Attribute) for p in places_changed(scope, body))
+        or any(_fills(c) for c in _calls(body))
+        or calls_store(scope, body, seen)
+    )
+
+
+def names_of(x: Value) -> set[str]:
+    """The locals and arrays that a value is made of."""
+    match x:
+        case LocalVar(name=name):
+            return {name}
+        case Element(array=param) | ArrayRef(param=param):
+            return {param.name}
+        case OneOf(options=options):
+            return {o.name for o in options}
+        case MatrixValue(items=items) | TupleValue(items=items):
+            return {name for i in items for name in names_of(i)}
+        case StructValue(members=members) | StructArray(members=members):
+            return {name for _, m in members for name in names_of(m)}
+    return set()
+
+
+def root_of(place: ast.expr) -> str:
+    """The name that a place is, or is a part of; "" where there is none."""
+    while isinstance(place, ast.Subscript | ast.Attribute):
+        place = place.value
+    return place.id if isinstance(place, ast.Name) else ""
+
+
+def is_chain(node: ast.expr) -> bool:
+    """Whether an expression is a name or attributes of one, so that nothing happens where it is evaluated."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _nothing(_: str) -> None:
+    return None
+
+
+def _parameters(parsed: ParsedFunction) -> set[str]:
+    a = parsed.tree.args
+    return {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
+
+
+def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    return (n for top in nodes for n in ast.walk(top) if isinstance(n, ast.Call))
+
+
+def _fills(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "fill"
+
+
+def _given_to_change(scope: Scope, call: ast.Call, seen: _Seen) -> Iterator[ast.expr]:
+    """What a call may change: arguments that are templates, the owner of a method, the place of an atomic update."""
+    if isinstance(call.func, ast.Attribute) and _fills(call):
+        yield call.func.value
+        return
+    found = scope.called(call)
+    if found is None:
+        callee = scope.object(call.func)
+        if call.args and any(callee is c for c in ATOMIC_CALLS):
+            yield call.args[0]
+        return
+    func, inner = found
+    parameters = list(func.parameters)
+    given: list[tuple[str, ast.expr]] = []
+    if inner.known(parameters[0][0] if parameters else "") is not None:
+        name, _, _ = parameters.pop(0)
+        assert isinstance(call.func, ast.Attribute)
+        given.append((name, call.func.value))
+    templates = [(n, isinstance(a, TemplateAnnotation)) for n, a, _ in parameters]
+    given += [(n, x) for (n, is_one), x in zip(templates, call.args, strict=False) if is_one]
+    given += [
+        (n, k.value) for k in call.keywords for n, is_one in templates if is_one and n == k.arg
+    ]
+    for name, argument in given:
+        key = (id(func), name)
+        if key not in seen and name in names_changed(inner, seen | {key}):
+            yield argument
+
+
+def _call_stores(scope: Scope, call: ast.Call, seen: _Seen) -> bool:
+    found = scope.called(call)
+    if found is None:
+        is_method = isinstance(call.func, ast.Attribute) and call.func.attr in methods.METHODS
+        return scope.object(call.func) is None and not is_method
+    func, inner = found
+    key = (id(func), "")
+    return key not in seen and stores(inner, seen | {key})

@@ -1,0 +1,58 @@
+"""`@ks.func`: functions that kernels call, and what they may change beside the value that they give."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .annotations import resolve_annotation
+from .parse import ParsedFunction, parse_function
+
+
+class Func:
+    """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from
+    Python it is itself. `is_real`: of a program, its result has the type that its annotation says. That of others has no meaning
+    there, as in Taichi.
+    """
+
+    def __init__(self, fn: Callable[..., Any], is_real: bool = False) -> None:
+        self.fn, self.is_real = fn, is_real
+        functools.update_wrapper(self, fn)
+
+    @functools.cached_property
+    def parsed(self) -> ParsedFunction:
+        return parse_function(self.fn)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[tuple[str, Any, Any], ...]:
+        """Names, annotations and defaults of the arguments, in order."""
+        return tuple(
+            (p.name, resolve_annotation(self.fn, p.annotation), p.default)
+            for p in inspect.signature(self.fn).parameters.values()
+        )
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        """The annotation of what it returns; None where there is none."""
+        annotation = inspect.signature(self.fn).return_annotation
+        if annotation is inspect.Signature.empty:
+            return None
+        return resolve_annotation(self.fn, annotation)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else BoundFunc(self, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+
+class BoundFunc:
+    """A `ks.func` of a class, for one object."""
+
+    def __init__(self, func: Func, owner: Any) -> None:
+        self.func, self.owner = func, owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.func.fn(self.owner, *args, **kwargs)
