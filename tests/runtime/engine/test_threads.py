@@ -1,0 +1,242 @@
+"""Kernels whose loops threads share, whatever they cost: the same as the interpreter, at sizes of none, one and many iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir.kernel import (
+    ArrayParam,
+    Const,
+    DType,
+    For,
+    KernelIR,
+    Load,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+)
+from kernelscape.kernels.ir.walk import rewrite
+from kernelscape.runtime.engine import decisions
+from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.testing import statements
+
+pytestmark = pytest.mark.compiler
+CORES, SIZES = 4, (0, 1, 1009)
+A = ks.types.ndarray
+
+
+@ks.kernel
+def unwanted(r: A(), x: A(), k: ks.i32):
+    for i in x:
+        if k >= 0:
+            r[k] += x[i]
+
+
+@ks.kernel
+def counted(r: A(), n: ks.i32, k: ks.i32):
+    for _ in range(n):
+        r[k] += 1.0
+
+
+@ks.kernel
+def crossed(a: A()):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            a[i, j] += 1.0
+            a[j, i] += 2.0
+
+
+@ks.kernel
+def own_and_drawn(a: A(), index: A()):
+    for i in a:
+        a[i] += 1.0
+        a[index[i]] += 2.0
+
+
+@ks.kernel
+def halves(a: A()):
+    for i in range(a.shape[0]):
+        if i % 2 == 0:
+            a[i // 2] += 1.0
+        else:
+            a[i // 2] += 2.0
+
+
+@ks.kernel(fast_math=False)
+def in_order(out: A(), x: A()):
+    s = 0.0
+    for i in x:
+        s += x[i]
+    out[0] = s
+
+
+@ks.kernel
+def told(out: A(), old: A(), x: A()):
+    for i in x:
+        out[0] += x[i]
+        old[i] = 0.0 * ks.atomic_add(out[0], x[i])
+
+
+@ks.kernel
+def total(out: A(), x: A()):
+    s = 0.0
+    for i in x:
+        s += x[i]
+        out[1] = max(out[1], x[i])
+    out[0] = s
+
+
+@ks.kernel
+def smooth(y: A(), x: A()):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] * 2.0 + i + j
+
+
+def cases() -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Kernels with arguments."""
+    rng = np.random.default_rng(0)
+    far = -(10**9)  # nothing is there
+    for n in SIZES:
+        x, index = rng.integers(-9, 9, n).astype(float), rng.integers(0, max(1, n), n)
+        out, side = np.arange(4.0), n // 10
+        yield unwanted, (out, x, far)
+        yield unwanted, (out, x, 2)
+        yield counted, (out, n, 3 if n else far)
+        yield crossed, (np.zeros((side, side)),)
+        yield own_and_drawn, (x, index)
+        yield halves, (x,)
+        yield in_order, (out, x)
+        yield told, (out, np.zeros(n), x)
+        yield total, (out, x)
+        yield smooth, (np.zeros((side, 3 * side)), np.ones((side, 3 * side)))
+
+
+def atomics(fn: Any, *args: Any) -> list[str]:
+    """The updates that are atomic, as `operator array` each."""
+    (step,) = default_plan(fn.instantiate(*args), CORES).steps
+    assert isinstance(step, LoopStep) and step.is_shared
+    return sorted(f"{u.op} {u.array}" for u in step.atomics)
+
+
+@ks.kernel
+def parts(v: A(), x: A()):
+    for i in x:
+        v[i, 0] += x[i]
+        v[i, 1] += 2.0 * x[i]
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each loop is worth a team, and each update that threads meet in."""
+    for name in ("_TEAM_PAYS_NS", "_CAS_NS", "_FETCH_ADD_NS"):
+        monkeypatch.setattr(decisions, name, 0.0)
+
+
+@pytest.fixture
+def engine(tmp_path, shared) -> Iterator[Engine]:
+    made = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
+    yield made
+    made.close()
+
+
+def assert_same(engine: Engine, ir: KernelIR, given: list[np.ndarray], scalars: list[Any]) -> None:
+    wanted = [a.copy() for a in given]
+    run_kernel(
+        ir,
+        dict(zip((p.name for p in ir.arrays), wanted, strict=True)),
+        dict(zip((p.name for p in ir.scalars), scalars, strict=True)),
+    )
+    for _ in range(4):  # what races is wrong in some runs only
+        found = [a.copy() for a in given]
+        engine.run(ir, found, scalars)
+        for p, x, y in zip(ir.arrays, found, wanted, strict=True):
+            assert np.array_equal(x, y), (ir.name, p.name)
+
+
+def test_threads_compute_what_the_interpreter_computes(engine):
+    calls = []
+    for fn, args in cases():
+        arrays = [x for x in args if isinstance(x, np.ndarray)]
+        scalars = [x for x in args if not isinstance(x, np.ndarray)]
+        calls.append((fn.instantiate(*args), arrays, scalars))
+    engine.prepare(ir for ir, _, _ in calls)
+    for ir, arrays, scalars in calls:
+        assert_same(engine, ir, arrays, scalars)
+
+
+def test_updates_of_an_array_are_atomic_all_or_none(shared):
+    """Each of them touches elements of its own, but not of its own alone."""
+    x = np.ones(1009)
+    assert atomics(own_and_drawn, x, np.zeros(1009, int)) == ["add a", "add a"]
+    assert atomics(crossed, np.ones((100, 100))) == ["add a", "add a"]
+    assert atomics(halves, x) == ["add a", "add a"]
+    assert atomics(parts, np.ones((1009, 2)), x) == []
+
+
+def in_any_order(ir: KernelIR, n: int) -> KernelIR:
+    """A drawn kernel of `n` iterations of its outer loop whose order nobody sees: what is loaded is never written, and all that is
+    done to one array are updates of one operator.
+    """
+    ops = {"a": "add", "u": "add", "v": "max"}
+
+    def change(x: Any) -> Any:
+        match x:
+            case Load():
+                return replace(x, array=f"{x.array}_in")
+            case Store(array, indices, value, where):
+                return Update(array, indices, ops[array], value, where)
+            case Update(result=name) if name:
+                return SetLocal(name, x.value, x.where)
+            case Update():
+                return replace(x, op=ops[x.array])
+        return x
+
+    body: list[Stmt] = []
+    for s in rewrite(ir.body, change):
+        assert isinstance(s, For)
+        body.append(replace(s, extent=Const(n, DType.i64)))
+    side = statements.SIDE + 2 * n
+    arrays = [replace(p, shape=(side,) * len(p.shape)) for p in ir.arrays]
+    read = [ArrayParam(f"{p.name}_in", p.dtype, p.shape) for p in arrays]
+    return replace(ir, arrays=(*arrays, *read), body=tuple(body))
+
+
+def drawn(n: int) -> list[KernelIR]:
+    found: list[KernelIR] = []
+
+    @settings(
+        max_examples=n,
+        phases=(Phase.generate,),
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(statements.kernels())
+    def collect(ir: KernelIR) -> None:
+        found.append(ir)
+
+    collect()
+    return found
+
+
+def test_threads_compute_what_random_kernels_mean(engine):
+    irs = [in_any_order(ir, n) for k, ir in enumerate(drawn(24)) for n in (SIZES[k % 2], 61)]
+    engine.prepare(irs)
+    n_shared = 0
+    for ir in irs:
+        n_shared += any(
+            isinstance(s, LoopStep) and s.is_shared for s in default_plan(ir, CORES).steps
+        )
+        arrays = list(statements.arrays_of(ir).values())
+        assert_same(engine, ir, arrays, [])
+    assert n_shared >= len(irs) // 3
