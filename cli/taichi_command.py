@@ -15,7 +15,7 @@ from .options import Talk, put_json, talks
 from .speaking import say
 from .user_file import WorkloadError
 
-_PACKAGE: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+_PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -112,6 +112,11 @@ shift()
             1,
             "IndexError: the index `i + 1` of x leaves 0..3 (axis 0; kernel shift, line 10)",
         ),
+        (
+            OUTSIDE.replace("\nshift()", "\ntry:\n    shift()\nexcept IndexError:\n    1 / 0"),
+            1,
+            "During handling of the above exception",
+        ),
         ("import sys\nsys.exit(3)\n", 3, ""),
         ("1 +\n", 2, "a.py:1: invalid syntax"),
         ("x = 1\0\n", 2, "explore: a.py: source code string cannot contain null bytes"),
