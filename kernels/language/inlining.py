@@ -60,9 +60,12 @@ class Inliner:
             frame.declared.append(
                 SetLocal(frame.left.name, false, frame.parsed.where(frame.parsed.tree))
             )
-        for statement in (*frame.declared, *body):
+        result, whole = frame.returned, (*frame.declared, *body)
+        if frame.returns is not None:
+            place, whole = frame.returns.in_locals(whole, state.default_float)
+            result = loaded(place)
+        for statement in whole:
             state.emit(statement)
-        result = frame.returned if frame.result is None else loaded(frame.result)
         is_typed = func.is_real or not state.rules.is_strict
         if result is not None and is_typed and func.returns is not None:
             result = self._expr.converted(result, func.returns, node)

@@ -131,7 +131,9 @@ def _walk(
         declared.append(SetLocal(state.draws, const(0, DType.u64), where))
     body = without_unread(state, [*declared, *state.blocks[0]])
     captured = [c[0] for c in state.captured.values()]
-    results = state.results
+    results = None
+    if frame.returns is not None:
+        results, body = frame.returns.in_arrays(body, state.default_float)
     hidden = results.arrays if results is not None else ()
     seed = (state.seed,) if state.seed is not None else ()
     ir = KernelIR(

@@ -82,7 +82,7 @@ class Places:
 
     def assign(self, place: Value, x: Value, node: ast.AST) -> None:
         """Emits `place = x`, component by component; a number is given to all components."""
-        pairs = self._pairs(place, x, node)
+        pairs = self.pairs(place, x, node)
         if len(pairs) > 1:
             values = [self._kept_from(v, pairs, k, node) for k, (_, v) in enumerate(pairs)]
         else:
@@ -90,7 +90,7 @@ class Places:
         for (target, _), value in zip(pairs, values, strict=True):
             self.store(target, value, node)
 
-    def _pairs(self, place: Value, x: Value, node: ast.AST) -> list[tuple[Place, Typed]]:
+    def pairs(self, place: Value, x: Value, node: ast.AST) -> list[tuple[Place, Typed]]:
         """Each place with the number that it gets."""
         match place, x:
             case ((LocalVar() | Element() | OneOf()), Typed()):
@@ -99,7 +99,7 @@ class Places:
                 return [
                     q
                     for i, v in zip(items, values, strict=True)
-                    for q in self._pairs(i, loaded(v), node)
+                    for q in self.pairs(i, loaded(v), node)
                 ]
             case MatrixValue(shape, items), TupleValue(items=values) if len(shape) == 1 and len(
                 values
@@ -107,17 +107,17 @@ class Places:
                 return [
                     q
                     for i, v in zip(items, values, strict=True)
-                    for q in self._pairs(i, loaded(v), node)
+                    for q in self.pairs(i, loaded(v), node)
                 ]
             case MatrixValue(items=items), Typed():
-                return [q for i in items for q in self._pairs(i, x, node)]
+                return [q for i in items for q in self.pairs(i, x, node)]
             case StructValue(members), StructValue() if {n for n, _ in members} == {
                 n for n, _ in x.members
             }:
-                return [q for n, m in members for q in self._pairs(m, dict(x.members)[n], node)]
+                return [q for n, m in members for q in self.pairs(m, dict(x.members)[n], node)]
             case TupleValue(items), TupleValue(items=values) if len(items) == len(values):
                 return [
-                    q for i, v in zip(items, values, strict=True) for q in self._pairs(i, v, node)
+                    q for i, v in zip(items, values, strict=True) for q in self.pairs(i, v, node)
                 ]
         if not is_data(place) or isinstance(place, Typed):
             self._state.fail(
@@ -179,7 +179,7 @@ class Places:
         wants_old: bool = False,
     ) -> Value:
         """Emits `place op= x`, component by component; gives what was there before, where that is asked for."""
-        pairs = self._pairs(place, x, node)
+        pairs = self.pairs(place, x, node)
         values = [
             self._kept_from(v, pairs, k, node) if len(pairs) > 1 else v
             for k, (_, v) in enumerate(pairs)

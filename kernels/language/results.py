@@ -1,9 +1,13 @@
-"""What a kernel returns: elements of hidden arrays, one array for each type of number."""
+"""What functions and kernels return: one type for each number over all returns. Results of a kernel are elements of hidden arrays,
+one array for each type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,12 +15,14 @@ from numpy.typing import NDArray
 
 from ..fields.matrix import Matrix
 from ..fields.structs import Struct
-from ..ir.kernel import ArrayParam, Const, DType
+from ..ir.kernel import ArrayParam, Const, DType, Location, SetLocal, Stmt, Store
 from ..ir.simplify import const
+from ..ir.walk import with_blocks
 from .places import loaded_leaf
-from .typing_rules import settle
+from .typing_rules import adopt, common_dtype, promote, settle
 from .values import (
     Element,
+    LocalVar,
     MatrixValue,
     Place,
     StructValue,
@@ -33,6 +39,83 @@ def name_of(dtype: DType) -> str:
     return f"return_{dtype.name.rstrip('_')}"
 
 
+@dataclass
+class Returns:
+    """What a function gives at each of its returns. A number of it has one type over all of them, so until all are known it goes
+    into a local of its own type: the one of `place`, which has those of the first return.
+    """
+
+    place: Value
+    given: dict[str, list[Typed]] = field(default_factory=dict)  # by local, in the order of `place`
+
+    def give(self, name: str, x: Typed, where: Location) -> Stmt:
+        """The statement that returns one number."""
+        self.given.setdefault(name, []).append(x)
+        return SetLocal(name, x.expr, where)
+
+    @staticmethod
+    def of_kernel(x: Value) -> Returns:
+        """For a kernel that returns a value like this: its locals are none of the kernel's, and end as elements of arrays."""
+        names = (f".returned_{k}" for k in count())
+        return Returns(rebuilt(x, lambda n: LocalVar(next(names), loaded_leaf(n).dtype)))
+
+    def in_locals(
+        self, statements: Sequence[Stmt], default_float: DType
+    ) -> tuple[Value, tuple[Stmt, ...]]:
+        """The locals that hold what is returned, and the statements of the function with their types."""
+        types = self._types(default_float)
+
+        def typed(s: SetLocal) -> Stmt:
+            return replace(s, value=adopt(s.value, types[s.name]))
+
+        place = rebuilt(self.place, lambda n: LocalVar(n.name, types[n.name]))  # type: ignore[union-attr]
+        return place, _with_returns(statements, types, typed)
+
+    def in_arrays(
+        self, statements: Sequence[Stmt], default_float: DType
+    ) -> tuple[Results, tuple[Stmt, ...]]:
+        """Where a kernel's results are, and its statements that write them there."""
+        types = self._types(default_float)
+        names = [n.name for n in leaves(self.place) if isinstance(n, LocalVar)]
+        results = Results.of(self.place, [types[n] for n in names])
+        elements = dict(zip(names, leaves(results.place), strict=True))
+
+        def stored(s: SetLocal) -> Stmt:
+            element = elements[s.name]
+            assert isinstance(element, Element)
+            value = adopt(s.value, element.dtype)
+            return Store(element.array.name, element.indices, value, s.where)
+
+        return results, _with_returns(statements, types, stored)
+
+    def _types(self, default_float: DType) -> dict[str, DType]:
+        """The type of each local."""
+        return {name: _common(numbers, default_float) for name, numbers in self.given.items()}
+
+
+def _common(numbers: Sequence[Typed], default_float: DType) -> DType:
+    """The type that can hold all of these; literals take that of the others as they do in an operation."""
+    settled = [settle(x, default_float).dtype for x in numbers if not x.weak]
+    if not settled:
+        return reduce(promote, (settle(x, default_float).dtype for x in numbers))
+    dtype = reduce(promote, settled)
+    for literal in (x for x in numbers if x.weak):
+        dtype = common_dtype(Typed(const(0, dtype)), literal, default_float)
+    return dtype
+
+
+def _with_returns(
+    statements: Iterable[Stmt], names: Container[str], change: Callable[[SetLocal], Stmt]
+) -> tuple[Stmt, ...]:
+    """Statements in which those that set one of these locals are changed."""
+    return tuple(
+        change(s)
+        if isinstance(s, SetLocal) and s.name in names
+        else with_blocks(s, lambda block: _with_returns(block, names, change))
+        for s in statements
+    )
+
+
 @dataclass(frozen=True)
 class Results:
     """Where the parts of a returned value are, and the arrays that they are in."""
@@ -41,9 +124,8 @@ class Results:
     arrays: tuple[ArrayParam, ...]
 
     @staticmethod
-    def like(value: Value, default_float: DType) -> Results:
-        """Room for a value of these types."""
-        types = [settle(loaded_leaf(n), default_float).dtype for n in leaves(value)]
+    def of(value: Value, types: Sequence[DType]) -> Results:
+        """Room for a value whose numbers have these types."""
         arrays = {d: ArrayParam(name_of(d), d, (types.count(d),)) for d in dict.fromkeys(types)}
         taken = dict.fromkeys(types, 0)
         order = iter(types)

@@ -18,7 +18,7 @@ from .typing_rules import Rules, promote
 from .values import LocalVar, Typed, Value
 
 if TYPE_CHECKING:
-    from .results import Results
+    from .results import Returns
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Frame:
     scopes: list[dict[str, Binding]] = field(default_factory=lambda: [{}])
     ended: set[str] = field(default_factory=set)  # names whose scope is over
     returned: Value | None = None
-    result: Value | None = None  # locals that take what is returned early
+    returns: Returns | None = None  # what is returned early; of a kernel, whatever is
     left: Flag | None = None  # whether the function has returned
     loops: list[Jumps] = field(default_factory=list)
     depth: int = 0  # run-time branches and loops around the current statement
@@ -108,7 +108,6 @@ class Pass:
     draws: str = ""  # the local that counts random numbers; "" where none was drawn
     seed: Param | None = None  # the argument that random numbers begin with
     is_debug: bool = False
-    results: Results | None = None  # of the kernel
     flags: list[Flag] = field(default_factory=list)
 
     @property

@@ -18,9 +18,9 @@ from .intrinsics import grouped, loop_config, static_assert, static_print
 from .loops import Loops
 from .places import Places, loaded
 from .printing import parts_of
-from .results import Results
+from .results import Returns
 from .scopes import Binding, LoopVar, Pass
-from .values import ArrayRef, Static, TupleValue, Value, is_data
+from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "remove it"),
@@ -207,14 +207,11 @@ class Statements:
         value = None if node.value is None else self._expr.value(node.value)
         if len(state.frames) == 1:
             self._return_from_kernel(value, node)
-        elif not frame.depth and frame.result is None:
+        elif not frame.depth and frame.returns is None:
             frame.returned = value
             return "return"
         elif value is not None:
-            if frame.result is None:
-                frame.result, declared = self._expr.places.declared("result", loaded(value))
-                frame.declared.extend(declared)
-            self._expr.places.assign(frame.result, value, node)
+            self._give(loaded(value), node)
         if frame.depth:
             frame.left = frame.left or state.new_flag("left")
             state.emit(
@@ -228,10 +225,21 @@ class Statements:
             state.fail("a kernel cannot return from inside a parallel loop", node)
         if value is None:
             return
-        x = self._declared(loaded(value), self._returns, node)
-        if state.results is None:
-            state.results = Results.like(x, state.default_float)
-        self._expr.places.assign(state.results.place, x, node)
+        self._give(self._declared(loaded(value), self._returns, node), node)
+
+    def _give(self, x: Value, node: ast.Return) -> None:
+        """Returns a value where others may be returned too."""
+        frame, places = self._state.frame, self._expr.places
+        if frame.returns is None and len(self._state.frames) == 1:
+            frame.returns = Returns.of_kernel(x)
+        elif frame.returns is None:
+            place, declared = places.declared("result", x)
+            frame.declared.extend(declared)
+            frame.returns = Returns(place)
+        where = frame.parsed.where(node)
+        for place, number in places.pairs(frame.returns.place, x, node):
+            assert isinstance(place, LocalVar)
+            self._state.emit(frame.returns.give(place.name, number, where))
 
     def _declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
         """A value in the type that the kernel says it returns: one, or a tuple of them."""

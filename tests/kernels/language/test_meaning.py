@@ -323,6 +323,53 @@ def test_loop_config_is_of_one_loop(program):
         second()
 
 
+# --- what is returned
+
+
+def test_a_result_has_one_type_over_all_returns():
+    @ks.func
+    def early(a):
+        if a < 0:
+            return 0
+        return a * 0.5
+
+    @ks.func
+    def pair(a):
+        if a < 0:
+            return ks.Vector([0, 1])
+        return ks.Vector([a, a * 0.5])
+
+    @ks.kernel
+    def of_function(a: ks.types.ndarray()):
+        a[1] = early(a[0])
+        a[2] = pair(a[0])[1]
+
+    @ks.kernel
+    def of_kernel(a: ks.f32):
+        if a < 0:
+            return 0, a
+        return a * 0.5, 1
+
+    @ks.kernel
+    def wider(k: ks.i32, x: ks.f64):
+        if k < 0:
+            return k
+        if k == 0:
+            return 0
+        return x
+
+    for start in (None, ks.cpu):
+        if start is not None:
+            ks.init(arch=start)
+        a = np.full(3, 3.0, np.float32)
+        of_function(a)
+        assert a.tolist() == [3.0, 1.5, 1.5]
+        assert of_kernel(3.0) == (1.5, 1.0)
+        assert of_kernel(-2.0) == (0.0, -2.0)
+        assert [wider(k, 0.1) for k in (-3, 0, 1)] == [-3.0, 0.0, 0.1]
+        ks.reset()
+
+
 # --- parameters
 
 
