@@ -14,14 +14,12 @@ from ...kernels.ir.walk import loads, local_changed, locals_read, nested_stateme
 from . import csyntax as c
 from .block import Block, Value, Writer
 from .cprint import expression
-from .point import row_strides
+from .point import index_of, row_strides
 from .vectors import type_name
 
 if TYPE_CHECKING:
     from ..plan import TaskPlan
 
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
-_SIGNED = {ir.DType.i32, ir.DType.i64}
 _SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compilers may reorder
 
 
@@ -42,7 +40,7 @@ class BodyWriter:
         self.locals: dict[str, Value] = {}
         self.is_free = False  # whether sums may be reordered
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
-        self.plain_indices = False  # whether they are computed as longs, see `index`
+        self.plain_indices = False  # whether they are computed as longs, see `index_of`
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration.
@@ -226,21 +224,8 @@ class BodyWriter:
         return Value(c.Index(self.array_of(array), flat), info.dtype)
 
     def index(self, e: ir.Expr) -> c.CExpr:
-        """An index as a `long`: where its parts have narrower types, compilers would have to think of sums that wrap around,
-        and see no stride. Such a sum is no index of any array.
-        """
-        match e:
-            case ir.LoopIndex(loop):
-                return self.loops[loop]
-            case ir.Const(value):
-                return c.number(int(value))
-            case ir.Binary("add" | "sub" | "mul" as op, a, b, dtype) if dtype in _SIGNED:
-                return c.Bin(_ARITHMETIC[op], self.index(a), self.index(b))
-            case ir.Cast(x, dtype) if {dtype, x.dtype} <= _SIGNED:
-                if dtype.size_bytes >= x.dtype.size_bytes:
-                    return self.index(x)
-        found = self.evaluate(e).x
-        return found if e.dtype is ir.DType.i64 else c.CastTo("long", found)
+        """See `index_of`."""
+        return index_of(e, self.loops, lambda x: self.evaluate(x).x)
 
     def evaluate(self, e: ir.Expr) -> Value:
         def leaf(x: ir.Expr) -> Value:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.affine import to_affine
 from ...kernels.ir.text import show_expr
 from ...kernels.ir.walk import Renaming, children, coerced, local_changed, nested_statements, walk
 from ...kernels.language.record import Recording
@@ -19,7 +20,7 @@ from . import csyntax as c
 from .block import CMemory, Value, Writer
 from .cprint import expression
 from .names import c_names
-from .point import row_strides
+from .point import index_of, row_strides
 from .source import Argument
 from .vectors import CHelpers, Prelude, type_name
 
@@ -69,12 +70,20 @@ def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexCh
 
 
 def check_functions(
-    recording: Recording, arguments: Sequence[Argument], prelude: Prelude
+    recording: Recording,
+    arguments: Sequence[Argument],
+    prelude: Prelude,
+    plain_indices: bool = False,
 ) -> tuple[list[str], tuple[IndexSite, ...]]:
-    """The lines of the two functions, which use helpers of `prelude`, and what they look at; no lines where that is nothing."""
+    """The lines of the two functions, which use helpers of `prelude`, and what they look at; no lines where that is nothing.
+
+    `plain_indices`: the code that they are for computes indices as longs, see `index_of`, else as the language does. One that
+    wraps around is then outside.
+    """
     names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
-    quick = _Checker(recording, names, prelude, is_exact=False)
-    exact = _Checker(recording, names, prelude, is_exact=True)
+    quick, exact = (
+        _Checker(recording, names, prelude, is_exact, plain_indices) for is_exact in (False, True)
+    )
     bodies = [checker.lines() for checker in (quick, exact)]
     if not exact.sites:
         return [], ()
@@ -97,9 +106,14 @@ class _Checker:
     """Writes the checks of all calls. Where `is_exact`, each ends the function; else those do that a later load relies on."""
 
     def __init__(
-        self, recording: Recording, names: Mapping[str, str], prelude: Prelude, is_exact: bool
+        self,
+        recording: Recording,
+        names: Mapping[str, str],
+        prelude: Prelude,
+        is_exact: bool,
+        plain_indices: bool,
     ) -> None:
-        self.recording, self.is_exact = recording, is_exact
+        self.recording, self.is_exact, self.plain_indices = recording, is_exact, plain_indices
         self.shapes = {p.name: p.shape for p in (*recording.arrays, *recording.temps)}
         self.w = Writer(prelude, names, CMemory())
         self.sites: list[IndexSite] = []
@@ -151,12 +165,9 @@ class _Checker:
         )
 
     def depends_on_data(self, e: ir.Expr) -> bool:
-        """Whether it is not a matter of loops of constant extent alone."""
-        return any(
-            isinstance(x, ir.Load | ir.Param | ir.Local)
-            or (isinstance(x, ir.LoopIndex) and x.loop in self.data_loops)
-            for x in walk(e)
-        )
+        """Whether it is no affine function of loops of constant extent: those are looked at where kernels are made."""
+        form = to_affine(e)
+        return form is None or any(loop in self.data_loops for loop, _ in form.terms)
 
     def unknown_locals(self, body: tuple[ir.Stmt, ...]) -> set[str]:
         """Locals that some assignment makes unknown, or that are set where it is not known whether."""
@@ -183,7 +194,12 @@ class _Checker:
                     self.spread((*then, *orelse), unsure)
 
     def range_of(self, e: ir.Expr) -> Range:
-        """Values that an integer expression may have, at most."""
+        """Values that an integer expression may have, at most: all of its type where it may wrap around."""
+        least, most = e.dtype.range
+        low, high = self.unwrapped_range(e)
+        return (low, high) if least <= low and high <= most else (least, most)
+
+    def unwrapped_range(self, e: ir.Expr) -> Range:
         match e:
             case ir.Const(value):
                 return int(value), int(value)
@@ -191,6 +207,9 @@ class _Checker:
                 return self.ranges[loop]
             case ir.Cast(x) if x.dtype.is_integer:
                 return self.range_of(x)
+            case ir.Select(_, a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                return min(low, low2), max(high, high2)
             case ir.Unary("neg", x):
                 low, high = self.range_of(x)
                 return -high, -low
@@ -212,8 +231,7 @@ class _Checker:
             case ir.Binary("floordiv", a, ir.Const(value)) if value > 0:
                 low, high = self.range_of(a)
                 return low // int(value), high // int(value)
-        bits = 8 * e.dtype.size_bytes - 1
-        return -(1 << bits), (1 << bits) - 1
+        return e.dtype.range
 
     # --- statements
 
@@ -330,7 +348,7 @@ class _Checker:
                 ):
                     continue
                 self.look(rest, True)
-                n, first, extent = self.shapes[array][axis], self.text(rest), self.text(s.extent)
+                n, first, extent = self.shapes[array][axis], self.index(rest), self.text(s.extent)
                 far = f"(uint64_t)({first}) + (uint64_t)({extent}) > {n}"
                 self.line(
                     f"if (({extent}) > 0 && (({first}) < 0 || ({extent}) > {n} || {far})) return 1;"
@@ -364,14 +382,26 @@ class _Checker:
                 IndexSite(self.kernel, self.where, array, axis, n, f"`{show_expr(index)}`")
             )
             # As unsigned numbers negative ones are large. The narrower they are, the more fit a vector.
-            plain = index.x if isinstance(index, ir.Cast) and index.x.dtype.is_integer else index
-            bits = 32 if plain.dtype is ir.DType.i32 and n < 1 << 31 else 64
-            test = f"(uint{bits}_t)({self.text(plain)}) >= {n}u"
+            plain = _without_widening(index)
+            is_narrow = plain.dtype is ir.DType.i32 and n < 1 << 31
+            if self.plain_indices and isinstance(plain, ir.Binary):
+                is_narrow = False  # a long then
+            text = self.text(plain) if is_narrow else self.index(plain)
+            test = f"(uint{32 if is_narrow else 64}_t)({text}) >= {n}u"
             if self.is_exact:
-                text = self.text(index)
+                text = self.index(index)
                 self.line(f"if ({test}) {{ *value = {text}; return {len(self.sites)}; }}")
             else:
                 self.line(f"if ({test}) return 1;" if is_loaded else f"bad |= {test};")
+
+    def index(self, e: ir.Expr) -> str:
+        """An index as the code computes it."""
+        return expression(self.index_value(e))
+
+    def index_value(self, e: ir.Expr) -> c.CExpr:
+        if self.plain_indices:
+            return index_of(e, self.loops, lambda x: self.value(x).x)
+        return self.value(e).x
 
     def text(self, e: ir.Expr) -> str:
         return expression(self.value(e).x)
@@ -382,7 +412,7 @@ class _Checker:
                 case ir.Load(array, indices, dtype):
                     flat: c.CExpr = c.Num("0")
                     for i, stride in zip(indices, row_strides(self.shapes[array]), strict=True):
-                        at = self.value(i).x
+                        at = self.index_value(i)
                         flat = c.add(flat, at if stride == 1 else c.Bin("*", at, c.number(stride)))
                     return Value(c.Index(c.Id(self.w.names[array]), flat), dtype)
                 case ir.LoopIndex(loop, dtype):
@@ -392,6 +422,14 @@ class _Checker:
             raise AssertionError(x)
 
         return self.w.evaluate(e, leaf)
+
+
+def _without_widening(e: ir.Expr) -> ir.Expr:
+    """An index before it was made a wider integer."""
+    match e:
+        case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
+            return x
+    return e
 
 
 def _locals(found: Iterator[ir.Expr] | Sequence[ir.Expr]) -> set[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import Affine
 from . import csyntax as c
+
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
+_SIGNED = {ir.DType.i32, ir.DType.i64}
 
 
 @dataclass(frozen=True)
@@ -78,3 +83,25 @@ def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(n)
         n *= extent
     return tuple(reversed(strides))
+
+
+def index_of(
+    e: ir.Expr, loops: Mapping[str, c.CExpr], evaluate: Callable[[ir.Expr], c.CExpr]
+) -> c.CExpr:
+    """An index as a `long`: where its parts have narrower types, compilers would have to think of sums that wrap around,
+    and see no stride. Such a sum is no index of any array.
+    """
+    match e:
+        case ir.LoopIndex(loop):
+            return loops[loop]
+        case ir.Const(value):
+            return c.number(int(value))
+        case ir.Binary("add" | "sub" | "mul" as op, a, b, dtype) if dtype in _SIGNED:
+            return c.Bin(
+                _ARITHMETIC[op], index_of(a, loops, evaluate), index_of(b, loops, evaluate)
+            )
+        case ir.Cast(x, dtype) if {dtype, x.dtype} <= _SIGNED:
+            if dtype.size_bytes >= x.dtype.size_bytes:
+                return index_of(x, loops, evaluate)
+    found = evaluate(e)
+    return found if e.dtype is ir.DType.i64 else c.CastTo("long", found)

@@ -23,7 +23,8 @@ def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude
     arrays = tuple(a.name for a in ir.arrays)
     call = Call(ir, arrays, ir.scalars, NOWHERE)
     recording = Recording(ir.name, ir.arrays, (), ir.scalars, (call,))
-    lines, sites = check_functions(recording, arguments_of(problem_of(ir), 0), prelude)
+    arguments = arguments_of(problem_of(ir), 0)
+    lines, sites = check_functions(recording, arguments, prelude, plain_indices=True)
     return lines, sites, prelude
 
 

@@ -156,3 +156,21 @@ def test_ranges_that_no_memory_has_are_found_without_running_through_them(tmp_pa
         pointers = (ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values))
         assert not check.passes(pointers)
         assert check.wrong(pointers) is not None
+
+
+@ks.kernel
+def doubled(idx: ks.types.ndarray(), x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(idx.shape[0]):
+        y[i] = x[idx[i] * 2]
+
+
+@pytest.mark.compiler
+def test_indices_of_tuned_code_wrap_around_as_it_does(tmp_path):
+    arrays = np.array([0, -(2**31)], np.int32), np.ones(3, np.float32), np.zeros(2, np.float32)
+    recording = record_sequence(doubled, arrays, "doubled")
+    checks = index_checks(recording, arguments_of(normalise(recording), 0))
+    check = build_check(checks, find_compiler(), DeviceOptions(build_folder=tmp_path))
+    pointers = (ctypes.c_void_p * 3)(*(a.ctypes.data for a in arrays))
+    assert check.passes(pointers)
+    arrays[0][1] = 2
+    assert "is 4 and must be from 0 to 2" in check.wrong(pointers)
