@@ -8,8 +8,9 @@ from .c.block import CMemory, Writer
 from .c.cprint import functions_of
 from .c.names import c_names
 from .c.scene import Scene
+from .c.source import ENTRY
 from .c.team import team_writer, written
-from .c.text import ENTRY, Program, print_source
+from .c.text import Program, print_source
 from .c.usage import parameters, thread_parameters
 from .c.vectors import CHelpers, Prelude
 from .lower_kernels import lower_kernels

@@ -12,13 +12,21 @@ from math import prod
 
 from ..kernels.ir import kernel as ir
 from ..kernels.ir.task import ArrayInfo, Problem
-from ..kernels.ir.walk import blocks, children, locals_read, mapped, nested_statements
+from ..kernels.ir.walk import (
+    blocks,
+    children,
+    locals_read,
+    mapped,
+    nested_statements,
+    written_in,
+)
 from .c import csyntax as c
 from .c.block import CMemory, Value, Writer, neutral
 from .c.bodies import BodyWriter
 from .c.cprint import functions_of
 from .c.names import c_names
-from .c.text import ENTRY, Program
+from .c.source import ENTRY
+from .c.text import Program
 from .c.usage import parameters, without_unused
 from .c.vectors import CHelpers, Prelude, type_name
 from .kernel_plan import KernelPlan, LoopStep, Sum, nest_of
@@ -34,9 +42,7 @@ def lower_kernel(plan: KernelPlan, prelude: Prelude | None = None) -> Program:
 
 def problem_of(kernel: ir.KernelIR) -> Problem:
     """What a kernel alone is to those who ask about arrays and scalars; it has no tasks."""
-    written = {
-        s.array for s in nested_statements(kernel.body) if isinstance(s, ir.Store | ir.Update)
-    }
+    written = written_in(kernel.body)
     arrays = tuple(
         ArrayInfo(a.name, a.dtype, a.shape, "inout" if a.name in written else "input")
         for a in kernel.arrays

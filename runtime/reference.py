@@ -26,8 +26,8 @@ from ..kernels.interpret.kernel import run_kernel
 from ..kernels.interpret.python_text import NAME, Printed, can_print, print_python
 from ..kernels.interpret.reference import initial_arrays, run_calls
 from ..kernels.interpret.work import work_of
-from ..kernels.ir.kernel import KernelIR, Store, Update
-from ..kernels.ir.walk import nested_statements, widened
+from ..kernels.ir.kernel import KernelIR
+from ..kernels.ir.walk import widened, written_in
 from ..kernels.language.record import Recording
 from ..space.engine.jit import own_folder
 from .apart import run_apart, shared_empty
@@ -158,7 +158,7 @@ def _key(text: str) -> str:
 
 def _signature(ir: KernelIR, dtypes: list[np.dtype[Any]]) -> tuple[Any, ...]:
     """The types of numba of a call: what is not written may be read-only."""
-    written = {s.array for s in nested_statements(ir.body) if isinstance(s, (Store, Update))}
+    written = written_in(ir.body)
     of: Any = numba.from_dtype  # its stub knows booleans alone
     arrays = [
         numba.types.Array(of(dtype), len(p.shape), "C", readonly=p.name not in written)

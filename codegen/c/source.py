@@ -5,6 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+# What generated C exports, for those who load it.
+ENTRY = "run_sequence"  # runs all of it on an argument vector
+CHECK, FIND = "check_indices", "find_index"  # the functions of index_checks.py
+MESSAGE, MESSAGE_BYTES = (
+    "ks_message",
+    1024,
+)  # of the assertion that failed: see FAILING in vectors.py
+
 
 @dataclass(frozen=True)
 class Argument:

@@ -11,10 +11,9 @@ from ..memory import ALIGNMENT_BYTES
 from . import csyntax as c
 from .cprint import Printer, in_comment
 from .dialect import Dialect
-from .source import Argument, KernelLaunch, Source
+from .source import ENTRY, Argument, KernelLaunch, Source
 from .vectors import type_name, uses_math
 
-ENTRY = "run_sequence"
 _OTHER_INTEGERS = re.compile(r"\b(u?int(8|16)|uint(32|64))_t\b|\bU?INT(8|16)_M|\bUINT(32|64)_M")
 
 

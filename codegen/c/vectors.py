@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
 from ...kernels.ir.ops import OPS
+from .source import MESSAGE, MESSAGE_BYTES
 
 SCALAR_TYPES = {"f16": "_Float16", "f32": "float", "f64": "double", "bool_": "int"} | {
     d.name: f"{d.value}_t" for d in DType if d.is_integer
@@ -78,17 +79,17 @@ class Helpers(ABC):
 
 # The first assertion that fails leaves its message in `ks_message`, which is empty otherwise; bodies look at `ks_stopped` before
 # they begin, and whoever calls sets both back.
-FAILING = """\
+FAILING = f"""\
 #include <stdarg.h>
-char ks_message[1024];
+char {MESSAGE}[{MESSAGE_BYTES}];
 static int ks_stopped;
-static void ks_fail(const char *format, ...) {
+static void ks_fail(const char *format, ...) {{
     if (__atomic_exchange_n(&ks_stopped, 1, __ATOMIC_RELAXED)) return;
     va_list values;
     va_start(values, format);
-    vsnprintf(ks_message, sizeof ks_message, format, values);
+    vsnprintf({MESSAGE}, sizeof {MESSAGE}, format, values);
     va_end(values);
-}"""
+}}"""
 
 
 class Prelude:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.kernel import KernelIR, Store, Update
-from ..ir.walk import nested_statements, widened
+from ..ir.kernel import KernelIR
+from ..ir.walk import widened, written_in
 from ..language.record import Call, Recording
 from .kernel import evaluate_scalar, run_kernel
 
@@ -80,6 +80,4 @@ def run_calls(
 def _written(call: Call) -> set[str]:
     """Arrays of the sequence that a call writes."""
     names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
-    return {
-        names[s.array] for s in nested_statements(call.ir.body) if isinstance(s, (Store, Update))
-    }
+    return {names[array] for array in written_in(call.ir.body)}

@@ -201,6 +201,11 @@ def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from nested_statements(block)
 
 
+def written_in(body: tuple[Stmt, ...]) -> frozenset[str]:
+    """Names of the arrays that statements of `body` store to or update."""
+    return frozenset(s.array for s in nested_statements(body) if isinstance(s, Store | Update))
+
+
 def without(body: tuple[Stmt, ...], kind: type[Any]) -> tuple[Stmt, ...]:
     """The statements but for those of one kind, at any depth."""
     kept = (s for s in body if not isinstance(s, kind))

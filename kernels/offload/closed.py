@@ -23,11 +23,18 @@ from ..ir.kernel import (
     LoopIndex,
     Print,
     Stmt,
-    Store,
     Update,
 )
 from ..ir.task import Problem, Task
-from ..ir.walk import Renaming, coerced, loads, locals_read, nested_statements, with_blocks
+from ..ir.walk import (
+    Renaming,
+    coerced,
+    loads,
+    locals_read,
+    nested_statements,
+    with_blocks,
+    written_in,
+)
 from .distribute import constant_extent
 
 _NAMED = 3  # reasons in a sentence
@@ -83,7 +90,7 @@ def _known_loop(
     extent = constant_extent(s.extent)
     if extent is not None:
         return Loop(s.loop, extent, False), s.body
-    written = {x.array for x in nested_statements(s.body) if isinstance(x, Store | Update)}
+    written = written_in(s.body)
     if locals_read(s.extent) or any(x.array in written for x in loads(s.extent)):
         return None
     shapes = {name: a.shape for name, a in arrays.items()}

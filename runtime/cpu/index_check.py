@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from ...codegen.c.index_checks import CHECK, FIND, IndexChecks
+from ...codegen.c.source import CHECK, FIND
 from ..device import DeviceOptions
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
+
+if TYPE_CHECKING:
+    from ...codegen.c.index_checks import IndexChecks, IndexSite
 
 # Unlike what is tuned it is for the compiler to put into vectors. Indices that are far off may wrap around.
 _FLAGS = ("-O3", "-ftree-vectorize", "-fwrapv", "-fno-openmp", "-w")
 
 
 class IndexCheck:
-    """Loaded checks. `address` is that of a C function of the argument vector: 0 where all indices are in range."""
+    """The checks in a library. `address` is that of a C function of the argument vector: 0 where all indices are in range.
 
-    def __init__(self, checks: IndexChecks, library: ctypes.CDLL) -> None:
-        self._sites = checks.sites
+    `sites`: what they look at, for those who ask `wrong`.
+    """
+
+    def __init__(self, library: ctypes.CDLL, sites: Sequence[IndexSite] = ()) -> None:
+        self._sites = sites
         self._check, self._find = getattr(library, CHECK), getattr(library, FIND)
         for function in (self._check, self._find):
             function.restype = ctypes.c_int64
         self.address = ctypes.cast(self._check, ctypes.c_void_p).value or 0
 
+    @classmethod
+    def of(cls, library: ctypes.CDLL) -> IndexCheck | None:
+        """Those of a library that may have none."""
+        return cls(library) if hasattr(library, CHECK) else None
+
     def passes(self, pointers: Any) -> bool:
         """Whether the arguments that these pointers lead to hold indices in range only."""
         return bool(self._check(pointers) == 0)
 
-    def wrong(self, pointers: Any) -> str | None:
-        """What is wrong with the first index that is out of range, a sentence; None where all are in range."""
+    def first_wrong(self, pointers: Any) -> tuple[int, int] | None:
+        """The number of the site of the first index that is out of range, from 0, and its value; None where all are in range."""
         value = ctypes.c_int64()
         found = self._find(pointers, ctypes.byref(value))
-        return self._sites[found - 1].sentence(value.value) if found else None
+        return (int(found) - 1, value.value) if found else None
+
+    def wrong(self, pointers: Any) -> str | None:
+        """What is wrong with the first index that is out of range, a sentence; None where all are in range."""
+        found = self.first_wrong(pointers)
+        return None if found is None else self._sites[found[0]].sentence(found[1])
 
 
 def build_check(
@@ -44,4 +61,4 @@ def build_check(
     )
     if isinstance(built, Failure):
         return built
-    return IndexCheck(checks, ctypes.CDLL(str(built.path)))
+    return IndexCheck(ctypes.CDLL(str(built.path)), checks.sites)

@@ -23,11 +23,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.ir.kernel import KernelIR, Store, Update
-from ...kernels.ir.walk import nested_statements
+from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
+from ...kernels.ir.kernel import KernelIR
+from ...kernels.ir.walk import written_in
 from ..backend import AbstractCaller
 from ..cpu.calling import Row, load_extension, make_caller
 from ..cpu.compiler import Compiler
+from ..cpu.index_check import IndexCheck
 from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
 from ..scratch import Scratch
@@ -38,10 +40,8 @@ from .toolchain import engine_compiler
 
 T = TypeVar("T")
 Array = NDArray[Any]
-_ENTRY = "run_sequence"
 _REMEMBERED = 4096  # instances whose callers are found by identity
 _LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which there was no room
-_MESSAGE_BYTES = 1024  # of `ks_message` in codegen/c/vectors.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +70,16 @@ class LoadedKernel:
     def __init__(self, ir: KernelIR, path: Path) -> None:
         self._ir = ir
         self._library = ctypes.CDLL(str(path))
-        self.entry = getattr(self._library, _ENTRY)
+        self.entry = getattr(self._library, ENTRY)
         self.entry.restype = None
         self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
-        self.may_fail = getattr(self._library, "ks_message", None) is not None
-        self.index_check: Any = _Check(self._library) if _has_check(self._library) else None
+        self.may_fail = hasattr(self._library, MESSAGE)
+        self.index_check = IndexCheck.of(self._library)
         self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
 
     def failed(self) -> str:
         """The message of the assertion that failed in the last call, "" where none did."""
-        held = (ctypes.c_char * _MESSAGE_BYTES).in_dll(self._library, "ks_message")
+        held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self._library, MESSAGE)
         return held.value.decode(errors="replace")
 
     # What LoadedCode asks for: the code of a kernel needs no workspace.
@@ -91,29 +91,6 @@ class LoadedKernel:
 
     def lent(self) -> AbstractContextManager[tuple[Array, ...]]:
         return nullcontext(())
-
-
-def _has_check(library: ctypes.CDLL) -> bool:
-    return getattr(library, "check_indices", None) is not None
-
-
-class _Check:
-    """The check of indices in a kernel's library; see cpu/index_check.py."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._check, self._find = library.check_indices, library.find_index
-        for function in (self._check, self._find):
-            function.restype = ctypes.c_int64
-        self.address = ctypes.cast(self._check, ctypes.c_void_p).value or 0
-
-    def passes(self, pointers: Any) -> bool:
-        return bool(self._check(pointers) == 0)
-
-    def first_wrong(self, pointers: Any) -> tuple[int, int] | None:
-        """The number of the first index that is out of range, from 0, and its value."""
-        value = ctypes.c_int64()
-        found = self._find(pointers, ctypes.byref(value))
-        return (int(found) - 1, value.value) if found else None
 
 
 class _AssertingCaller(AbstractCaller):
@@ -463,7 +440,7 @@ os.register_at_fork(after_in_child=_go_on_in_child)
 
 def rows_of_kernel(ir: KernelIR) -> tuple[Row, ...]:
     """The parameters of a kernel's code: its arrays, then its scalars."""
-    written = {s.array for s in nested_statements(ir.body) if isinstance(s, Store | Update)}
+    written = written_in(ir.body)
     names = {id(p): k for k, p in enumerate((*ir.arrays, *ir.scalars))}
     arrays = [
         Row(p.name, "array", names[id(p)], p.dtype, p.shape, p.name in written) for p in ir.arrays

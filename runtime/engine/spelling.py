@@ -11,7 +11,16 @@ from typing import Any
 
 from ...kernels.ir.kernel import Assert, KernelIR, Location
 
-_ROOMS = ("codegen", "codegen/c", "kernels/ir", "kernels/offload", "runtime/cpu", "runtime/engine")
+_ROOMS = (
+    "codegen",
+    "codegen/c",
+    "kernels/ir",
+    "kernels/language",
+    "kernels/offload",
+    "kernels/program",
+    "runtime/cpu",
+    "runtime/engine",
+)
 
 
 def spelled(ir: KernelIR) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +16,7 @@ import pytest
 from kernelscape.codegen.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR
+from kernelscape.runtime.engine import spelling
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.folder import KernelFolder
@@ -173,11 +178,50 @@ def test_without_a_compiler_kernels_are_interpreted_and_a_warning_says_so(option
 
 
 def test_the_folder_keeps_what_was_used_last(tmp_path):
-    import os
-
     folder = KernelFolder(tmp_path, limit_bytes=300)
     for k in range(4):
         folder.library(f"k{k}").write_bytes(bytes(100))
         os.utime(folder.library(f"k{k}"), (k, k))
     folder.trim()
     assert sorted(p.name for p in tmp_path.glob("*.so")) == ["k3.so"]
+
+
+def test_the_version_of_the_code_is_that_of_all_that_makes_it():
+    """Each module of ours that is imported where C is made, or what it is made of."""
+    root = Path(spelling.__file__).parents[2]
+    makers = [root / "codegen" / "lower_kernel.py", *Path(spelling.__file__).parent.glob("*.py")]
+    for file in makers:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            found = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            room = (found if found.is_dir() else found.parent).relative_to(root).as_posix()
+            if room.split("/")[0] in ("codegen", "kernels") and room != "kernels/interpret":
+                assert room in spelling._ROOMS, file.name
+
+
+_LISTED = """
+import sys
+import kernelscape as ks
+import numpy as np
+from cached import doubled
+x = np.ones(3)
+doubled(x)
+assert (x == 2.0).all()
+print(*(m for m in sys.modules if m.startswith("kernelscape.codegen")))
+"""
+
+
+def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
+    (tmp_path / "cached.py").write_text(
+        "import kernelscape as ks\n\n\n@ks.kernel\ndef doubled(x: ks.types.ndarray()):\n"
+        "    for i in x:\n        x[i] *= 2.0\n"
+    )
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    loaded = []
+    for _ in range(2):
+        command = [sys.executable, "-c", _LISTED]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        loaded.append({name.removeprefix("kernelscape.") for name in done.stdout.split()})
+    assert "codegen.lower_kernel" in loaded[0]
+    assert not loaded[1] & {"codegen.lower_kernel", "codegen.c.index_checks", "codegen.c.text"}
