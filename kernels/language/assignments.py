@@ -258,12 +258,14 @@ class Assignments:
         """A first assignment. A name assigned once stands for its value where that costs and
         changes nothing.
         """
-        parsed = self._state.frame.parsed
-        is_once = parsed.assigned[name] == 1
-        if is_once and (not is_data(x) or (self._places.is_fixed(x) and not self._changes(name))):
-            self._state.frame.bind(name, x)
-        elif is_data(x):
-            self._state.frame.bind(name, self._places.new_local(name, x, node))
+        frame = self._state.frame
+        is_once = frame.parsed.assigned[name] == 1
+        if is_once and (not is_data(x) or self._places.is_fixed(x)):
+            frame.bind(name, x)
+            if not is_data(x) or not self._changes(name):
+                return
+        if is_data(x):
+            frame.bind(name, self._places.new_local(name, x, node))
         else:
             self._state.fail(f"`{name}` holds {what(x)}, so it can be assigned only once", node)
 

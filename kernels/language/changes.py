@@ -48,7 +48,20 @@ class Scope:
             return None
         x = self.known(node.id)
         is_own = self.parsed.assigned[node.id] or node.id in _parameters(self.parsed)
-        return x if x is not None or is_own else self.parsed.free(node.id)[1]
+        if x is None and is_own:
+            return self._struct_of(node.id)
+        return self.parsed.free(node.id)[1] if x is None else x
+
+    def _struct_of(self, name: str) -> StructType | None:
+        """The struct type that a name is assigned a new struct of."""
+        for node in ast.walk(self.parsed.tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call(func=maker)) if (
+                    target == name and not self.parsed.assigned[root_of(maker)]
+                ):
+                    kind = self.object(maker)
+                    return kind if isinstance(kind, StructType) else None
+        return None
 
     def called(self, call: ast.Call) -> tuple[Func, Scope] | None:
         """The function of the language that a call calls, and its scope; None for other calls."""

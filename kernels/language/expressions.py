@@ -11,7 +11,7 @@ from ..fields.compound import MatrixType, StructType
 from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
 from ..ir.simplify import binary, cast, const, unary
 from .calls import Calls, InlineCall
-from .changes import is_chain
+from .changes import is_chain, root_of
 from .elements import element_of
 from .errors import LanguageError
 from .intrinsics import static
@@ -138,8 +138,10 @@ class Expressions:
     def may_write(self, node: ast.expr) -> bool:
         """Whether evaluating an expression runs statements of the program."""
         nodes = list(ast.walk(node))
+        own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return any(isinstance(n, ast.NamedExpr) for n in nodes) or any(
-            isinstance(n, ast.Call) and self._calls.runs_statements(n) for n in nodes
+            isinstance(n, ast.Call) and (root_of(n.func) in own or self._calls.runs_statements(n))
+            for n in nodes
         )
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:

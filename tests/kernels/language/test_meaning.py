@@ -272,6 +272,20 @@ def test_an_index_of_a_static_loop_is_no_global_name(program):
     assert c.to_numpy().tolist() == [1, 1, 1, 1]
 
 
+def test_rounds_behind_a_break_are_not_refused_for_an_index_that_they_may_not_reach():
+    @ks.kernel
+    def filled(a: ks.types.ndarray(), n: ks.i32):
+        for k in ks.static(range(5)):
+            a[k] = 1.0
+            if n <= k + 1:
+                break
+
+    a = np.zeros(3, np.float32)
+    assert filled.instantiate(a, 2).arrays[0].shape == (3,)
+    with pytest.raises(LanguageError, match="reaches 0"):
+        filled.instantiate(np.zeros(0, np.float32), 2)
+
+
 def test_a_method_of_a_name_that_is_bound_in_the_loop_is_no_static_condition(program):
     @ks.dataclass
     class Ray:
@@ -405,6 +419,37 @@ def test_a_template_changes_a_local_that_starts_as_a_constant(program):
         return q * 1000 + p * 100 + own(4) * 10 + rounds(n)
 
     assert run() == 6000 + 300 + 50 + 3
+
+
+def test_a_method_changes_locals_that_start_as_constants(program):
+    @ks.dataclass
+    class Grain:
+        size: ks.f32
+
+        @ks.func
+        def grow(self, total: ks.template()):
+            self.size += 1
+            total += self.size
+
+        @ks.func
+        def more(self, by):
+            return self.size + by
+
+    @ks.kernel
+    def grown() -> ks.f32:
+        before = 1.0
+        grain = Grain(size=2.0)
+        after = 1.0
+        grain.grow(before)
+        grain.grow(after)
+        return before * 100 + after * 10 + grain.size
+
+    @ks.kernel
+    def summed(a: ks.f32) -> ks.f32:
+        return a + sum([g.more(1.0) for g in (Grain(size=1.0), Grain(size=a))])
+
+    assert grown() == 400 + 50 + 4
+    assert summed(2.0) == 2 + 2 + 3
 
 
 def test_an_argument_is_read_before_the_function_changes_it(program):
