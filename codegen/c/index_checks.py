@@ -14,17 +14,24 @@ from dataclasses import dataclass
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.text import show_expr
-from ...kernels.ir.walk import Renaming, children, coerced, local_changed, nested_statements, walk
+from ...kernels.ir.walk import (
+    Renaming,
+    children,
+    coerced,
+    local_changed,
+    nested_statements,
+    walk,
+    written_in,
+)
 from ...kernels.language.record import Recording
 from . import csyntax as c
 from .block import CMemory, Value, Writer
 from .cprint import expression
 from .names import c_names
 from .point import index_of, row_strides
-from .source import Argument
+from .source import CHECK, FIND, Argument
 from .vectors import CHelpers, Prelude, type_name
 
-CHECK, FIND = "check_indices", "find_index"
 Range = tuple[int, int]
 
 
@@ -118,10 +125,9 @@ class _Checker:
         self.w = Writer(prelude, names, CMemory())
         self.sites: list[IndexSite] = []
         self.written = {
-            dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))[s.array]
+            dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))[name]
             for call in recording.calls
-            for s in nested_statements(call.ir.body)
-            if isinstance(s, ir.Store | ir.Update)
+            for name in written_in(call.ir.body)
         } | {p.name for p in recording.temps}
         self.out: list[str] = []
         self.n_checks = 0

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
+from ...kernels.fields.program import current_program
 from ...kernels.ir.kernel import KernelIR
 from ...kernels.ir.walk import written_in
 from ..backend import AbstractCaller
@@ -260,7 +261,7 @@ class Engine:
                 found = self._loading[key] = Future()
                 found.set_result(kept)
                 return found
-            found = self._loading[key] = self._pool.submit(self._build, ir, key)
+            found = self._loading[key] = self._pool.submit(self._build, ir, key, self._cores)
         found.add_done_callback(lambda done: self._forget_failed(key, done))
         return found
 
@@ -284,22 +285,22 @@ class Engine:
             path.unlink()
         return None
 
-    def _build(self, ir: KernelIR, key: str) -> LoadedKernel:
+    def _build(self, ir: KernelIR, key: str, cores: int) -> LoadedKernel:
         from ...kernels.program.inside import first_outside
 
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
             raise IndexError(f"{outside}; nothing was written")
-        loaded = self._in_folder(lambda folder: self._built(ir, folder.library(key)))
+        loaded = self._in_folder(lambda folder: self._built(ir, folder.library(key), cores))
         self._folder.trim()
         return loaded
 
-    def _built(self, ir: KernelIR, path: Path) -> LoadedKernel:
+    def _built(self, ir: KernelIR, path: Path, cores: int) -> LoadedKernel:
         from .building import build_kernel
 
         compiler, o = self._compiler, self.options
         assert compiler is not None
-        failed = build_kernel(ir, o.cores, o.checks_indices, compiler, path, o.compile_timeout_s)
+        failed = build_kernel(ir, cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is None:
             return self._loaded(ir, path)
         if shutil.disk_usage(path.parent).free < _LEAST_BYTES:
@@ -372,9 +373,16 @@ class Engine:
             raise CompileError(f"the team of threads cannot be compiled: {built.log}")
         return ctypes.CDLL(str(built.path), mode=ctypes.RTLD_GLOBAL)
 
+    @property
+    def _cores(self) -> int:
+        """As many as the machine has, or the program allows."""
+        program = current_program()
+        most = 0 if program is None else program.config.cpu_max_num_threads
+        return min(self.options.cores, most) if most else self.options.cores
+
     def _key(self, ir: KernelIR) -> str:
         o = self.options
-        parts = (spelled(ir), self._found()[1], str(o.cores), str(o.checks_indices))
+        parts = (spelled(ir), self._found()[1], str(self._cores), str(o.checks_indices))
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     @property

@@ -14,6 +14,7 @@ from ...kernels.ir.kernel import Assert, KernelIR, Location
 _ROOMS = (
     "codegen",
     "codegen/c",
+    "kernels/fields",
     "kernels/ir",
     "kernels/language",
     "kernels/offload",

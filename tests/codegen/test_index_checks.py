@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelscape.codegen.c import source
-from kernelscape.codegen.c.index_checks import CHECK, FIND, index_checks
+from kernelscape.codegen.c.index_checks import index_checks
 from kernelscape.codegen.c.text import arguments_of
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
@@ -175,7 +174,3 @@ def test_indices_of_tuned_code_wrap_around_as_it_does(tmp_path):
     assert check.passes(pointers)
     arrays[0][1] = 2
     assert "is 4 and must be from 0 to 2" in check.wrong(pointers)
-
-
-def test_what_generated_code_exports_is_known_without_what_generates_it():
-    assert (source.CHECK, source.FIND) == (CHECK, FIND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -225,3 +226,19 @@ def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
         loaded.append({name.removeprefix("kernelscape.") for name in done.stdout.split()})
     assert "codegen.lower_kernel" in loaded[0]
     assert not loaded[1] & {"codegen.lower_kernel", "codegen.c.index_checks", "codegen.c.text"}
+
+
+def test_a_program_says_how_many_threads_there_are_at_most(options):
+    large = np.ones((600, 600), np.float32)
+    texts = []
+    for limit in (0, 1):
+        ks.init(cpu_max_num_threads=limit)
+        ir = smooth.instantiate(large.copy(), large)
+        Engine(options).run(ir, (large.copy(), large), ())
+        texts.append({p.name for p in options.folder.glob("*.c")})
+    ks.reset()
+    asks = {
+        t for t in texts[1] if re.search(r"ks_team_run\(\w+, ", (options.folder / t).read_text())
+    }
+    assert len(texts[1] - texts[0]) == 1
+    assert asks and not asks & (texts[1] - texts[0])
