@@ -8,8 +8,9 @@ from collections.abc import Hashable, Sequence
 from typing import NoReturn
 
 from ..fields.compound import MatrixType, StructType
-from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
-from ..ir.simplify import binary, cast, const, unary
+from ..ir.kernel import Const, DType, Expr
+from ..ir.simplify import cast
+from .branches import Branches
 from .calls import Calls, InlineCall
 from .changes import is_chain, root_of
 from .elements import element_of
@@ -17,7 +18,7 @@ from .errors import LanguageError
 from .intrinsics import static
 from .lifting import lifted
 from .matrices import Matrices
-from .operators import BINARY, COMPARE, Operators
+from .operators import BINARY, Operators
 from .parse import closure_names
 from .places import Places, loaded, what
 from .scopes import LoopVar, Pass
@@ -66,6 +67,7 @@ class Expressions:
         self.operators = Operators(state)
         self.matrices = Matrices(state, self.operators, places)
         self._calls = Calls(state, self, inline)
+        self._branches = Branches(state, self)
 
     # --- entry points
 
@@ -87,11 +89,11 @@ class Expressions:
                 op = BINARY[type(node.op)]
                 return self.operators.binary(op, a, b, node)
             case ast.BoolOp():
-                return self._boolop(node)
+                return self._branches.logical(node)
             case ast.Compare():
-                return self._compare(node)
+                return self._branches.compared(node)
             case ast.IfExp():
-                return self._ifexp(node)
+                return self._branches.ternary(node)
             case ast.Call():
                 return loaded(self._calls.call(node))
             case ast.ListComp() | ast.GeneratorExp():
@@ -411,145 +413,6 @@ class Expressions:
                 return operators.each([x], node, operators.negated)
         return operators.each([x], node, lambda n: operators.inverted(n, node))
 
-    def _apart(self, node: ast.expr) -> tuple[Value, list[Stmt]]:
-        """A value that is perhaps not needed, and the statements that compute parts of it.
-
-        Statements are run only where it is needed; without any it is evaluated in any case. Names that it makes end with it.
-        """
-        state = self._state
-        with state.collected() as statements, state.frame.scope():
-            if self.may_write(node) or (state.is_debug and _has_element(node)):
-                state.frame.depth += 1
-                with state.guarded():
-                    x = self.value(node)
-                state.frame.depth -= 1
-            else:
-                with state.speculative():
-                    x = self.value(node)
-        return x, statements
-
-    def _boolop(self, node: ast.BoolOp) -> Value:
-        op: BinaryOp = "and" if isinstance(node.op, ast.And) else "or"
-        result: Value = self.value(node.values[0])
-        for operand in node.values[1:]:
-            left = self.operators.each([result], node, lambda x: Typed(truth(x)))
-            if isinstance(left, Typed) and isinstance(left.expr, Const):
-                result = left if bool(left.expr.value) == (op == "or") else self.value(operand)
-                continue
-            right, statements = self._apart(operand)
-            if statements and isinstance(left, Typed):
-                result = self._decided(left, op == "and", right, statements, node)
-            else:
-                for s in statements:
-                    self._state.emit(s)
-                result = self.operators.each(
-                    [left, right], node, lambda a, b: Typed(binary(op, truth(a), truth(b)))
-                )
-        result = self.operators.each([result], node, lambda x: Typed(truth(x)))
-        is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
-        return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
-
-    def _decided(
-        self, left: Typed, when: bool, right: Value, statements: list[Stmt], node: ast.expr
-    ) -> Typed:
-        """`left and right` (`when`) or `left or right`, where the right side takes statements."""
-        state = self._state
-        name = state.fresh("decided")
-        where = state.frame.parsed.where(node)
-        held = Local(name, DType.bool_)
-        state.emit(SetLocal(name, left.expr, where))
-        more = SetLocal(name, truth(self.operators.number(right, node)), where)
-        condition = held if when else unary("not", held)
-        state.emit(If(condition, (*statements, more), (), where))
-        return Typed(held)
-
-    def _compare(self, node: ast.Compare) -> Value:
-        result: Value = Typed(const(True, DType.bool_), weak=True)
-        operands = self.values([node.left, *node.comparators])
-        one: Value
-        for op_node, left, right in zip(node.ops, operands, operands[1:], strict=False):
-            if isinstance(op_node, ast.In | ast.NotIn):
-                one = self._contained(left, right, isinstance(op_node, ast.NotIn), node)
-            elif isinstance(op_node, ast.Is | ast.IsNot):
-                one = self._identical(left, right, isinstance(op_node, ast.IsNot), node)
-            elif not is_data(left) or not is_data(right):
-                one = self._python_compare(op_node, left, right, node)
-            else:
-                one = self.operators.compare(COMPARE[type(op_node)], left, right, node)
-            result = self.operators.each(
-                [result, one], node, lambda a, b: Typed(binary("and", truth(a), truth(b)))
-            )
-        is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
-        return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
-
-    def _contained(self, x: Value, among: Value, is_negated: bool, node: ast.expr) -> Typed:
-        """`x in (a, b, c)`."""
-        items = among.items if isinstance(among, TupleValue | MatrixValue) else None
-        if items is None:
-            self._state.fail(f"`{ast.unparse(node)}`: `in` takes a tuple in a kernel", node)
-        result: Expr = const(False, DType.bool_)
-        for item in items:
-            one = self.operators.number(self.operators.compare("eq", x, item, node), node)
-            result = binary("or", result, one.expr)
-        return Typed(unary("not", result) if is_negated else result)
-
-    def _identical(self, a: Value, b: Value, is_negated: bool, node: ast.expr) -> Typed:
-        try:
-            same = python_value(a) is python_value(b)
-        except KeyError:
-            same = False
-        return Typed(const(same is not is_negated, DType.bool_), weak=True)
-
-    def _python_compare(self, op: ast.cmpop, a: Value, b: Value, node: ast.expr) -> Typed:
-        """A comparison of Python objects, such as types and strings."""
-        try:
-            x, y = python_value(a), python_value(b)
-            result = {ast.Eq: x == y, ast.NotEq: x != y}[type(op)]
-        except KeyError:
-            self._state.fail(
-                f"`{ast.unparse(node)}` compares {what(a)} with {what(b)}: compare numbers", node
-            )
-        return Typed(const(bool(result), DType.bool_), weak=True)
-
-    def _ifexp(self, node: ast.IfExp) -> Value:
-        inside = self.static_argument(node.test)
-        if inside is not None:
-            return self.value(node.body if self.static(inside) else node.orelse)
-        condition = self.value(node.test)
-        if isinstance(condition, Typed) and isinstance(condition.expr, Const):
-            return self.value(node.body if condition.expr.value else node.orelse)
-        a, then = self._apart(node.body)
-        b, orelse = self._apart(node.orelse)
-        if isinstance(condition, Typed) and (then or orelse):
-            return self._chosen(condition, (a, then), (b, orelse), node)
-        for s in (*then, *orelse):
-            self._state.emit(s)
-        if isinstance(a, StructValue) or isinstance(b, StructValue):
-            return self._chosen(self.operators.number(condition, node), (a, []), (b, []), node)
-        return self.operators.selected(condition, a, b, node)
-
-    def _chosen(
-        self,
-        condition: Typed,
-        a: tuple[Value, list[Stmt]],
-        b: tuple[Value, list[Stmt]],
-        node: ast.expr,
-    ) -> Value:
-        """A ternary whose sides take statements: a branch."""
-        state, where = self._state, self._state.frame.parsed.where(node)
-        test = truth(condition)
-        place, declared = self.places.declared("chosen", self.operators.alike(a[0], b[0], node))
-        for s in declared:
-            state.emit(s)
-        branches = []
-        for x, before in (a, b):
-            with state.collected() as statements:
-                statements.extend(before)
-                self.places.assign(place, x, node)
-            branches.append(tuple(statements))
-        state.emit(If(test, branches[0], branches[1], where))
-        return loaded(place)
-
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
         """A list over items that are known when the kernel is compiled."""
         state = self._state
@@ -614,8 +477,3 @@ class Expressions:
         if isinstance(part, ast.FormattedValue):
             return self.value(part.value)
         return self.value(part)
-
-
-def _has_element(node: ast.expr) -> bool:
-    """Whether an expression has indices, which debug mode looks at where it is evaluated."""
-    return any(isinstance(n, ast.Subscript) for n in ast.walk(node))
