@@ -133,8 +133,11 @@ def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any
             continue
         error = field_error(a, b)
         worst = max(worst, error)
-        if not error <= PRECISION[a.dtype.name]:
-            unlike[key] = f"differs by {error:.1e} of its greatest value"
+        precision = PRECISION[a.dtype.name]
+        if not error <= precision:
+            scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0)) or 1.0
+            far = ~np.isclose(a, b, rtol=0, atol=precision * scale, equal_nan=True)
+            unlike[key] = f"{far.mean():.1g} of its elements differ, by {error:.1e} of the greatest"
     return {"fields": len(both), "unlike": unlike, "error": worst}
 
 

@@ -70,7 +70,7 @@ def test_what_differs_and_what_one_of_the_two_has_not_is_named() -> None:
     assert compare(ours, theirs) == {
         "fields": 4,
         "unlike": {
-            "x": "differs by 5.0e-01 of its greatest value",
+            "x": "1 of its elements differ, by 5.0e-01 of the greatest",
             "n": "25.00% of its elements differ",
             "d": "float32[4], Taichi has float64[4]",
             "s": "float32[4], Taichi has float32[3]",
