@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 from numba.core import config as numba_config
+
+import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.interpret.kernel import run_kernel

@@ -63,9 +63,16 @@ class Signature:
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """The arrays and then the scalars that the code takes. Raises TypeError, one sentence, for any that do not fit."""
         self._check_constants(given)
-        arrays = [self._array(name, given[name]) for name in self.arrays]
-        self._check_apart(dict(zip(self.arrays, arrays, strict=True)))
-        return [*arrays, *(number(s, given[s.name]) for s in self.scalars.values())]
+        arrays = {name: self._array(name, given[name]) for name in self.arrays}
+        self._check_apart(arrays)
+        plain = [np.ascontiguousarray(a) for a in arrays.values()]
+        return [*plain, *(number(s, given[s.name]) for s in self.scalars.values())]
+
+    def give_back(self, given: Mapping[str, Any], values: Sequence[Any]) -> None:
+        """After a call: what was written to the copies that `values` made of slices and transposes."""
+        for name, value in zip(self.arrays, values, strict=False):
+            if self.is_written(name) and not given[name].flags.c_contiguous:
+                given[name][...] = value
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Arguments by name, and `out`, where no parameter has that name."""
@@ -114,9 +121,15 @@ class Signature:
 
     def _array(self, name: str, value: Any) -> Array:
         a = self.arrays[name]
-        array = fitting_array(name, a.dtype.numpy, a.shape, value)
+        array = fitting_array(name, a.dtype.numpy, a.shape, value, takes_views=True)
         if self.is_written(name) and not array.flags.writeable:
             raise TypeError(f"argument {name} is written and must not be read-only")
+        if self.is_written(name) and any(
+            n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)
+        ):
+            raise TypeError(
+                f"argument {name} is written, and its elements are one and the same along an axis: pass a copy"
+            )
         return array
 
     def _check_apart(self, arrays: Mapping[str, Array]) -> None:
@@ -125,14 +138,31 @@ class Signature:
         for k, name in enumerate(names):
             for other in names[:k]:
                 written = self.is_written(name) or self.is_written(other)
-                if written and np.may_share_memory(arrays[name], arrays[other]):
+                if written and _meet(arrays[name], arrays[other]):
                     raise TypeError(
                         f"arguments {other} and {name} share memory: pass a copy of one of them"
                     )
 
 
-def fitting_array(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], value: object) -> Array:
-    """The argument as a plain array. Raises TypeError unless it has this dtype and shape, is C-contiguous and aligned."""
+def _meet(a: Array, b: Array) -> bool:
+    """Whether arrays have an element in common, as far as that is found in some microseconds."""
+    try:
+        return bool(np.shares_memory(a, b, max_work=1000))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def fitting_array(
+    name: str,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    value: object,
+    *,
+    takes_views: bool = False,
+) -> Array:
+    """The argument as a plain array. Raises TypeError unless it has this dtype and shape, is aligned, and is C-contiguous or
+    `takes_views`.
+    """
     if not isinstance(value, np.ndarray):
         raise TypeError(f"argument {name} must be a NumPy array, not {type(value).__name__}")
     if type(value) is not np.ndarray:
@@ -148,7 +178,7 @@ def fitting_array(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], value
             f"argument {name} must be {dtype} of shape {shape},"
             f" not {value.dtype} of shape {value.shape}"
         )
-    if not value.flags.c_contiguous:
+    if not takes_views and not value.flags.c_contiguous:
         raise TypeError(f"argument {name} must be C-contiguous")
     if not value.flags.aligned:
         raise TypeError(

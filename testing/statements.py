@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
+
+import numpy as np
 
 from ..kernels.ir.kernel import (
     ArrayParam,

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
+
+import numpy as np
 
 from ..kernels.language.functions import exp, floor, sin, sqrt
 from ..kernels.language.kernel import kernel, types

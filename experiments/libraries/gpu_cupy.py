@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import cupy
-import numpy as np
 from cupy import cublas
+
+import numpy as np
 
 from .gpu import AbstractGpuLibrary
 

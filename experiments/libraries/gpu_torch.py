@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
+
+import numpy as np
 
 from .gpu import CALLS_A_GRAPH, AbstractGpuLibrary
 

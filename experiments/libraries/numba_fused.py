@@ -11,8 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numba
-import numpy as np
 from numba import prange
+
+import numpy as np
 
 _jit = numba.njit(parallel=True, fastmath=True)
 

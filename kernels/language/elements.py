@@ -9,7 +9,7 @@ from ..ir.affine import limits, reach
 from ..ir.kernel import Assert, DType, Expr
 from ..ir.simplify import binary, compare, const
 from .scopes import Pass
-from .values import ArrayRef, Element, MatrixValue, StructArray, StructValue, Value
+from .values import ArrayRef, MatrixValue, StructArray, StructValue, Value
 
 
 def element_of(
@@ -22,7 +22,7 @@ def element_of(
     shape = base.shape
     if len(indices) != len(shape):
         state.fail(
-            f"{base.param.name} has {len(shape)} dimensions but is indexed with {len(indices)}: "
+            f"{base.name} has {len(shape)} dimensions but is indexed with {len(indices)}: "
             f"give one index per dimension",
             node,
         )
@@ -38,9 +38,9 @@ def element_of(
         for k, (i, n) in enumerate(zip(inside, shape, strict=True))
     )
     if not base.element:
-        return Element(base.param, (*(const(k, DType.i64) for k in base.component), *checked))
+        return base.element_at((*(const(k, DType.i64) for k in base.component), *checked))
     items = tuple(
-        Element(base.param, with_component(base, checked, [const(k, DType.i64) for k in component]))
+        base.element_at(with_component(base, checked, [const(k, DType.i64) for k in component]))
         for component in _components(base.element)
     )
     return MatrixValue(base.element, items, (base, checked))
@@ -71,7 +71,7 @@ def _checked(state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node:
     if exact is not None and is_certain and base.source is None:
         wrong = exact[0] if exact[0] < 0 else exact[1]
         state.fail(
-            f"index {axis} of {base.param.name} in `{ast.unparse(node)}` reaches {wrong}, "
+            f"index {axis} of {base.name} in `{ast.unparse(node)}` reaches {wrong}, "
             f"outside 0..{extent - 1}: "
             "change the range of the loop, or clamp the index with min and max",
             node,
@@ -93,5 +93,5 @@ def _assert_inside(
     low = compare("ge", i, const(0, i.dtype))
     high = compare("lt", i, const(extent, i.dtype))
     name = state.frames[0].parsed.fn.__name__
-    told = f"kernel {name}: index {axis} of {base.param.name} in `{ast.unparse(node)}` must be from 0 to {extent - 1} and is "
+    told = f"kernel {name}: index {axis} of {base.name} in `{ast.unparse(node)}` must be from 0 to {extent - 1} and is "
     state.emit(Assert(binary("and", low, high), "", (told, i), state.frame.parsed.where(node)))

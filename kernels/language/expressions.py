@@ -359,7 +359,7 @@ class Expressions:
         """Indices as they stand, vectors of them spread; `None` gives none."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
-            name = base.param.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
+            name = base.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
             self._state.fail(
                 f"a slice of {name} is not supported in a kernel: write a loop over its elements",
                 node,

@@ -101,9 +101,14 @@ def _walk(
     for name, argument in subject.signature:
         state.taken[name] = 0
         match argument:
-            case ArrayArgument(dtype, shape, element):
-                arrays.append(ArrayParam(name, dtype, shape))
-                frame.bind(name, ArrayRef(arrays[-1], element, is_trailing=bool(element)))
+            case ArrayArgument(dtype, shape, element, layout):
+                memory, extents = (layout.memory, layout.extents) if layout else (name, shape)
+                param = ArrayParam(memory, dtype, extents)
+                if param not in arrays:
+                    arrays.append(param)
+                own = name if layout else ""
+                ref = ArrayRef(param, element, bool(element), layout=layout, argument=own)
+                frame.bind(name, ref)
             case ScalarArgument(dtype=dtype):
                 scalars.append(Param(name, dtype or state.default_float))
                 frame.bind(name, Typed(scalars[-1]))

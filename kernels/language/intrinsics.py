@@ -64,7 +64,7 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 
     @staticmethod
     def ndarray(dtype: Any = None, ndim: int | None = None) -> Any:
-        """An argument that is a NumPy array, C order and contiguous, read and written in place."""
+        """An argument that is a NumPy array or a view of one, read and written in place."""
         return NdarrayAnnotation(_element_type(dtype), ndim)
 
     @staticmethod

@@ -29,6 +29,7 @@ from .errors import LanguageError
 from .func import Func
 from .instantiate import Instance, Subject, instantiate
 from .intrinsics import (
+    NdarrayAnnotation,
     TemplateAnnotation,
     atomic_add,
     atomic_and,
@@ -61,6 +62,7 @@ from .intrinsics import (
     u32,
     u64,
 )
+from .layout import Layout
 from .parse import ParsedFunction, location_of, parse_function
 from .quick import SLOW, QuickCalls
 from .random import GOLDEN, SEED
@@ -73,6 +75,7 @@ from .signature import (
     flattened,
     members_of,
 )
+from .views import with_views
 
 __all__ = [
     "Func",
@@ -209,6 +212,8 @@ class Kernel:
         for name, argument in signature:
             value = values[name]
             match argument:
+                case ArrayArgument(layout=Layout(memory=memory)):
+                    arrays[memory] = value.memory
                 case ArrayArgument():
                     arrays[name] = value.array if isinstance(value, Ndarray) else value
                 case ScalarArgument(dtype=dtype):
@@ -251,7 +256,13 @@ class Kernel:
                 where,
             ) from None
         bound.apply_defaults()
-        return dict(bound.arguments)
+        given = dict(bound.arguments)
+        arrays = {n: x for n, x in given.items() if n in self._array_names}
+        return given | with_views(arrays, self.name, where)
+
+    @functools.cached_property
+    def _array_names(self) -> frozenset[str]:
+        return frozenset(n for n, a in self.parameters if isinstance(a, NdarrayAnnotation))
 
     def _instance(self, values: dict[str, Any], where: Location) -> tuple[Signature, Instance]:
         program = current_program()

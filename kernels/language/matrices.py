@@ -16,7 +16,6 @@ from .places import Places, loaded, loaded_leaf
 from .scopes import Pass
 from .typing_rules import strong, truth
 from .values import (
-    Element,
     LocalVar,
     MatrixValue,
     Method,
@@ -180,7 +179,7 @@ class Matrices:
         number: Expr = const(0, DType.i64)
         if base.whole is not None:
             array, at = base.whole
-            return Element(array.param, with_component(array, at, indices))
+            return array.element_at(with_component(array, at, indices))
         for at_axis, extent in zip(indices, shape, strict=True):
             number = binary("add", binary("mul", number, const(extent, DType.i64)), at_axis)
         if all(isinstance(i, LocalVar) for i in base.items):

@@ -161,6 +161,7 @@ class Places:
                 state.note(place, x)
                 state.emit(SetLocal(name, adopt(x.expr, dtype), where))
             case Element(array, indices):
+                self._check_written(place, node)
                 state.emit(Store(array.name, indices, adopt(x.expr, array.dtype), where))
             case OneOf(options, index):
                 value = self.in_local("kept", x, node)
@@ -168,6 +169,10 @@ class Places:
                     here = compare("eq", index, const(k, index.dtype))
                     chosen = select(here, adopt(value.expr, option.dtype), option.loaded.expr)
                     state.emit(SetLocal(option.name, chosen, where))
+
+    def _check_written(self, place: Element, node: ast.AST) -> None:
+        if place.fixed:
+            self._state.fail(f"`{ast.unparse(node)}` writes {place.fixed}: pass a copy", node)
 
     def update(
         self,
@@ -206,6 +211,7 @@ class Places:
                 state.emit(UpdateLocal(name, op, value, where))  # type: ignore[arg-type]
                 return old
             case Element(array, indices):
+                self._check_written(place, node)
                 result = state.fresh("old") if wants_old else ""
                 state.emit(Update(array.name, indices, op, value, where, result))  # type: ignore[arg-type]
                 return (

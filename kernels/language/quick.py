@@ -144,8 +144,8 @@ def _kind_of_template(x: Any) -> object:
 
 def _is_known(x: Any, entry: tuple[str, Any]) -> bool:
     match entry[1]:
-        case ArrayArgument():
-            return type(x) is np.ndarray
+        case ArrayArgument(layout=layout):
+            return type(x) is np.ndarray and layout is None
         case ScalarArgument():
             return type(x) in (int, float)
         case ObjectArgument():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ from ..fields.structs import Struct
 from ..ir.kernel import DType, Location
 from .errors import LanguageError
 from .intrinsics import ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
+from .layout import Layout
 from .symbols import SymbolicArray, SymbolicScalar
+from .views import View
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,12 @@ class ScalarArgument:
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """`shape` is that of the memory; its last axes are the components of an element of shape `element`."""
+    """`shape` is that of the array; its last axes are the components of an element of shape `element`. A view has a `layout`."""
 
     dtype: DType
     shape: tuple[int, ...]
     element: tuple[int, ...] = ()
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
     """Type and shape of an array argument; LanguageError for what a kernel cannot use in place."""
     if isinstance(value, SymbolicArray):
         return ArrayArgument(value.element, value.shape)
+    if isinstance(value, View):
+        return ArrayArgument(value.element, value.layout.shape, layout=value.layout)
     if isinstance(value, Ndarray):
         return ArrayArgument(value.dtype, value.array.shape, value.element_shape)
     if not isinstance(value, np.ndarray):
@@ -119,10 +124,6 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
         raise LanguageError(
             f"{label} has elements of type {value.dtype}: convert it to integers of 8 to 64 bits or floats of 16 to 64",
             where,
-        )
-    if not value.flags.c_contiguous:
-        raise LanguageError(
-            f"{label} is not contiguous in memory: pass np.ascontiguousarray(...) of it", where
         )
     return ArrayArgument(dtype, value.shape)
 
@@ -139,7 +140,7 @@ def _checked_array(
                     f"{label} is annotated with elements {dtype}, the last axes of this array of shape {found.shape} are not that",
                     where,
                 )
-            found = ArrayArgument(found.dtype, found.shape, element)
+            found = replace(found, element=element)
             n -= len(element)
         dtype = dtype.dtype
     if dtype is not None and dtype is not found.dtype:

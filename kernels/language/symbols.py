@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -17,12 +19,118 @@ from .values import Typed
 
 @dataclass(frozen=True, eq=False)
 class SymbolicArray:
-    """An array of a recorded sequence: it has a name, a shape and a dtype, and no elements."""
+    """An array of a recorded sequence: it has a name, a shape and a dtype, and no elements.
+
+    A slice or transpose is a view of its `base`: element i is at offsets[m] + sum(strides[m][k] * i[k]) along axis m of that.
+    """
 
     name: str
     element: DType
     shape: tuple[int, ...]
     where: Location
+    base: SymbolicArray | None = None
+    offsets: tuple[int, ...] = ()
+    strides: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def whole(self) -> SymbolicArray:
+        """The array that this one is a view of; itself where it is none."""
+        return self if self.base is None else self.base
+
+    @property
+    def lies(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Its offsets and strides in the whole array."""
+        if self.base is not None:
+            return self.offsets, self.strides
+        n = self.ndim
+        return (0,) * n, tuple(tuple(int(k == m) for k in range(n)) for m in range(n))
+
+    def __getitem__(self, key: Any) -> SymbolicArray:
+        """A slice, as NumPy has it. LanguageError for elements, and for what NumPy would copy."""
+        parts = self._parts(key)
+        if parts is None:
+            self._refuse()
+        offsets, strides = self.lies
+        shape: list[int] = []
+        found: list[list[int]] = [[] for _ in offsets]
+        moved = list(offsets)
+        axis = 0
+        for part in parts:
+            if part is None:  # a new axis of one element
+                shape.append(1)
+                for row in found:
+                    row.append(0)
+                continue
+            extent = self.shape[axis]
+            is_slice = isinstance(part, slice)
+            inside = range(extent)[part] if is_slice else self._at(part, axis)
+            for m, row in enumerate(found):
+                if len(inside):
+                    moved[m] += strides[m][axis] * inside[0]
+                if is_slice:
+                    row.append(strides[m][axis] * inside.step)
+            if is_slice:
+                shape.append(len(inside))
+            axis += 1
+        return self._view(shape, moved, found)
+
+    @property
+    def T(self) -> SymbolicArray:
+        """The axes in reverse."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> SymbolicArray:
+        """The axes in another order, as NumPy has it."""
+        flat = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
+        order = [operator.index(k) % max(1, self.ndim) for k in flat] or [*range(self.ndim)][::-1]
+        if sorted(order) != list(range(self.ndim)):
+            raise LanguageError(
+                f"a sequence transposes the array {self.name} by {axes}, which is no order of its {self.ndim} axes",
+                self.where,
+            )
+        offsets, strides = self.lies
+        return self._view(
+            [self.shape[k] for k in order], offsets, [[row[k] for k in order] for row in strides]
+        )
+
+    def _view(
+        self, shape: Sequence[int], offsets: Sequence[int], strides: Sequence[Sequence[int]]
+    ) -> SymbolicArray:
+        return SymbolicArray(
+            self.name,
+            self.element,
+            tuple(shape),
+            self.where,
+            self.whole,
+            tuple(offsets),
+            tuple(map(tuple, strides)),
+        )
+
+    def _parts(self, key: Any) -> list[Any] | None:
+        """Slices, whole numbers and None for each axis; None where that makes no view."""
+        parts = list(key) if isinstance(key, tuple) else [key]
+        n_axes = sum(p is not None and p is not Ellipsis for p in parts)
+        if n_axes > self.ndim or sum(p is Ellipsis for p in parts) > 1:
+            raise LanguageError(
+                f"a sequence slices the array {self.name} along {n_axes} axes, and it has {self.ndim}",
+                self.where,
+            )
+        at = parts.index(Ellipsis) if any(p is Ellipsis for p in parts) else len(parts)
+        parts[at : at + 1] = [slice(None)] * (self.ndim - n_axes)
+        is_plain = all(
+            p is None or (isinstance(p, slice | int | np.integer) and not isinstance(p, bool))
+            for p in parts
+        )
+        return parts if is_plain and any(p is None or isinstance(p, slice) for p in parts) else None
+
+    def _at(self, part: Any, axis: int) -> range:
+        extent = self.shape[axis]
+        if not -extent <= part < extent:
+            raise LanguageError(
+                f"a sequence takes index {part} of axis {axis} of the array {self.name}, which has {extent}",
+                self.where,
+            )
+        return range(int(part) % extent, int(part) % extent + 1)
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -52,11 +160,11 @@ class SymbolicArray:
             raise AttributeError(name)  # protocols that libraries ask for
         raise LanguageError(
             f"a sequence used `.{name}` of the array {self.name}: arrays of a sequence have .shape, "
-            ".ndim, .size and .dtype; write a kernel for this",
+            ".ndim, .size, .dtype, .T and slices; write a kernel for this",
             self.where,
         )
 
-    __getitem__ = __setitem__ = __iter__ = __array__ = __bool__ = _refuse
+    __setitem__ = __iter__ = __array__ = __bool__ = _refuse
     __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = _refuse
     __mul__ = __rmul__ = __imul__ = __truediv__ = __rtruediv__ = __itruediv__ = _refuse
     __matmul__ = __rmatmul__ = __neg__ = __pow__ = __abs__ = _refuse

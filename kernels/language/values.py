@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.kernel import ArrayParam, DType, Expr, Load, Local
+from .layout import Layout
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Element:
 
     array: ArrayParam
     indices: tuple[Expr, ...]
+    fixed: str = ""  # why it cannot be written: "the argument a, which ..."; "" where it can
 
     @property
     def dtype(self) -> DType:
@@ -108,6 +110,7 @@ class ArrayRef:
     Elements are numbers, or vectors and matrices of shape `element`, whose components are the first axes of the array, or the last
     (`is_trailing`); or they are one `component` of these. One without dimensions (`is_single`) has one element.
     `offset` is the least index along each axis. `source` is the object of the program, None for arguments.
+    A view has a `layout` in the memory that is its `param`, and the name of its argument.
     """
 
     param: ArrayParam
@@ -117,6 +120,20 @@ class ArrayRef:
     component: tuple[int, ...] = ()
     offset: tuple[int, ...] = ()
     source: Any = None
+    layout: Layout | None = None
+    argument: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the program calls it."""
+        return self.argument or self.param.name
+
+    def element_at(self, indices: tuple[Expr, ...]) -> Element:
+        """The place of one number, by the indices of the array and of its component."""
+        if self.layout is None:
+            return Element(self.param, indices)
+        fixed = self.layout.fixed and f"the argument {self.argument}, {self.layout.fixed}"
+        return Element(self.param, self.layout.place(indices), fixed)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,9 +141,10 @@ class ArrayRef:
         n = len(self.element) + len(self.component)
         if self.is_single:
             return ()
+        whole = self.param.shape if self.layout is None else self.layout.shape
         if not n:
-            return self.param.shape
-        return self.param.shape[:-n] if self.is_trailing else self.param.shape[n:]
+            return whole
+        return whole[:-n] if self.is_trailing else whole[n:]
 
 
 @dataclass(frozen=True)

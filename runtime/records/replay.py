@@ -169,7 +169,8 @@ class Tuned:
     returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None).
     A call that is given everything returns None. Several threads may call at once, and so may children of `os.fork`.
 
-    Arguments of another dtype, shape or layout than it was tuned for are a TypeError, and indices in arrays that are out of range
+    Slices and transposes are copied in and out: what was tuned takes contiguous memory.
+    Arguments of another dtype or shape than it was tuned for are a TypeError, and indices in arrays that are out of range
     an IndexError, both raised before anything is written. A GPU does not look at indices.
     """
 
@@ -190,6 +191,7 @@ class Tuned:
             values = self._signature.values(given)
             self._remember(given)
             self._module.run(values)
+            self._signature.give_back(given, values)
         return result
 
     def _runs(self, given: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+
 import numpy as np
 
 from ...kernels.ir.kernel import DType
@@ -136,7 +137,7 @@ def bind_arguments(
                 parameters.append(Parameter(name, "constant", text_of(x)))
     parameters += [Parameter(name, "array") for name in captured or {}]
     return tuple(parameters), Arguments(
-        {p.name: values[p.name] for p in recording.arrays},
+        {p.name: np.ascontiguousarray(values[p.name]) for p in recording.arrays},
         {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
     )
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+
 import numpy as np
 import numpy.typing as npt
 

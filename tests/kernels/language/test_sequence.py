@@ -228,8 +228,7 @@ def test_arguments_of_a_sequence():
         record_sequence(seq, (x,))
     with pytest.raises(LanguageError, match="arrays x and y of the sequence share memory"):
         record_sequence(seq, (x, x))
-    with pytest.raises(LanguageError, match="the array x of the sequence is not contiguous"):
-        record_sequence(seq, (x[::2], y))
+    assert record_sequence(seq, (x[::2], y)).arrays[0].shape == (3,)
     with pytest.raises(LanguageError, match="takes an element type and a shape"):
         record_sequence(lambda x, y: ndarray(ks.f32, "ab"), (x, y))
 

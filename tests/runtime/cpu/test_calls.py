@@ -27,6 +27,7 @@ from kernelscape.runtime.records.stored import bind_arguments
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
+from numpy.lib.stride_tricks import as_strided
 
 pytestmark = pytest.mark.compiler
 N = 40
@@ -181,8 +182,10 @@ REFUSED = {
     "shape": (lambda a, x, y, w: ((a, x[:-1], y, w, 1.0), {}), "argument x must be float32 of shape (40,)"),
     "axes": (lambda a, x, y, w: ((a, x[None], y, w, 1.0), {}), "argument x must be float32 of shape (40,)"),
     "zero axes": (lambda a, x, y, w: ((a, np.float32(1) * np.ones(()), y, w, 1.0), {}), "argument x must be"),
-    "layout": (lambda a, x, y, w: ((a.T, x, y, w, 1.0), {}), "argument a must be C-contiguous"),
-    "backwards": (lambda a, x, y, w: ((a, x[::-1], y, w, 1.0), {}), "argument x must be C-contiguous"),
+    "broadcast": (
+        lambda a, x, y, w: ((a, x, y, as_strided(w, w.shape, (0,)), 1.0), {}),
+        "argument w is written, and its elements are one and the same",
+    ),
     "odd address": (lambda a, x, y, w: ((a, odd(x), y, w, 1.0), {}), "argument x must begin at a multiple of the 4 bytes"),
     "list": (lambda a, x, y, w: ((a.tolist(), x, y, w, 1.0), {}), "argument a must be a NumPy array, not list"),
     "mask": (lambda a, x, y, w: ((a, np.ma.masked_array(x), y, w, 1.0), {}), "argument x is a MaskedArray, of which only the data"),
@@ -214,6 +217,15 @@ def test_what_does_not_fit_is_a_sentence_and_nothing_is_written(f, case):
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
     for array, kept in zip(given, before, strict=True):
         np.testing.assert_array_equal(array, kept)
+
+
+def test_views_are_copied_in_and_out(f):
+    a, x, _, _ = arguments()
+    whole = np.zeros((N, 2), np.float32)
+    a, x, y, w = np.asfortranarray(a), np.repeat(x, 2)[::2], whole[::-1, 0], whole[:, 1]
+    assert f(a, x, y, w, 1.5) is None and right(a, x, y, w, 1.5)
+    with pytest.raises(TypeError, match="arguments y and w share memory"):
+        f(a, x, y, whole[:, 0], 1.5)
 
 
 def test_integers_are_integers_and_fit(device):

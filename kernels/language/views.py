@@ -1,0 +1,179 @@
+"""Slices, transposes and other views as arguments: where their elements lie in the memory that a kernel is given whole.
+
+A kernel is compiled for the strides of its arguments, as for their shapes. Arguments that share memory are views of one array, so
+what they do to one another is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.kernel import DType, Location
+from .errors import LanguageError
+from .intrinsics import ELEMENT_TYPES
+from .layout import BROADCAST, READ_ONLY, Layout
+from .symbols import SymbolicArray
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """An argument, with the array that it is part of: memory of NumPy, or an array of a sequence."""
+
+    element: DType
+    layout: Layout
+    memory: Any
+
+
+def with_views(given: Mapping[str, Any], kernel: str, where: Location) -> dict[str, View]:
+    """Views for the arrays among these arguments that are not contiguous or share memory with another, but not all of it.
+
+    LanguageError where a view is none of whole elements, or where arguments that share
+    memory have several types.
+    """
+    return dict([*_of_numpy(given, kernel, where), *_of_symbols(given)])
+
+
+# --- arrays of NumPy
+
+_KNOWN = {d.numpy: d for d in ELEMENT_TYPES}
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The bytes from `low` to `high` that hold the elements of an array."""
+
+    name: str
+    array: NDArray[Any]
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, name: str, array: NDArray[Any]) -> _Span:
+        low = high = array.ctypes.data
+        for n, stride in zip(array.shape, array.strides, strict=True):
+            low, high = (
+                (low, high + (n - 1) * stride) if stride > 0 else (low + (n - 1) * stride, high)
+            )
+        return cls(name, array, low, high + array.itemsize)
+
+
+class _Memory:
+    """Bytes of several arrays as one array that NumPy makes of its interface; it keeps them alive."""
+
+    def __init__(self, spans: Sequence[_Span], extent: int, is_read_only: bool) -> None:
+        self.spans = spans
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": spans[0].array.dtype.str,
+            "shape": (extent,),
+            "data": (min(s.low for s in spans), is_read_only),
+        }
+
+
+def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterator[tuple[str, View]]:
+    arrays = {n: x for n, x in given.items() if isinstance(x, np.ndarray) and x.size}
+    if len(arrays) < 2 and all(x.flags.c_contiguous for x in arrays.values()):
+        return
+    spans = [_Span.of(n, x) for n, x in arrays.items() if x.dtype in _KNOWN]
+    for group in _meeting(spans):
+        first = group[0].array
+        if all(_is_same(s.array, first) and s.array.flags.c_contiguous for s in group):
+            continue
+        _check(group, kernel, where)
+        if len(group) == 1 and (view := _transposed(group[0], _KNOWN[first.dtype])):
+            yield group[0].name, view
+            continue
+        size = first.itemsize
+        low = min(s.low for s in group)
+        extent = (max(s.high for s in group) - low) // size
+        is_read_only = not any(s.array.flags.writeable for s in group)
+        memory = np.asarray(_Memory(group, extent, is_read_only))
+        for s in group:
+            layout = Layout(
+                s.array.shape,
+                group[0].name,
+                (extent,),
+                ((s.array.ctypes.data - low) // size,),
+                (tuple(x // size for x in s.array.strides),),
+                _fixed(s.array),
+            )
+            yield s.name, View(_KNOWN[first.dtype], layout, memory)
+
+
+def _meeting(spans: Sequence[_Span]) -> list[list[_Span]]:
+    """The spans in groups of those that share bytes, each in the order of the arguments."""
+    groups: list[list[_Span]] = []
+    end = 0
+    for s in sorted(spans, key=lambda s: s.low):
+        if groups and s.low < end:
+            groups[-1].append(s)
+        else:
+            groups.append([s])
+            end = s.high
+        end = max(end, s.high)
+    order = {s.name: k for k, s in enumerate(spans)}
+    return [sorted(g, key=lambda s: order[s.name]) for g in groups]
+
+
+def _is_same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return (
+        a.ctypes.data == b.ctypes.data
+        and a.shape == b.shape
+        and a.dtype == b.dtype
+        and a.strides == b.strides
+    )
+
+
+def _check(group: Sequence[_Span], kernel: str, where: Location) -> None:
+    first = group[0]
+    for s in group:
+        if s.array.dtype != first.array.dtype:
+            raise LanguageError(
+                f"the arguments {first.name} and {s.name} of the kernel {kernel} share memory and have elements of different "
+                f"types: pass a copy of one of them",
+                where,
+            )
+        steps = (*s.array.strides, s.low - first.low)
+        if any(step % s.array.itemsize for step in steps):
+            raise LanguageError(
+                f"the elements of the argument {s.name} of the kernel {kernel} lie at no multiples of their size: pass a copy",
+                where,
+            )
+
+
+def _fixed(array: NDArray[Any]) -> str:
+    if not array.flags.writeable:
+        return READ_ONLY
+    is_broadcast = any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True))
+    return BROADCAST if is_broadcast else ""
+
+
+def _transposed(span: _Span, dtype: DType) -> View | None:
+    """An array whose axes are those of contiguous memory in another order; None for any other."""
+    array = span.array
+    order = sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]))
+    memory = array.transpose(order)
+    if not memory.flags.c_contiguous:
+        return None
+    units = tuple(tuple(int(k == m) for k in range(array.ndim)) for m in order)
+    layout = Layout(array.shape, span.name, memory.shape, (0,) * array.ndim, units, _fixed(array))
+    return View(dtype, layout, memory)
+
+
+# --- arrays of a sequence
+
+
+def _of_symbols(given: Mapping[str, Any]) -> Iterator[tuple[str, View]]:
+    symbols = {n: x for n, x in given.items() if isinstance(x, SymbolicArray)}
+    for name, x in symbols.items():
+        of_one = [(n, s) for n, s in symbols.items() if s.whole is x.whole]
+        if all(s is x.whole for _, s in of_one):
+            continue
+        offsets, strides = x.lies
+        layout = Layout(x.shape, of_one[0][0], x.whole.shape, offsets, strides)
+        yield name, View(x.element, layout, x.whole)
