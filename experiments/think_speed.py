@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
 import numpy as np
 
 from ..codegen.lower import lower, print_source

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config as numba_config
-
 import numpy as np
+from numba.core import config as numba_config
 from numpy.typing import NDArray
 
 from ..kernels.interpret.kernel import run_kernel

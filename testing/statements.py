@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from hypothesis import strategies as st
-
 import numpy as np
+from hypothesis import strategies as st
 
 from ..kernels.ir.kernel import (
     ArrayParam,

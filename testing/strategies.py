@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import strategies as st
-
 import numpy as np
+from hypothesis import strategies as st
 
 from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import Recording, ndarray, record_sequence

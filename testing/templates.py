@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
 import numpy as np
+from hypothesis import strategies as st
 
 from ..kernels.language.functions import exp, floor, sin, sqrt
 from ..kernels.language.kernel import kernel, types

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import cupy
-from cupy import cublas
-
 import numpy as np
+from cupy import cublas
 
 from .gpu import AbstractGpuLibrary
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import torch
-
 import numpy as np
+import torch
 
 from .gpu import CALLS_A_GRAPH, AbstractGpuLibrary
 

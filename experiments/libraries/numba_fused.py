@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numba
-from numba import prange
-
 import numpy as np
+from numba import prange
 
 _jit = numba.njit(parallel=True, fastmath=True)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-
 import numpy as np
 
 from ...kernels.ir.kernel import DType

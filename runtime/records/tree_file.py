@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-
 import numpy as np
 import numpy.typing as npt
 

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 
-from threadpoolctl import ThreadpoolController
-
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from ...space.engine.candidate import Candidate, Space
 from ...space.engine.jit import jit_flat

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from ortools.sat.python import cp_model
-
 import numpy as np
 import numpy.typing as npt
+from ortools.sat.python import cp_model
 
 from .candidate import Space
 from .declarations import Budget, Clause, Counter, Group, Table, Term
