@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,7 +28,7 @@ from ..codegen.passes.pipeline import CPU
 from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
-from ..runtime.cpu.compiler import SOUND, find_compiler
+from ..runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from ..runtime.cpu.dialect import C_TEAM
 from ..runtime.worker.verify import poison_value
 from ..space.engine.candidate import Candidate, DeadEnd
@@ -36,7 +38,9 @@ from .calling import Arrays, InputSet, call_once, in_child, mismatch, set_team_s
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there
 # are none, all functions on vectors are static.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi")
-FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-fPIC")
+_COMPILE_S = 120
+_TEAM_LOCK = threading.Lock()
 
 # Elements that arrays begin behind a line: none, at no vector, and at 16 bytes of f32.
 _SHIFTS = (0, 1, 4)
@@ -158,22 +162,46 @@ def with_delays(text: str) -> str:
 def build(
     source: Source, stem: Path, more_flags: tuple[str, ...] = (), compiler: str = "gcc"
 ) -> Build:
-    """Compiles one text to `stem`.so; warnings are part of the log."""
+    """Compiles one text to `stem`.so, with a team of its own; warnings are part of the log."""
     file, library = stem.with_suffix(".c"), stem.with_suffix(".so")
-    file.write_text(with_delays(source.file_text))
-    sound = SOUND if compiler == "gcc" else ()
-    flags = (*FLAGS, *sound, *WARNINGS, *source.flags, *more_flags)
-    command = [compiler, *flags, "-o", str(library), str(file), *_linked(compiler)]
+    file.write_text(with_delays(source.text))
+    passes = FEWER_PASSES if compiler == "gcc" else ()  # as users' builds
+    flags = (*FLAGS, *passes, *WARNINGS, *source.flags, *more_flags)
+    given = [str(file)]
+    if source.team:
+        team = stem.with_suffix(".team.o")
+        team.write_bytes(_team_object(source.team, compiler))
+        given.append(str(team))
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = _run([compiler, *flags, "-shared", "-o", str(library), *given, *_linked(compiler)])
     except subprocess.TimeoutExpired:
-        return Build(source, None, "the compiler ran past 120 s")
+        return Build(source, None, f"the compiler ran past {_COMPILE_S} s")
     return Build(source, library if done.returncode == 0 else None, done.stderr)
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S)
 
 
 @cache
 def _linked(compiler: str) -> tuple[str, ...]:
-    return find_compiler(compiler).unspared().linked  # a team of its own is in each library
+    return find_compiler(compiler).unspared().linked
+
+
+def _team_object(text: str, compiler: str) -> bytes:
+    """The team, compiled once a process: a compiler takes as long for it as for a short kernel."""
+    with _TEAM_LOCK:
+        return _compiled_team(text, compiler)
+
+
+@cache
+def _compiled_team(text: str, compiler: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "team.c"
+        file.write_text(text)
+        done = _run([compiler, *FLAGS, *WARNINGS, "-c", "-o", f"{folder}/team.o", str(file)])
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return (Path(folder) / "team.o").read_bytes()
 
 
 def build_all(

@@ -52,10 +52,10 @@ def kernel_text(source, name):
     return source.text[start : source.text.index("\n}", start)]
 
 
-def assert_right(source, inputs, folder):
+def assert_right(source, inputs, folder, nvrtc_folder):
     assert gpu.check(source, inputs, folder) == "", source.text
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, folder) == "", source.text
+        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 SHAPES = [
@@ -72,7 +72,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("sizes", [4, 6])
 @pytest.mark.parametrize(("along", "block"), SHAPES, ids=lambda x: "".join(map(str, x)))
-def test_a_block_has_the_shape_of_its_threads(along, block, sizes, tmp_path):
+def test_a_block_has_the_shape_of_its_threads(along, block, sizes, tmp_path, nvrtc_folder):
     """Of a product at odd sizes: its results, and what it sums up, over threads."""
     case = case_of("matmul", sizes)
     wanted = {f"dim_kind(multiply0.{x}.mid)": "ABSENT" for x in "ijk" if x not in along}
@@ -81,11 +81,11 @@ def test_a_block_has_the_shape_of_its_threads(along, block, sizes, tmp_path):
     if block[1] > 1:
         for axis, x in zip("xyz", along, strict=False):
             assert f"const int t_{x} = (int)threadIdx.{axis};" in source.text
-    assert_right(source, inputs_of(case), tmp_path)
+    assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
 @pytest.mark.parametrize("staged", ["COPY", "TWO_STAGES"])
-def test_all_threads_of_a_block_copy(staged, tmp_path):
+def test_all_threads_of_a_block_copy(staged, tmp_path, nvrtc_folder):
     """Panels of 8 x 8 and 8 x 16 elements, by 64 threads in two dims and by 128 in three."""
     case = case_of("matmul", 6)
     wanted = {"dim_kind(multiply0.k.outer)": "LOOP", "dim_kind(multiply0.i.outer)": "PARALLEL"}
@@ -96,20 +96,20 @@ def test_all_threads_of_a_block_copy(staged, tmp_path):
         source = gpu.source_of(decided(case.problem, wanted | own))
         assert "for (int e = tid; " in source.text
         assert "const int tid = (int)(threadIdx.x + threadIdx.y * " in source.text
-        assert_right(source, inputs_of(case), tmp_path)
+        assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
-def test_tasks_that_count_alike_share_the_axes(tmp_path):
+def test_tasks_that_count_alike_share_the_axes(tmp_path, nvrtc_folder):
     case = case_of("gemver", 4)
     own = [threads(t, j=16, i=4) for t in ("add_two_outer0", "add_scaled_gemvt0")]
     source = gpu.source_of(decided(case.problem, FUSED | own[0] | own[1]))
     text = kernel_text(source, "launch_0")
     assert (16, 4, 1) in [x.block for x in source.launches]
     assert "tid /" not in text and "tid %" not in text
-    assert_right(source, inputs_of(case), tmp_path)
+    assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
-def test_tasks_that_count_otherwise_share_one_number(tmp_path):
+def test_tasks_that_count_otherwise_share_one_number(tmp_path, nvrtc_folder):
     """Threads are given to other data from one task to the next, with a barrier in between."""
     case = case_of("gemver", 4)
     own = [threads("add_two_outer0", j=16, i=4), threads("add_scaled_gemvt0", i=4, j=16)]
@@ -119,7 +119,7 @@ def test_tasks_that_count_otherwise_share_one_number(tmp_path):
     for digit in ("tid % 16", "tid / 16", "tid % 4", "tid / 4"):
         assert f"= {digit};" in text
     assert "threadIdx.y" not in text and "__syncthreads();" in text
-    assert_right(source, inputs_of(case), tmp_path)
+    assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
 @kernel
@@ -136,7 +136,7 @@ def add_along_rows(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
     [({"m": 4, "k": 4, "j": 2, "i": 2}, (64, 1, 1)), ({"m": 4, "k": 4, "i": 2}, (4, 4, 2))],
     ids=["four", "three"],
 )
-def test_threads_along_four_loops_are_counted_in_one_number(along, block, tmp_path):
+def test_threads_along_four_loops_are_counted_in_one_number(along, block, tmp_path, nvrtc_folder):
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(-1, 1, s).astype(np.float32) for s in ((3, 3, 7, 5), (3, 5))]
     arrays.append(np.zeros((3, 3, 7, 5), np.float32))
@@ -146,7 +146,9 @@ def test_threads_along_four_loops_are_counted_in_one_number(along, block, tmp_pa
     source = gpu.source_of(decided(problem, wanted | threads("add_along_rows0", **along)))
     assert source.launches[0].block == block
     given = dict(zip(("a", "b", "c"), arrays, strict=True))
-    assert_right(source, checking.make_inputs(recording, problem, given, {}), tmp_path)
+    assert_right(
+        source, checking.make_inputs(recording, problem, given, {}), tmp_path, nvrtc_folder
+    )
 
 
 def test_blocks_of_random_candidates():

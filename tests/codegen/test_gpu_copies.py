@@ -65,14 +65,14 @@ def test_every_barrier_is_needed(tmp_path):
     ("a", "b", "sizes"),
     [*((a, b, 5) for a in [*STAGES, "COPY"] for b in STAGES), ("THREE_STAGES", "TWO_STAGES", 4)],
 )
-def test_the_next_tile_travels_while_one_is_used(a, b, sizes, tmp_path):
+def test_the_next_tile_travels_while_one_is_used(a, b, sizes, tmp_path, nvrtc_folder):
     case, source = staged(a, b, sizes)
     least = min(STAGES.get(a, 3), STAGES[b])
     assert f"copy_async_wait<{least - 2}>();" in source.text
     assert f"% {STAGES[b]} *" in source.text
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, tmp_path) == ""
+        assert gpu.compiler_says(source, nvrtc_folder) == ""
 
 
 @pytest.mark.parametrize("stages", STAGES)
@@ -94,13 +94,13 @@ def test_one_barrier_a_tile_is_enough_for_travelling_copies(stages, tmp_path):
 
 @pytest.mark.parametrize("layout", LAYOUT)
 @pytest.mark.parametrize("stages", ["COPY", "TWO_STAGES"])
-def test_every_layout_of_copies_is_right(layout, stages, tmp_path):
+def test_every_layout_of_copies_is_right(layout, stages, tmp_path, nvrtc_folder):
     further = {f"layout(multiply0.{x})": layout for x in "ab"}
     case, source = staged(stages, stages, **further)
     assert ("^" in source.text[source.text.index("launch_0(") :]) == (layout == "SWIZZLED")
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, tmp_path) == ""
+        assert gpu.compiler_says(source, nvrtc_folder) == ""
 
 
 @pytest.mark.parametrize(("layout", "n_banks"), [("PLAIN", 4), ("ODD", 32), ("SWIZZLED", 8)])
@@ -126,7 +126,7 @@ def test_columns_of_a_copy_are_in_different_banks(layout, n_banks):
         assert len({word % 32 for word in words}) == n_banks
 
 
-def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
+def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path, nvrtc_folder):
     large = {"size(multiply0.i.mid)": "32", "size(multiply0.j.mid)": "16"}
     large |= {"size(multiply0.i.inner)": "8"}
     case, source = staged("THREE_STAGES", "THREE_STAGES", **large)
@@ -141,7 +141,7 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
     said = gpu.check(replace(source, launches=(short,)), inputs_of(case), tmp_path)
     assert "past the end of shared_memory" in said
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, tmp_path) == ""
+        assert gpu.compiler_says(source, nvrtc_folder) == ""
         device = open_device("cuda", DeviceOptions(build_folder=tmp_path, profile="h200"))
         report = device.reporter.report(source)
         assert not isinstance(report, Failure)
@@ -150,7 +150,7 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("stages", ["COPY", *STAGES])
-def test_a_vector_is_copied_for_all_rows_of_a_block(stages, tmp_path):
+def test_a_vector_is_copied_for_all_rows_of_a_block(stages, tmp_path, nvrtc_folder):
     wanted = {
         "staged(gemv0.x)": stages,
         "dim_kind(gemv0.i.mid)": "THREAD",
@@ -167,7 +167,7 @@ def test_a_vector_is_copied_for_all_rows_of_a_block(stages, tmp_path):
     without = BARRIER.sub("", source.text)
     assert gpu.check(replace(source, text=without), inputs_of(case), tmp_path) != ""
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, tmp_path) == "", source.text
+        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 @pytest.mark.parametrize("name", ["matmul", "matmul_strided", "standardise", "heat", "gesummv"])

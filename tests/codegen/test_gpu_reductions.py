@@ -57,7 +57,7 @@ def column_minima(a: types.ndarray(), out: types.ndarray()):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("by", [column_sums, column_maxima, column_minima], ids=lambda k: k.name)
-def test_blocks_reduce_into_one_result(by, dtype, tmp_path):
+def test_blocks_reduce_into_one_result(by, dtype, tmp_path, nvrtc_folder):
     rng = np.random.default_rng(1)
     arrays = [rng.integers(-9, 9, (70, 33)).astype(dtype), np.zeros(33, dtype)]
     recording = record_sequence(lambda a, out: by(a, out), arrays, "columns")
@@ -72,7 +72,7 @@ def test_blocks_reduce_into_one_result(by, dtype, tmp_path):
     assert "atomic" in source.text[source.text.index("launch_0(") :]
     assert gpu.check(source, inputs, tmp_path) == "", source.text
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, tmp_path) == "", source.text
+        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 def test_a_plain_sum_is_set_and_added_to_where_it_belongs(tmp_path):
@@ -103,7 +103,7 @@ def test_a_sum_that_is_finished_later_has_three_launches(tmp_path):
 @pytest.mark.parametrize(
     ("name", "m", "n"), [("gesummv", 33, 17), ("three_rows", 7, 29), ("two_totals", 1, 101)]
 )
-def test_sums_of_which_one_waits_for_another_in_one_loop(tmp_path, name, m, n):
+def test_sums_of_which_one_waits_for_another_in_one_loop(tmp_path, name, m, n, nvrtc_folder):
     recording, arrays, scalars = recorded(name, m, n)
     problem = normalise(recording)
     inputs = checking.make_inputs(recording, problem, arrays, scalars)
@@ -111,7 +111,7 @@ def test_sums_of_which_one_waits_for_another_in_one_loop(tmp_path, name, m, n):
         source = gpu.source_of(candidate)
         assert gpu.check(source, inputs, tmp_path) == "", source.text
         if nvrtc_is_there():
-            assert gpu.compiler_says(source, tmp_path) == "", source.text
+            assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 @kernel
@@ -146,7 +146,7 @@ def plane_sums(a: types.ndarray(), out: types.ndarray()):
 @pytest.mark.parametrize("way", ["PARTIALS", "ATOMIC"])
 @pytest.mark.parametrize("inner", ["1", "2"])
 @pytest.mark.parametrize("shape", [(3, 70, 33), (1, 37, 65)], ids=str)
-def test_two_reduced_loops_are_shared_out_to_blocks(way, inner, shape, tmp_path):
+def test_two_reduced_loops_are_shared_out_to_blocks(way, inner, shape, tmp_path, nvrtc_folder):
     """Each block leaves what it sums up in a place of its own, or adds it; one that were counted twice or not would show."""
     arrays = [np.random.default_rng(3).uniform(-1, 1, shape).astype(np.float32)]
     arrays.append(np.zeros(shape[0], np.float32))
@@ -164,7 +164,7 @@ def test_two_reduced_loops_are_shared_out_to_blocks(way, inner, shape, tmp_path)
     inputs = checking.make_inputs(recording, problem, given, {})
     assert gpu.check(source, inputs, tmp_path) == "", source.text
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, tmp_path) == "", source.text
+        assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
 def test_what_a_sum_is_added_to_is_set_first(tmp_path):

@@ -95,7 +95,7 @@ def _ran(texts: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str
     ids=["two launches and a workspace", "much shared memory"],
 )
 def test_exported_launches_are_right_and_the_check_finds_what_is_wrong(
-    name: str, dtype: str, decisions: dict[str, str], tmp_path: Path
+    name: str, dtype: str, decisions: dict[str, str], tmp_path: Path, nvrtc_folder: Path
 ) -> None:
     workload = _workload(name, dtype)
     source = gpu.source_of(decided(workload.problem, decisions))
@@ -115,7 +115,7 @@ def test_exported_launches_are_right_and_the_check_finds_what_is_wrong(
         done = _ran(texts | {"kernel.cu": unasked}, tmp_path / "unasked")
         assert (done.returncode, done.stderr) == (2, "a launch: refused\n")
     if nvrtc_is_there():  # which passes over what is for the host
-        assert gpu.compiler_says(replace(source, text=texts["kernel.cu"]), tmp_path) == ""
+        assert gpu.compiler_says(replace(source, text=texts["kernel.cu"]), nvrtc_folder) == ""
 
 
 def test_names_of_its_own_are_not_those_of_the_sequence() -> None:

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import Blocks
@@ -69,7 +68,7 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     found = []
     texts = (checking.crowded_source_of, checking.source_of)
     sources = [texts[k % 2](c) for k, c in enumerate(candidates)]
-    for built in checking.build_all(sources, folder, "drawn", more_flags=FEWER_PASSES):
+    for built in checking.build_all(sources, folder, "drawn"):
         if built.library is None or built.log:
             found.append(f"{built.log}\n{built.source.text}")
             continue

@@ -10,7 +10,6 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.engine.candidate import Candidate
@@ -81,7 +80,7 @@ def test_what_a_team_packs_computes_the_same(tmp_path, name, sizes, dtype, cores
 def test_a_block_of_a_product_is_packed_by_all_threads(tmp_path, sizes, more):
     candidate, recording, args = product(3, more, **dict(zip("mnk", sizes, strict=True)))
     source = checking.crowded_source_of(candidate)
-    (built,) = checking.build_all([source], tmp_path, "product", more_flags=FEWER_PASSES)
+    (built,) = checking.build_all([source], tmp_path, "product")
     assert built.library is not None
     assert built.log == ""
     assert not checking.check(built, inputs_of(recording, args), Way(repeats=20))
@@ -140,7 +139,7 @@ def test_a_team_packs_what_others_of_the_launch_have_written(tmp_path):
     sources = [checking.crowded_source_of(c) for c in candidates]
     one_launch = [s for s in sources if "launch_1" not in s.text and "t_packed" in s.text]
     assert one_launch
-    for built in checking.build_all(sources, tmp_path, "others", more_flags=FEWER_PASSES):
+    for built in checking.build_all(sources, tmp_path, "others"):
         assert built.library is not None
         assert built.log == ""
         said = checking.check(built, inputs_of(recording, args), Way(repeats=20))
