@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..kernels.ir.kernel import DType, Expr, For, KernelIR, ReduceOp, Stmt, Update
+from .c.lanes import Lanes
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class LoopStep:
 
     `threads_from`: from so many iterations of these on a team is asked for. `unit`: threads begin at multiples of so many of them.
     `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
-    threads update.
+    threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does.
     """
 
     loop: For
@@ -40,6 +41,7 @@ class LoopStep:
     independent: frozenset[str] = frozenset()
     sums: tuple[Sum, ...] = ()
     atomics: frozenset[Update] = frozenset()
+    lanes: Lanes | None = None
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class _Lowering:
             workspace_bytes=0,
             prelude=self.prelude.text(),
             streams=False,
-            intrinsics=False,
+            intrinsics=self.prelude.intrinsics,
             may_fail=self.prelude.may_fail,
             n_threads=self.plan.cores,
             decisions=tuple(map(_words, self.plan.steps)),
@@ -195,12 +195,16 @@ class _Lowering:
                 ),
                 c.Declare("long", end.name, c.minimum(behind, most), constant=True),
             ]
-        made = c.For(name, begin, end, 1, writer.iteration(statements))
-        loop_of_last = writer.loop_over(last.loop, made, statements)
+        writer.lanes = step.lanes
+        if step.lanes is not None and step.lanes.loop == last.loop:
+            inner = writer.in_lanes(last, begin, end)
+        else:
+            made = c.For(name, begin, end, 1, writer.iteration(statements))
+            inner = (writer.loop_over(last.loop, made, statements),)
         if not outer:
-            return (loop_of_last,)
+            return inner
         rows = c.Bin("/", c.Bin("+", hi, c.number(n - 1)), c.number(n))
-        return (c.For(row, c.Bin("/", lo, c.number(n)), rows, 1, (*opening, loop_of_last)),)
+        return (c.For(row, c.Bin("/", lo, c.number(n)), rows, 1, (*opening, *inner)),)
 
     # --- what threads share
 
@@ -351,4 +355,6 @@ def _words(step: ir.Stmt | LoopStep) -> str:
         parts.append(f"{step.levels} loops as one")
     parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
     parts += ["atomic updates"] * bool(step.atomics)
+    if step.lanes is not None:
+        parts.append(f"{step.lanes.loop} in {step.lanes.width} lanes")
     return f"line {step.loop.where.line}: " + ", ".join(parts)

@@ -49,7 +49,7 @@ def read_machine() -> Machine:
         model=_model(info),
         cores=len(cpus),
         caches=_caches(cpus),
-        vector_bytes=_vector_bytes(info),
+        vector_bytes=vector_bytes(info),
         memory_bytes=os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
 
@@ -68,7 +68,10 @@ def _model(info: str) -> str:
     return found.group(1).strip() if found else platform.processor() or platform.machine()
 
 
-def _vector_bytes(info: str) -> int:
+def vector_bytes(info: str | None = None) -> int:
+    """The size of a vector register, by what the system tells of the CPU (`info`)."""
+    if info is None:
+        info = _read(Path("/proc/cpuinfo"))
     found = re.search(r"^flags\s*:\s*(.+)$", info, re.MULTILINE)
     flags = found.group(1).split() if found else []
     if "avx512f" in flags:

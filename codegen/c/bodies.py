@@ -14,6 +14,7 @@ from ...kernels.ir.walk import loads, local_changed, locals_read, nested_stateme
 from . import csyntax as c
 from .block import Block, Value, Writer
 from .cprint import expression
+from .lanes import Lanes, LaneScope, LaneWriter
 from .point import index_of, row_strides
 from .vectors import type_name
 
@@ -40,6 +41,7 @@ class BodyWriter:
         self.locals: dict[str, Value] = {}
         self.is_free = False  # whether sums may be reordered
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
+        self.lanes: Lanes | None = None  # the loop that runs in lanes
         self.plain_indices = False  # whether they are computed as longs, see `index_of`
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
@@ -74,6 +76,8 @@ class BodyWriter:
                     self.declare_local(name, value.dtype)
                 case ir.Update(value=value, result=name) if name:
                     self.declare_local(name, value.dtype)
+                case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
+                    pass  # its locals belong to the lanes
                 case ir.For(body=inner) | ir.While(body=inner):
                     self.declare_locals(inner)
                 case ir.If(then=then, orelse=orelse):
@@ -89,6 +93,9 @@ class BodyWriter:
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
             match s:
+                case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
+                    for made in self.in_lanes(s, c.Num("0"), self.evaluate(s.extent).x):
+                        self.w.write(made)
                 case ir.For(loop, extent, inner):
                     self.loop(loop, extent, inner)
                 case ir.SetLocal(name, value):
@@ -137,6 +144,21 @@ class BodyWriter:
         self.w.used.discard(name)
         if outer is not None:
             self.loops[loop] = outer
+
+    def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
+        """The loop of `lanes` from lo to hi, several iterations at once."""
+        assert self.lanes is not None
+        sums = {
+            x.name: x.op
+            for x in nested_statements(s.body)
+            if isinstance(x, ir.UpdateLocal) and x.name in self.locals
+        }
+        extents = {s.loop: int(s.extent.value)} if isinstance(s.extent, ir.Const) else {}
+        scope = LaneScope(
+            *(self.problem, self.array_of, self.loops, self.locals, extents, sums),
+            *(self.is_shared, self.is_free),
+        )
+        return LaneWriter(self.w, scope, self.lanes, s.body).loop(lo, hi)
 
     def loop_over(self, loop: str, made: c.For, body: tuple[ir.Stmt, ...]) -> c.For:
         """A loop that was written for `body` with what compilers may know of its iterations."""

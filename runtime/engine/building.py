@@ -12,6 +12,7 @@ from ...kernels.ir.kernel import NOWHERE, KernelIR
 from ...kernels.language.record import Call, Recording
 from ..cpu.compiler import Compiler, build_files
 from ..cpu.dialect import C_TEAM
+from ..host import vector_bytes
 from ..worker.outcome import Failure
 from .decisions import default_plan
 from .toolchain import flags_of
@@ -33,7 +34,7 @@ def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
     lines, prelude = list[str](), Prelude(CHelpers())
     if checks_indices:
         lines, _, prelude = index_sites(ir)
-    source = print_source(lower_kernel(default_plan(ir, cores), prelude), C_TEAM)
+    source = print_source(lower_kernel(default_plan(ir, cores, vector_bytes()), prelude), C_TEAM)
     return "\n".join([source.text, *(["#include <math.h>"] if lines else []), *lines, ""])
 
 

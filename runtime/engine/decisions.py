@@ -7,10 +7,13 @@ microseconds from one of milliseconds, and an update that waits for a lock from 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
+from ...codegen.c.lanes import Lanes
 from ...codegen.kernel_plan import KernelPlan, LoopStep, Sum
+from ...codegen.lower_kernel import problem_of
 from ...kernels.ir.access import AccessSet
 from ...kernels.ir.body import Closure, Reason, Site, analyse
 from ...kernels.ir.domain import BOX, UNBOUNDED, Loop
@@ -37,6 +40,7 @@ from ...kernels.ir.kernel import (
 from ...kernels.ir.meeting import meet_in
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
+from .lanes import lanes_of
 
 # A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
 _TEAM_PAYS_NS = 30_000.0
@@ -50,14 +54,15 @@ _FETCH_ADD_NS = 4.0
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 
 
-def default_plan(ir: KernelIR, cores: int) -> KernelPlan:
-    """The plan of a kernel on a machine with so many cores."""
+def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
+    """The plan of a kernel on a machine with so many cores and registers of so many bytes; 0: no loop runs in lanes."""
     body = unique_loops(ir.body)
     shared = _shared_locals(body)
     steps: list[Stmt | LoopStep] = []
     for s in body:
         if isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
-            steps.append(_loop_step(ir, s, shared, cores))
+            step = _loop_step(ir, s, shared, cores)
+            steps.append(replace(step, lanes=_lanes(ir, s, vector_bytes)))
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
@@ -183,6 +188,22 @@ def _meet(sites: Sequence[Site], loops: tuple[Loop, ...]) -> bool:
         for (a, a_writes), (b, b_writes) in combinations(sets, 2)
         if a_writes or b_writes
     )
+
+
+def _lanes(ir: KernelIR, loop: For, vector_bytes: int) -> Lanes | None:
+    """How a top-level loop runs in lanes, if it does. Of updates that meet each lane makes its own."""
+
+    def are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
+        sites = _sites(loops, body)
+        seen = {s.state for s in sites if s.op != "update"}
+        met = [
+            state
+            for state in {s.state for s in sites if s.writes}
+            if _meet([s for s in sites if s.state == state], _loops_of(loops))
+        ]
+        return all(state not in seen and ir.fast_math for state in met)
+
+    return lanes_of(problem_of(ir), _perfect_nest(loop), are_apart, vector_bytes)
 
 
 # --- updates of what iterations share

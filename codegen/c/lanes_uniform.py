@@ -1,0 +1,212 @@
+"""What is the same in all lanes of a loop, and which values fit into 32 bits.
+
+A value is *uniform* where all lanes that are live have the same, else it *varies*. A local is uniform where each value that it
+takes is, and it is always set for all lanes that may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ...kernels.ir.kernel import (
+    Binary,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Local,
+    LoopIndex,
+    SetLocal,
+    Stmt,
+    Unary,
+    Update,
+    While,
+)
+from ...kernels.ir.walk import children, local_changed, locals_read
+
+I32, I64 = DType.i32, DType.i64
+_Path = tuple[int, ...]  # of blocks, outermost first
+
+
+@dataclass(frozen=True)
+class _Touch:
+    """A place where a local is read or changed: the blocks around it."""
+
+    path: _Path
+    is_set: bool
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A statement that changes a local; `masked` are the blocks around it that not all lanes need to enter."""
+
+    statement: Stmt
+    name: str
+    masked: _Path
+    varies: bool
+
+
+class Uniformity:
+    """Of the `body` of a loop `lane` that runs in lanes; `sums` are locals from outside that the lanes add to."""
+
+    def __init__(self, lane: str, body: tuple[Stmt, ...], sums: frozenset[str]) -> None:
+        self.lane, self.sums = lane, sums
+        self.varying: set[str] = set(sums)
+        self._whole: set[int] = set()
+        before = -1
+        while len(self.varying) != before:
+            before = len(self.varying)
+            reader = _Reader(self)
+            reader.block(body, (), ())
+            self._whole.clear()
+            for change in reader.changes:
+                if _is_whole(reader.touches[change.name], change.masked):
+                    self._whole.add(id(change.statement))
+                    if not change.varies:
+                        continue
+                self.varying.add(change.name)
+
+    def varies(self, e: Expr) -> bool:
+        """Whether lanes may have different values of an expression."""
+        match e:
+            case LoopIndex(loop):
+                return loop == self.lane
+            case Local(name):
+                return name in self.varying
+        return any(map(self.varies, children(e)))
+
+    def is_whole(self, s: Stmt) -> bool:
+        """Whether a change of a local needs no mask: what it leaves in lanes that are not live is read by none."""
+        return id(s) in self._whole and local_changed(s) not in self.sums
+
+
+def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
+    """Whether nothing reads the local outside of the innermost block that only some lanes may enter, which sets it first."""
+    owner = touches[0].path
+    for t in touches[1:]:
+        n = 0
+        while n < min(len(owner), len(t.path)) and owner[n] == t.path[n]:
+            n += 1
+        owner = owner[:n]
+    is_clean = not owner or (touches[0].is_set and touches[0].path == owner)
+    return is_clean and all(block in owner for block in masked)
+
+
+class _Reader:
+    """Collects where locals are touched, in the order of the text."""
+
+    def __init__(self, of: Uniformity) -> None:
+        self.varies = of.varies
+        self.touches: dict[str, list[_Touch]] = {}
+        self.changes: list[_Change] = []
+        self.n_blocks = 0
+
+    def block(self, body: tuple[Stmt, ...], path: _Path, masked: _Path) -> None:
+        for s in body:
+            for e in children(s):
+                self.read(e, path)
+            if name := local_changed(s):
+                self.touches.setdefault(name, []).append(_Touch(path, isinstance(s, SetLocal)))
+                varies = isinstance(s, Update) or any(map(self.varies, children(s)))
+                self.changes.append(_Change(s, name, masked, varies))
+            match s:
+                case If(condition, then, orelse):
+                    self.inside(then, path, masked, condition)
+                    self.inside(orelse, path, masked, condition)
+                case While(condition, inner):
+                    self.inside(inner, path, masked, condition)
+                    self.read(condition, path)  # again behind each pass
+                case For(extent=extent, body=inner):
+                    self.inside(inner, path, masked, extent)
+
+    def read(self, e: Expr, path: _Path) -> None:
+        for name in locals_read(e):
+            self.touches.setdefault(name, []).append(_Touch(path, False))
+
+    def inside(self, body: tuple[Stmt, ...], path: _Path, masked: _Path, condition: Expr) -> None:
+        self.n_blocks += 1
+        path = (*path, self.n_blocks)
+        self.block(body, path, (*masked, self.n_blocks) if self.varies(condition) else masked)
+
+
+# --- what fits into 32 bits
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The least and greatest values of integer expressions; `extents` are those of loops, where they are known."""
+
+    extents: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, e: Expr) -> tuple[int, int] | None:
+        """The range of an expression; None where nothing is known."""
+        found = self._of(e)
+        if found is None or not e.dtype.is_integer:
+            return None
+        least, most = e.dtype.range
+        return found if least <= found[0] and found[1] <= most else None
+
+    def _of(self, e: Expr) -> tuple[int, int] | None:
+        match e:
+            case Const(value, dtype) if dtype.is_integer:
+                return int(value), int(value)
+            case LoopIndex(loop):
+                n = self.extents.get(loop)
+                return None if n is None else (0, max(0, n - 1))
+            case Cast(x) if x.dtype.is_integer:
+                inner = self.of(x)
+                return x.dtype.range if inner is None and x.dtype.size_bytes <= 4 else inner
+            case Local(_, dtype) if dtype.is_integer and dtype.size_bytes <= 4:
+                return dtype.range
+            case Unary("neg", x):
+                inner = self.of(x)
+                return None if inner is None else (-inner[1], -inner[0])
+            case Binary("add" | "sub" | "mul" as op, a, b):
+                left, right = self.of(a), self.of(b)
+                if left is None or right is None:
+                    return None
+                act = {
+                    "add": lambda x, y: x + y,
+                    "sub": lambda x, y: x - y,
+                    "mul": lambda x, y: x * y,
+                }
+                ends = [act[op](x, y) for x in left for y in right]
+                return min(ends), max(ends)
+            case Binary("floordiv" | "mod" as op, a, Const(value=int(d))) if d > 0:
+                inner = self.of(a)
+                if inner is None:
+                    return None
+                return (inner[0] // d, inner[1] // d) if op == "floordiv" else (0, d - 1)
+            case Binary("min" | "max", a, b):
+                left, right = self.of(a), self.of(b)
+                if left is None or right is None:
+                    return None
+                return min(left[0], right[0]), max(left[1], right[1])
+        return None
+
+    def narrowed(self, e: Expr) -> Expr | None:
+        """An i64 expression as one of i32 with the same value; None where 32 bits may not hold it, or what it is made of."""
+        if e.dtype is I32:
+            return e
+        found = self.of(e)
+        if e.dtype is not I64 or found is None or found[0] < -(2**31) or found[1] >= 2**31:
+            return None
+        match e:
+            case Const(value):
+                return Const(int(value), I32)
+            case LoopIndex():
+                return replace(e, dtype=I32)
+            case Cast(x) if x.dtype is I32:
+                return x
+            case Cast(x) if x.dtype.size_bytes < 4:
+                return Cast(x, I32)
+            case Unary("neg", x):
+                inner = self.narrowed(x)
+                return None if inner is None else Unary("neg", inner, I32)
+            case Binary(op, a, b):
+                left, right = self.narrowed(a), self.narrowed(b)
+                return None if left is None or right is None else Binary(op, left, right, I32)
+        return None

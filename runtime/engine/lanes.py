@@ -1,0 +1,123 @@
+"""Which loops run in lanes (codegen/c/lanes.py): those that compilers leave scalar, where most of the work is arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...codegen.c.lanes import Lanes, refusal
+from ...codegen.c.lanes_uniform import Uniformity
+from ...kernels.ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    LoopIndex,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    While,
+)
+from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import children, nested_statements, walk
+
+_LEAST_BYTES = 32  # of a register, from which on it pays
+# In operations on all lanes: about what one of these takes.
+_FUNCTION, _GATHER, _UPDATE = 8, 4, 6
+_INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "not"))
+
+
+def lanes_of(
+    problem: Problem,
+    nest: Sequence[For],
+    are_apart: Callable[[Sequence[For], tuple[Stmt, ...]], bool],
+    vector_bytes: int,
+) -> Lanes | None:
+    """The innermost loop of a perfect nest whose iterations are independent, if it is to run in lanes.
+
+    `are_apart`: whether no iteration of loops around a body touches what another one stores, or reads what another one updates.
+    """
+    if vector_bytes < _LEAST_BYTES:
+        return None
+    known = [loop for loop in nest if isinstance(loop.extent, Const)]
+    for levels in range(max(1, len(known)), 0, -1):
+        loop = nest[levels - 1]
+        if not are_apart(nest[:levels], loop.body):
+            continue
+        width = vector_bytes // _widest(loop.body)
+        if not isinstance(loop.extent, Const) and levels > 1:
+            return None
+        if isinstance(loop.extent, Const) and int(loop.extent.value) < width // 2:
+            return None
+        if refusal(loop.body, problem) or not _pays(loop):
+            return None
+        return Lanes(loop.loop, width, vector_bytes)
+    return None
+
+
+def _widest(body: tuple[Stmt, ...]) -> int:
+    """Bytes of the numbers that most is done with: those of floats, where there are any."""
+    sizes: dict[bool, int] = {}
+    for s in nested_statements(body):
+        for e in children(s):
+            for x in walk(e):
+                if isinstance(x, Binary | Unary | Load | Compare) and x.dtype is not DType.bool_:
+                    kind = x.dtype.is_float
+                    sizes[kind] = max(sizes.get(kind, 0), x.dtype.size_bytes)
+    return max(4, sizes.get(True, sizes.get(False, 4)))
+
+
+def _pays(loop: For) -> bool:
+    uniformity = Uniformity(loop.loop, loop.body, frozenset())
+    inside = list(nested_statements(loop.body))
+    leaves_scalar = any(isinstance(s, If | While | For) for s in inside)
+    work = 0
+    for s in inside:
+        if isinstance(s, Store) and _distance(s.indices, uniformity) not in (0, 1):
+            work -= _GATHER
+        if isinstance(s, Update):
+            work -= 0 if _distance(s.indices, uniformity) == 1 else _UPDATE
+        for e in children(s):
+            for x in walk(e):
+                match x:
+                    case Load() if _distance(x.indices, uniformity) not in (0, 1):
+                        work -= _GATHER
+                    case Unary(op=op) if x.x.dtype.is_float and op not in _INSTRUCTIONS:
+                        work += _FUNCTION
+                        leaves_scalar = True
+                    case Binary(op="pow" | "atan2" | "hypot"):
+                        work += _FUNCTION
+                        leaves_scalar = True
+                    case Binary() | Unary() | Compare() | Select() | Cast():
+                        work += 1
+    return leaves_scalar and work >= 0
+
+
+def _distance(indices: tuple[Expr, ...], uniformity: Uniformity) -> int | None:
+    """How far the elements of neighbouring lanes are apart; None where that varies, or they are not in a row."""
+    *rows, last = indices
+    if any(map(uniformity.varies, rows)):
+        return None
+    return _step(last, uniformity)
+
+
+def _step(e: Expr, uniformity: Uniformity) -> int | None:
+    if not uniformity.varies(e):
+        return 0
+    match e:
+        case LoopIndex():
+            return 1
+        case Cast(x) if x.dtype.is_index:
+            return _step(x, uniformity)
+        case Binary("add" | "sub" as op, a, b):
+            left, right = _step(a, uniformity), _step(b, uniformity)
+            if left is None or right is None:
+                return None
+            return left + right if op == "add" else left - right
+    return None
