@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ..kernels.ir.kernel import (
@@ -41,6 +42,7 @@ from ..kernels.ir.kernel import (
     While,
 )
 from ..kernels.ir.simplify import binary
+from ..kernels.ir.walk import rewrite
 from ..kernels.language.record import Call, Recording
 
 WHERE = Location("test", 1)
@@ -191,6 +193,51 @@ def kernels(draw: Draw, may_compute: bool = True) -> KernelIR:
         extent = drawing.whole(_Scope((), ()), -1, 3)
     outer = For("o", extent, (*starts, *body, *ends), WHERE)
     return KernelIR("random", _ARRAYS, (), (outer,), WHERE)
+
+
+def in_any_order(ir: KernelIR, n: int) -> KernelIR:
+    """A drawn kernel of `n` iterations of its outer loop whose order nobody sees: what is loaded is never written, and all that is
+    done to one array are updates of one operator.
+    """
+    ops = {"a": "add", "u": "add", "v": "max"}
+
+    def change(x: Any) -> Any:
+        match x:
+            case Load():
+                return replace(x, array=f"{x.array}_in")
+            case Store(array, indices, value, where):
+                return Update(array, indices, ops[array], value, where)
+            case Update(result=name) if name:
+                return SetLocal(name, x.value, x.where)
+            case Update():
+                return replace(x, op=ops[x.array])
+        return x
+
+    body: list[Stmt] = []
+    for s in rewrite(ir.body, change):
+        assert isinstance(s, For)
+        body.append(replace(s, extent=Const(n, I64)))
+    side = SIDE + 2 * n
+    arrays = [replace(p, shape=(side,) * len(p.shape)) for p in ir.arrays]
+    read = [ArrayParam(f"{p.name}_in", p.dtype, p.shape) for p in arrays]
+    return replace(ir, arrays=(*arrays, *read), body=tuple(body))
+
+
+def drawn(n: int) -> list[KernelIR]:
+    found: list[KernelIR] = []
+
+    @settings(
+        max_examples=n,
+        phases=(Phase.generate,),
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(kernels())
+    def collect(ir: KernelIR) -> None:
+        found.append(ir)
+
+    collect()
+    return found
 
 
 def arrays_of(ir: KernelIR, seed: int = 3) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Runs iterations of a loop in lanes: one vector instruction for several of them, each with branches and indices of its own.
 
-After ISPC (Pharr, Mark, ispc: A SPMD Compiler for High-Performance CPU Programming, InPar 2012). What is uniform stays scalar; what
-varies is a vector with an element a lane. A mask says which lanes are live: a branch narrows it for its block, which is skipped
-where no lane is left, and a while loop goes on as long as one is. Elements side by side are loaded and stored as vectors, others gathered
-and scattered; updates of elements that lanes may share are made lane by lane. Each lane computes what the scalar loop computes, in
-the same order, but for sums that may be reordered, and functions of vectors of libmvec (4 ulp) where `fast_math` allows them.
+After ISPC (Pharr, Mark, ispc: A SPMD Compiler for High-Performance CPU Programming, InPar 2012). What is uniform stays scalar;
+what varies is a vector with an element a lane. A mask says which lanes are live: a branch narrows it for its block, which is
+skipped where no lane is left, and a while loop goes on as long as one is. Elements side by side are loaded and stored as vectors,
+others gathered and scattered; updates of elements that lanes may share are made lane by lane. Each lane computes what the scalar
+loop computes, in the same order, but for sums that may be reordered, and functions of vectors of libmvec (4 ulp) where `fast_math`
+allows them.
 
 To write a loop: ask `refusal` whether it can be done; then `LaneWriter(...).loop(lo, hi)` gives the statements of the whole loop,
 or `.iterations(first, n)` those of one vector of iterations.
@@ -200,11 +201,7 @@ class LaneWriter:
             return
         place = self.w.fresh(name)
         kind = self.h.type(dtype)
-        zero = c.Literal(kind, (c.Num("0"),))
-        if dtype is BOOL:
-            zero = c.Call(self.h.of_bool(), (c.Num("0"),))
-        elif self.h.is_pair(dtype):
-            zero = self.splat(Value(c.Num("0"), dtype)).x
+        zero = self.splat(Value(c.Num("0"), dtype)).x
         self.scalar.locals[name] = Value(c.Id(place), dtype, self.lanes.width)
         self.w.write(c.Declare(kind, place, zero))
 
@@ -518,8 +515,8 @@ class LaneWriter:
             call = c.Call(self.h.compare("ne", value.dtype), (value.x, zero.x))
             return Value(call, BOOL, width)
         if value.dtype is BOOL:
-            one, zero = (self.splat(Value(constant(n, dtype), dtype)).x for n in (1, 0))
-            return Value(c.Call(self.h.select(dtype), (value.x, one, zero)), dtype, width)
+            sides = [self.splat(Value(constant(n, dtype), dtype)).x for n in (1, 0)]
+            return Value(c.Call(self.h.select(dtype), (value.x, *sides)), dtype, width)
         return Value(c.Call(self.h.convert(dtype, value.dtype), (value.x,)), dtype, width)
 
     def evaluate(self, e: ir.Expr) -> Value:

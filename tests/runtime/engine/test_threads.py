@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import kernelscape as ks
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from kernelscape.codegen.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
-    ArrayParam,
-    Const,
-    DType,
-    For,
     KernelIR,
-    Load,
-    SetLocal,
-    Stmt,
-    Store,
-    Update,
 )
-from kernelscape.kernels.ir.walk import rewrite
 from kernelscape.runtime.engine import decisions
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
@@ -184,53 +172,12 @@ def test_updates_of_an_array_are_atomic_all_or_none(shared):
     assert atomics(parts, np.ones((1009, 2)), x) == []
 
 
-def in_any_order(ir: KernelIR, n: int) -> KernelIR:
-    """A drawn kernel of `n` iterations of its outer loop whose order nobody sees: what is loaded is never written, and all that is
-    done to one array are updates of one operator.
-    """
-    ops = {"a": "add", "u": "add", "v": "max"}
-
-    def change(x: Any) -> Any:
-        match x:
-            case Load():
-                return replace(x, array=f"{x.array}_in")
-            case Store(array, indices, value, where):
-                return Update(array, indices, ops[array], value, where)
-            case Update(result=name) if name:
-                return SetLocal(name, x.value, x.where)
-            case Update():
-                return replace(x, op=ops[x.array])
-        return x
-
-    body: list[Stmt] = []
-    for s in rewrite(ir.body, change):
-        assert isinstance(s, For)
-        body.append(replace(s, extent=Const(n, DType.i64)))
-    side = statements.SIDE + 2 * n
-    arrays = [replace(p, shape=(side,) * len(p.shape)) for p in ir.arrays]
-    read = [ArrayParam(f"{p.name}_in", p.dtype, p.shape) for p in arrays]
-    return replace(ir, arrays=(*arrays, *read), body=tuple(body))
-
-
-def drawn(n: int) -> list[KernelIR]:
-    found: list[KernelIR] = []
-
-    @settings(
-        max_examples=n,
-        phases=(Phase.generate,),
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(statements.kernels())
-    def collect(ir: KernelIR) -> None:
-        found.append(ir)
-
-    collect()
-    return found
-
-
 def test_threads_compute_what_random_kernels_mean(engine):
-    irs = [in_any_order(ir, n) for k, ir in enumerate(drawn(24)) for n in (SIZES[k % 2], 61)]
+    irs = [
+        statements.in_any_order(ir, n)
+        for k, ir in enumerate(statements.drawn(24))
+        for n in (SIZES[k % 2], 61)
+    ]
     engine.prepare(irs)
     n_shared = 0
     for ir in irs:
