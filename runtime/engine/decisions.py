@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 from math import prod
 
@@ -173,7 +174,12 @@ def _loops_of(loops: Sequence[For]) -> tuple[Loop, ...]:
 
 
 def _sites(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
-    return analyse(body, _loops_of(loops), Reason(Closure.ORDER, "", NOWHERE)).sites
+    return _analysed(_loops_of(loops), body)
+
+
+@lru_cache(maxsize=16)  # several questions about one loop
+def _analysed(loops: tuple[Loop, ...], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
+    return analyse(body, loops, Reason(Closure.ORDER, "", NOWHERE)).sites
 
 
 def _meet(sites: Sequence[Site], loops: tuple[Loop, ...]) -> bool:

@@ -48,14 +48,14 @@ def lanes_of(
     known = [loop for loop in nest if isinstance(loop.extent, Const)]
     for levels in range(max(1, len(known)), 0, -1):
         loop = nest[levels - 1]
+        if refusal(loop.body, problem) or not _pays(loop):
+            return None
         if not are_apart(nest[:levels], loop.body):
             continue
         width = vector_bytes // _widest(loop.body)
         if not isinstance(loop.extent, Const) and levels > 1:
             return None
         if isinstance(loop.extent, Const) and int(loop.extent.value) < width // 2:
-            return None
-        if refusal(loop.body, problem) or not _pays(loop):
             return None
         return Lanes(loop.loop, width, vector_bytes)
     return None

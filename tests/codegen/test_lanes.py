@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.codegen.c.lanes import Lanes
+from kernelscape.codegen.kernel_plan import KernelPlan, LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
@@ -21,14 +22,14 @@ from kernelscape.kernels.ir.kernel import (
     Update,
 )
 from kernelscape.kernels.ir.walk import rewrite
-from kernelscape.runtime.engine import building, lanes
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.kernels.offload.distribute import unique_loops
+from kernelscape.runtime.engine import building
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.testing import statements
 
 pytestmark = pytest.mark.compiler
 O = LoopIndex("o")
-SIZES = (37, 9, 0)
+SIZES = (37, 9, 1)
 
 
 def with_own_rows(ir: KernelIR) -> KernelIR:
@@ -66,10 +67,14 @@ def of_type(ir: KernelIR, dtype: DType) -> KernelIR:
     return rewrite(ir, change)
 
 
-@pytest.fixture
-def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each loop that can runs in lanes."""
-    monkeypatch.setattr(lanes, "_pays", lambda loop: True)
+def lanes_plan(width: int, vector_bytes: int) -> Callable[..., KernelPlan]:
+    """Plans in which the outermost loop runs in lanes, whatever its body."""
+
+    def plan(ir: KernelIR, cores: int, _: int) -> KernelPlan:
+        (loop,) = unique_loops(ir.body)
+        return KernelPlan(ir, (LoopStep(loop, lanes=Lanes(loop.loop, width, vector_bytes)),), cores)
+
+    return plan
 
 
 def engine_at(folder: Any, compiler: str | None = None) -> Engine:
@@ -87,21 +92,25 @@ def assert_same(engine: Engine, ir: KernelIR) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vector_bytes", "dtype"),
-    [(64, "f64"), (64, "f32"), (64, "i32"), (32, "f32"), (32, "i64"), (64, "u8"), (64, "i16")],
+    ("vector_bytes", "width", "dtype"),
+    [
+        (64, 8, "f64"),
+        (64, 16, "f32"),
+        (64, 16, "f64"),
+        (64, 16, "i32"),
+        (32, 8, "f32"),
+        (32, 4, "i64"),
+        (64, 16, "i16"),
+    ],
 )
-def test_random_bodies_in_lanes(vector_bytes, dtype, tmp_path, everywhere, monkeypatch):
-    monkeypatch.setattr(building, "vector_bytes", lambda: vector_bytes)
+def test_random_bodies_in_lanes(vector_bytes, width, dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "default_plan", lanes_plan(width, vector_bytes))
     engine = engine_at(tmp_path)
     irs = [
         of_type(with_own_rows(statements.in_any_order(ir, SIZES[k % 3])), DType[dtype])
         for k, ir in enumerate(statements.drawn(6))
     ]
     engine.prepare(irs)
-    n_lanes = 0
     for ir in irs:
-        steps = default_plan(ir, 1, vector_bytes).steps
-        n_lanes += any(isinstance(s, LoopStep) and s.lanes is not None for s in steps)
         assert_same(engine, ir)
     engine.close()
-    assert n_lanes >= 2
