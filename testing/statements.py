@@ -199,7 +199,7 @@ def in_any_order(ir: KernelIR, n: int) -> KernelIR:
     """A drawn kernel of `n` iterations of its outer loop whose order nobody sees: what is loaded is never written, and all that is
     done to one array are updates of one operator.
     """
-    ops = {"a": "add", "u": "add", "v": "max"}
+    ops: dict[str, ReduceOp] = {"a": "add", "u": "add", "v": "max"}
 
     def change(x: Any) -> Any:
         match x:
