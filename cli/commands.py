@@ -20,6 +20,8 @@ from .export_command import export
 from .options import (
     Talk,
     about_problem,
+    decisions_of,
+    fixing,
     interrupted,
     limits,
     options_of,
@@ -123,6 +125,7 @@ def list_command(talk: Talk) -> None:
 
 @explore.command()
 @about_problem
+@fixing
 @click.option(
     "--descents",
     type=click.IntRange(min=0),
@@ -137,19 +140,21 @@ def show(
     sizes: tuple[str, ...],
     dtype: str | None,
     target: str | None,
+    fixed: tuple[str, ...],
     descents: int,
     profile: str | None,
 ) -> None:
     """Tasks, state-flow graph, objects and choices of a SEQUENCE, and how large its space is."""
+    from ..space.engine.decisions import fix
     from .views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)
     workload = find_workload(
         sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
     )
-    space = space_of(workload, settings.target, profile)
+    space = fix(space_of(workload, settings.target, profile), decisions_of(fixed))
     if talk.is_json:
-        put_json(show_fields(space, settings.seed, descents))
+        put_json(show_fields(space, settings.seed, descents, talk.verbosity))
         return
     for line in show_lines(space, settings.seed, descents, talk.verbosity):
         say(line)
@@ -158,6 +163,7 @@ def show(
 @explore.command()
 @about_problem
 @limits
+@fixing
 @click.option("--seed", help="Of inputs and search.")
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")
@@ -169,6 +175,7 @@ def run(
     talk: Talk,
     sequence: str,
     sizes: tuple[str, ...],
+    fixed: tuple[str, ...],
     build_only: bool,
     profile: str | None,
     output: Path | None,
@@ -178,6 +185,7 @@ def run(
     from ..explorer.entry import explore_workload
 
     settings = settings_of(talk, **flags)
+    options = options_of(settings, decisions_of(fixed))
     workload = find_workload(sequence, sizes_of(sizes), settings.dtype, settings.seed)
     if profile is not None and not build_only:
         raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
@@ -188,11 +196,11 @@ def run(
         from ..explorer.building import build_only as build
         from .build_view import show_builds
 
-        n_ok = show_builds(build(workload, options_of(settings), profile or PROFILE), talk.is_json)
+        n_ok = show_builds(build(workload, options, profile or PROFILE), talk.is_json)
         sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
     found = explore_workload(
         workload,
-        options_of(settings),
+        options,
         directory=output,
         runs=settings.runs,
         on_event=_listener(talk, settings),

@@ -15,6 +15,7 @@ from ..runtime.records.replay import StaleError
 from ..runtime.worker.inputs import ArgumentsError
 from ..runtime.worker.outcome import Failure
 from ..runtime.worker.worker import WorkerError
+from ..space.engine.decisions import DecisionError
 from .settings import SettingsError
 from .user_file import WorkloadError
 
@@ -39,6 +40,7 @@ ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
     (SettingsError, Exit.USAGE),
     (WorkloadError, Exit.USAGE),
     (LanguageError, Exit.USAGE),
+    (DecisionError, Exit.USAGE),
     (ArgumentsError, Exit.USAGE),
     (RecordError, Exit.USAGE),
     (DeviceError, Exit.ENVIRONMENT),

@@ -12,6 +12,7 @@ from ..kernels.ir.task import Problem
 from ..kernels.offload.closed import Closed, closed_tasks
 from ..search import events as ev
 from ..space.engine.candidate import DeadEnd, Space
+from ..space.engine.decisions import fixed_count, fixed_text
 
 _LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
 _HEADER_EVERY = 25
@@ -63,6 +64,7 @@ class TextLog:
         self._every_s = every_s
         self._verbosity = verbosity
         self._unit = Unit(1e6)
+        self._is_fixed = False
         self._n_rows = 0
         self._told_s = 0.0
 
@@ -119,6 +121,7 @@ class TextLog:
             )
 
     def _open(self, e: st.Opened) -> None:
+        self._is_fixed = bool(e.space.fixed)
         given = " ".join(f"{key}={value}" for key, value in e.given)
         self._write(
             f"kernelscape {self._version} | {e.directory} | seed {e.seed}"
@@ -136,6 +139,8 @@ class TextLog:
             self._write(line)
         for line in closed_lines(closed_tasks(e.problem)):
             self._write(line)
+        for line in fixed_lines(e.space):
+            self._write(line)
         for note in e.notes:
             self._write(f"note: {note}")
         if e.n_resumed:
@@ -151,7 +156,7 @@ class TextLog:
         self._unit = _unit_of(e, self._unit)
         self._write(
             f"Verify     {e.n_input_sets} input sets against a float64 reference"
-            f" | unfused default {self._unit.text(e.default_ns)}"
+            f" | {_default_word(self._is_fixed)} {self._unit.text(e.default_ns)}"
             + (f" | NumPy {self._unit.text(e.numpy_ns)}" if e.numpy_ns is not None else "")
         )
         self._write("")
@@ -246,6 +251,13 @@ def closed_lines(closed: Closed) -> list[str]:
     return [f"Closed     {closed}; bound and gap count their bodies for nothing"]
 
 
+def fixed_lines(space: Space) -> list[str]:
+    """What was decided before the search, on a line of its own where anything was."""
+    if not space.fixed:
+        return []
+    return [f"Upfront    {fixed_text(space.fixed)}; bound and gap are of the space with that"]
+
+
 def closed_fields(closed: Closed) -> list[dict[str, Any]]:
     """The same as JSON objects."""
     return [
@@ -272,8 +284,9 @@ def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
 def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     """The result block."""
     closed = f"; {e.closed}" if e.closed else ""
+    fixed = f"; with {fixed_count(e.fixed)} fixed" if e.fixed else ""
     status = _STATUS.get(e.status, e.status)
-    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{closed}"]
+    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{fixed}{closed}"]
     if e.best_ns is None:
         lines.append("Best         nothing valid was found")
     else:
@@ -286,13 +299,18 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
         lines.append(f"Bound        withdrawn: {below}")
     else:
         counted = "; closed bodies count for nothing" if e.closed else ""
-        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}){_gaps(e)}")
+        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}{fixed}){_gaps(e)}")
     lines.append(f"Speed-up     {_speed_up(e)}")
     failed = ", ".join(f"{n} {kind}" for kind, n in e.failures if n)
     lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
     lines += [f"Doubt        {doubt}" for doubt in e.doubts]
     lines.append(f"Saved        {e.directory}")
     return lines
+
+
+def _default_word(is_fixed: bool) -> str:
+    """What the default is called: with choices fixed it is what comes closest to the one that fuses nothing."""
+    return "default with what is fixed" if is_fixed else "unfused default"
 
 
 def _gaps(e: st.Ended) -> str:
@@ -308,7 +326,7 @@ def _speed_up(e: st.Ended) -> str:
         return "-"
     parts = []
     if e.default_ns is not None:
-        parts.append(f"{e.default_ns / e.best_ns:.2f}x unfused default")
+        parts.append(f"{e.default_ns / e.best_ns:.2f}x {_default_word(bool(e.fixed))}")
     if e.numpy_ns is not None:
         parts.append(f"{e.numpy_ns / e.best_ns:.2f}x NumPy")
     return ", ".join(parts) or "-"
@@ -344,6 +362,7 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 "seed": event.seed,
                 "resumed": event.n_resumed,
                 "notes": list(event.notes),
+                "fixed": dict(event.space.fixed),
             }
         case st.Rooted():
             terms = dict(event.terms)
@@ -443,4 +462,5 @@ def result_fields(e: st.Ended) -> dict[str, Any]:
         "elapsed_s": round(e.elapsed_s, 3),
         "closed": closed_fields(e.closed),
         "doubts": list(e.doubts),
+        "fixed": dict(e.fixed),
     }

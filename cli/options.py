@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +103,25 @@ def limits(function: Callable[..., Any]) -> Callable[..., Any]:
     return time_limit(max_evals(gap(function)))
 
 
-def options_of(settings: Settings) -> Options:
+def fixing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that decides something before the search."""
+    text = "CHOICE=VALUE: decide this upfront; repeatable. `explore show -v` lists choices."
+    return click.option("--fix", "fixed", multiple=True, help=text)(function)
+
+
+def decisions_of(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The decisions of a command line. Raises UsageError."""
+    parts = [text.rpartition("=") for text in texts]
+    for text, (name, _, value) in zip(texts, parts, strict=True):
+        if not name.strip() or not value.strip():
+            raise click.UsageError(f"--fix: {text!r} is not CHOICE=VALUE, such as fused=SEPARATE")
+    return tuple((name.strip(), value.strip()) for name, _, value in parts)
+
+
+def options_of(settings: Settings, fixed: tuple[tuple[str, str], ...] = ()) -> Options:
     """What a session is told. Raises SettingsError."""
     try:
-        return _options(settings)
+        return replace(_options(settings), fixed=fixed)
     except ValueError as e:
         raise SettingsError(str(e)) from e
 

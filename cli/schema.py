@@ -54,6 +54,8 @@ class Space(AbstractLine, tag="space"):
     components: int  # tasks of different ones share no launch
     launch_tasks: int | None  # a launch has no more, that follow one another; None: it may have all
     feasible: bool
+    fixed: dict[str, str]  # before the search
+    open_choices: dict[str, list[str]] | UnsetType = UNSET  # with -v: what is possible of each
     bound_ns: float | UnsetType = UNSET  # the next four: where there is an implementation
     limiting: str | UnsetType = UNSET
     implementations: tuple[float, float, float] | UnsetType = UNSET  # estimate, and its 95 %
@@ -72,6 +74,7 @@ class Start(AbstractLine, tag="start"):
     seed: int
     resumed: int  # finished evaluations taken over
     notes: list[str]  # what has changed since the run began
+    fixed: dict[str, str]  # before the search
 
 
 class RootBound(AbstractLine, tag="root_bound"):
@@ -193,6 +196,9 @@ class Result(AbstractLine, tag="result"):
     elapsed_s: float
     closed: list[ClosedTask]
     doubts: list[str]  # sentences: too few candidates, disturbed times
+    fixed: dict[
+        str, str
+    ]  # before the search: status, bound and gap are of the space with these decisions
 
 
 class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):

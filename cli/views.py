@@ -27,7 +27,7 @@ from ..search.tree.ordering import NextChoice
 from ..space.backbone import LAUNCH_TASKS
 from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
-from .log import Unit, closed_fields, closed_lines, count_choices, space_lines
+from .log import Unit, closed_fields, closed_lines, count_choices, fixed_lines, space_lines
 
 # --- explore list --------------------------------------------------------------------------------
 
@@ -89,6 +89,7 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
         n = len(space.backbone.components)
         yield f"  Launches   {n} component{'s' * (n > 1)} | of at most {LAUNCH_TASKS} tasks that follow one another"
     yield from (f"  {line}" for line in closed_lines(closed_tasks(problem)))
+    yield from (f"  {line}" for line in fixed_lines(space))
     root = space.root()
     if isinstance(root, DeadEnd):
         yield f"  there is no implementation: {root.choice}, {root.why}"
@@ -101,7 +102,7 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
         yield from ("", "Fixed by propagation")
         yield from (f"  {name} = {value}" for name, value in _fixed(space, root))
         yield from ("", "Open")
-        yield from (f"  {name}: {values}" for name, values in _opened(space, root))
+        yield from (f"  {name}: {' '.join(values)}" for name, values in _opened(space, root))
     yield from ("", "Bound")
     yield from (f"  {line}" for line in explain(Bounder(space).bound(root), space))
     if n_descents > 0:
@@ -114,7 +115,7 @@ def launch_tasks(space: Space) -> int | None:
     return LAUNCH_TASKS if len(space.problem.tasks) > LAUNCH_TASKS else None
 
 
-def show_fields(space: Space, seed: int, n_descents: int) -> dict[str, Any]:
+def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dict[str, Any]:
     """The same as one JSON object."""
     problem = space.problem
     root = space.root()
@@ -134,8 +135,11 @@ def show_fields(space: Space, seed: int, n_descents: int) -> dict[str, Any]:
         "components": len(space.backbone.components),
         "launch_tasks": launch_tasks(space),
         "feasible": isinstance(root, Candidate),
+        "fixed": dict(space.fixed),
     }
     if isinstance(root, Candidate):
+        if verbosity > 1:
+            fields["open_choices"] = dict(_opened(space, root))
         bound = Bounder(space).bound(root)
         fields |= {"bound_ns": bound.ns, "limiting": bound.limiting}
         if n_descents > 0:
@@ -206,10 +210,10 @@ def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
             yield choice.name, choice.values[root.value(v)]
 
 
-def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
+def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, list[str]]]:
     for v in map(int, root.open_choices()):
         choice = space.choices[v]
-        yield choice.name, " ".join(choice.values[x] for x in root.values(v))
+        yield choice.name, [choice.values[x] for x in root.values(v)]
 
 
 # --- explore calibrate ---------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ..search.bound.bounder import Bounder
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
+from ..space.engine.decisions import fix
 from .registers import Launches, Registers
 from .workload import Options, Workload
 
@@ -57,7 +58,7 @@ def build_only(workload: Workload, options: Options, profile: str) -> Iterator[B
     )
     if not device.reporter.reports:
         raise DeviceError(f"the backend {device.name!r} does not report what code takes")
-    space = build_space(workload.problem, device.machine.facts())
+    space = fix(build_space(workload.problem, device.machine.facts()), options.fixed)
     bounder, dialect = Bounder(space), dialect_of(device)
     registers = Registers(device.reporter, space, bounder)
     end = time.monotonic() + (60.0 if options.time_limit_s is None else options.time_limit_s)

@@ -29,6 +29,7 @@ class Claims:
     def __init__(
         self, device: AbstractDevice, worker: AbstractWorker, target: Target, closed: Closed
     ) -> None:
+        self.fixed: tuple[tuple[str, str], ...] = ()  # of the space whose bound this is
         self._device = device
         self._worker = worker
         self._target = target
@@ -47,6 +48,7 @@ class Claims:
         doubted: Iterable[str],
     ) -> Bound:
         """Take the bound of the root, on the scale that earlier sessions have left."""
+        self.fixed = root.space.fixed
         whole = bounder.bound(root)
         lower_to_earlier(
             self.scale,

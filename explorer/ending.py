@@ -74,6 +74,7 @@ class Ending:
             directory=self._folder,
             elapsed_s=self._deadlines.elapsed_s,
             closed=s.claims.closed,
+            fixed=s.claims.fixed,
             doubts=() if best is None else self._doubts(status, n_evaluations),
         )
         self._tell(ended)

@@ -36,8 +36,9 @@ from ..runtime.records.folder import (
 )
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
-from ..runtime.records.replay import rebuild_problem
+from ..runtime.records.replay import StaleError, rebuild_problem
 from ..search.budget import Interrupt
+from ..space.engine.decisions import DecisionError
 from . import stages as st
 from .saved import Best, load
 from .session import Session, Tell
@@ -82,6 +83,11 @@ class Run:
         return self.ended.closed
 
     @property
+    def fixed(self) -> dict[str, str]:
+        """What was decided before the search: status, bound and gap are of the space with these decisions."""
+        return dict(self.ended.fixed)
+
+    @property
     def bound_now_ns(self) -> float | None:
         """The bound on the machine as it was while the best was timed for the last time."""
         return self.ended.bound_now_ns
@@ -115,6 +121,7 @@ def explore(
     target: str = "cpu",
     directory: str | Path | None = None,
     reference: Callable[..., Any] | None = None,
+    decisions: Mapping[str, object] | None = None,
     on_event: Tell | None = None,
 ) -> Run:
     """Search the implementations of a sequence of kernels called with `args`, which stay as they
@@ -122,11 +129,13 @@ def explore(
 
     `sequence` is any function that calls kernels, or a library sequence (then `args` may be left
     out). `time_limit` is in seconds. `directory` is where the run is kept (default: a new folder
-    under runs/). `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed. `on_event`
+    under runs/). `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed.
+    `decisions` fix choices before the search: names as in `run.best.decisions`, kinds or patterns, to values
+    (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these. `on_event`
     hears every event. Ctrl-C ends the search and returns the best so far.
 
-    Raises ValueError, LanguageError, DeviceError, WorkerError, RecordError, WrongReferenceError and FailedReferenceError, each with
-    one sentence.
+    Raises ValueError (DecisionError where the decisions cannot be), LanguageError, DeviceError, WorkerError, RecordError,
+    WrongReferenceError and FailedReferenceError, each with one sentence.
     """
     options = Options(
         time_limit_s=time_limit,
@@ -135,6 +144,7 @@ def explore(
         seed=seed,
         strategy=strategy,
         target=target,
+        fixed=tuple((name, str(value)) for name, value in (decisions or {}).items()),
     )
     if isinstance(sequence, LibrarySequence) and not args:
         workload = library_workload(sequence, sequence.sizes, "f32", seed)
@@ -244,7 +254,11 @@ def resume(
     changed: dict[str, Any] = {}
     if time_limit is not None or max_evals is not None or gap is not None:
         changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
-    return _run_session(workload, replace(options, **changed), folder, on_event, on_interrupt)
+    options = replace(options, fixed=header.fixed, **changed)
+    try:
+        return _run_session(workload, options, folder, on_event, on_interrupt)
+    except DecisionError as e:
+        raise StaleError(f"what was fixed in {folder} does not fit the space: {e}") from e
 
 
 def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Options:

@@ -25,13 +25,19 @@ from ..runtime.records.record import (
     Record,
     TallyRecord,
 )
-from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
+from ..runtime.records.replay import (
+    StaleError,
+    dialect_of,
+    rebuild_problem,
+    restore_older,
+    space_of,
+)
 from ..search.bound.bounder import Bound, Bounder
 from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
-from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.engine.decisions import fixed_text
 from .registers import Launches, registers_of_tasks, reported_launches
 from .saved import stored_best
 
@@ -158,8 +164,12 @@ def explain_run(path: str | Path) -> Explanation:
         )
     _, problem = rebuild_problem(file.stored, file.problem_key)
     target = device.machine.facts()
-    space = build_space(problem, target)
+    space = space_of(problem, target, file.fixed)
     notes = []
+    if file.fixed:
+        notes.append(
+            f"{fixed_text(file.fixed)}; bounds and what was left out are of the space with that"
+        )
     closed = closed_tasks(problem)
     if closed:
         notes.append(f"{closed}; bounds count their bodies for nothing")

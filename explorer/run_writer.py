@@ -255,7 +255,7 @@ class RunWriter:
     def _header(self) -> RunHeader:
         s = self._workload
         options = asdict(self._options)
-        del options["given"]
+        del options["given"], options["fixed"]
         return RunHeader(
             schema=SCHEMA,
             sequence=s.sequence,
@@ -268,6 +268,7 @@ class RunWriter:
             options=options,
             conditions=self._conditions,
             stored=s.stored,
+            fixed=self._space.fixed,
         )
 
     def _compare(self, header: RunHeader) -> None:
@@ -308,4 +309,5 @@ class RunWriter:
             verified=f"{result.n_input_sets} input sets against a float64 reference",
             conditions=result.conditions or self._conditions,
             stored=s.stored,
+            fixed=self._space.fixed,
         )

@@ -28,6 +28,7 @@ from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
 from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.engine.decisions import fix
 from ..space.targets.target import Target
 from . import stages as st
 from .claims import Claims
@@ -76,7 +77,7 @@ class Session:
             with self._interrupt.immediate():
                 worker.start()  # meanwhile this process has a core of its own
                 target = device.machine.facts()
-                space = build_space(self._workload.problem, target)
+                space = fix(build_space(self._workload.problem, target), o.fixed)
                 root = space.root()
                 conditions = conditions_of(device, worker)
             writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)

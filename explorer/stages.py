@@ -154,6 +154,9 @@ class Ended:
     gap_now: float | None = None
     closed: Closed = NOTHING_CLOSED  # what the bound and the status say nothing of
     doubts: tuple[str, ...] = ()  # sentences: too few candidates, disturbed times
+    fixed: tuple[
+        tuple[str, str], ...
+    ] = ()  # before the search: status, bound and gap are of the space with these decisions
 
 
 Stage = (

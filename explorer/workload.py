@@ -33,6 +33,7 @@ class Options:
     final_top: int = 8
     input_sets: int = 3
     store: bool = True
+    fixed: tuple[tuple[str, str], ...] = ()  # decisions that every implementation has
     given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from ..runtime.records.record import (
     NoteRecord,
     RemeasuredRecord,
 )
+from ..space.engine.decisions import fixed_text
 from .pairs import Effect, Predictions, measured_effects
 from .rebuilt import Looked, Rebuilt, graph_of
 from .run_data import RunData, ns_of
@@ -102,6 +103,7 @@ def _head(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
         "default_ns": best.baseline_ns if best else default.time_ns if default else None,
         "numpy_ns": run.numpy_ns,
         "limiting": bounds[-1].limiting if bounds else "",
+        "fixed": fixed_text(h.fixed) if h.fixed else "",
         "why_no_space": space if isinstance(space, str) else "",
     }
 

@@ -42,6 +42,7 @@ function drawHead(data) {
       card("status", H.status.replace(/_/g, " "), `${H.total_s.toFixed(1)} s, seed ${H.seed}`)),
     h("div", { class: "soft" }, `${H.target}: ${H.cpu}, ${H.cores} cores; ${H.compiler}`),
     data.refresh_s ? h("div", { class: "note" }, `The search goes on: this page is read again every ${data.refresh_s} s.`) : null,
+    H.fixed ? h("div", { class: "note" }, `${H.fixed}; bound and gap are of the space with that.`) : null,
     H.doubted ? h("div", { class: "note" }, "A time below its bound was measured: the gap is withdrawn.") : null,
     data.notes.map(text => h("div", { class: "note" }, text)),
     H.why_no_space ? h("div", { class: "note" }, `C texts, bounds by resource, roofline and predictions are left out: ${H.why_no_space}.`) : null);

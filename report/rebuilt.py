@@ -13,9 +13,14 @@ from ..runtime.backend import AbstractDevice
 from ..runtime.device import DeviceError, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.record import EvaluationRecord
-from ..runtime.records.replay import StaleError, dialect_of, rebuild_problem, restore_older
+from ..runtime.records.replay import (
+    StaleError,
+    dialect_of,
+    rebuild_problem,
+    restore_older,
+    space_of,
+)
 from ..search.bound.bounder import Bound, Bounder, Roofline
-from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from .pairs import Predictions, predicted_effects
 from .run_data import RunData
@@ -102,7 +107,7 @@ def rebuilt(run: RunData) -> Rebuilt | str:
                 f"this machine is {here}, and the run was made on {run.header.conditions.machine}"
             )
         problem = rebuild_problem(run.header.stored, run.header.problem_key)[1]
-        space = build_space(problem, device.machine.facts())
+        space = space_of(problem, device.machine.facts(), run.header.fixed)
     except (StaleError, DeviceError) as e:
         return str(e)
     if space.key != run.header.space_key:

@@ -15,6 +15,7 @@ from . import families
 from .backbone import build_backbone
 from .draft import Draft, Family, Variables
 from .engine.candidate import Space
+from .engine.decisions import fix
 from .engine.model import ModelBuilder, Places
 from .targets.cpu import CPU_KIND
 from .targets.gpu import GPU_KIND
@@ -75,7 +76,8 @@ def _types(problem: Problem) -> set[DType]:
 @lru_cache(maxsize=4)
 def widened(space: Space, register_room: int) -> Space:
     """The same space of a GPU with another limit for the registers counted: choices and their positions are the same."""
-    return build_space(space.problem, space.target, register_room)
+    wider = build_space(space.problem, space.target, register_room)
+    return fix(wider, space.fixed)
 
 
 def _empty(problem: Problem, target: Target, register_room: int) -> Draft:

@@ -48,6 +48,10 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     options: dict[str, str | int | float | bool | None]
     conditions: Conditions
     stored: StoredSequence
+    fixed: Decisions = ()  # before the search
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))
 
 
 class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -239,8 +243,10 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     conditions: Conditions
     stored: StoredSequence
     library: LibraryRecord | msgspec.UnsetType = msgspec.UNSET  # where one lies beside the file
+    fixed: Decisions = ()  # before the search: bound, gap and status are of the space with these
 
     def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))
         msgspec.structs.force_setattr(self, "decisions", renamed(self.decisions))
 
 

@@ -21,7 +21,7 @@ from ...kernels.offload.pipeline import normalise
 from ...kernels.program.archive import ArchiveError
 from ...space.build import KINDS, build_space, widened
 from ...space.engine.candidate import Candidate, DeadEnd, Space
-from ...space.engine.decisions import DecisionError, restore
+from ...space.engine.decisions import DecisionError, fix, restore
 from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..signature import Result, Signature
@@ -70,6 +70,14 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
             f" stored ({key[:8]}): explore it again"
         )
     return recording, problem
+
+
+def space_of(problem: Problem, target: Target, fixed: Sequence[tuple[str, str]]) -> Space:
+    """The space of a stored run, with the decisions that were fixed before its search. Raises StaleError where they do not fit."""
+    try:
+        return fix(build_space(problem, target), fixed)
+    except DecisionError as e:
+        raise StaleError(f"what was fixed does not fit the space any more: {e}") from e
 
 
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
@@ -129,7 +137,7 @@ def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candida
 def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
     """The source of a stored implementation. Raises StaleError unless it is the same text."""
     recording, problem = rebuild_problem(best.stored, best.problem_key)
-    space = build_space(problem, target)
+    space = space_of(problem, target, best.fixed)
     candidate = restore_older(space, best.decisions)
     source = print_source(lower(candidate), dialect)
     if source.key != best.source_key:

@@ -50,6 +50,8 @@ class Space:
     target: Any = None
     backbone: Any = None
     variables: Any = None  # Variables of space/draft.py: positions by backbone object
+    fixed: tuple[tuple[str, str], ...] = ()  # decisions made before any search (`decisions.fix`)
+    whole: Space | None = None  # without them; None where there are none
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -67,8 +69,8 @@ class Space:
 
     @property
     def key(self) -> str:
-        """Fingerprint of choices, constraints and initial domains."""
-        return self.model.key
+        """Fingerprint of choices, constraints and initial domains, whatever was fixed."""
+        return self.model.key if self.whole is None else self.whole.key
 
     @cached_property
     def scratch(self) -> Scratch:

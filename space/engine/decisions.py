@@ -6,27 +6,30 @@ and one that no longer exists is reported instead of meaning something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from .candidate import Candidate, DeadEnd, Space
 from .declarations import Choice
 
 _OR = "|"  # between the values that a narrowed but open choice has left
+_SHOWN = 4  # names in a sentence
 
 
-class DecisionError(Exception):
-    """A decision names a choice or a value that the space does not have; one sentence."""
+class DecisionError(ValueError):
+    """A decision names a choice or a value that the space does not have, or that others rule out; one sentence."""
 
 
 def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
     """(choice name, value name) of every searchable choice that is decided, in order of position.
 
     An open choice with fewer values than the root has appears with these joined by "|", so that
-    `restore` gives back the same candidate, complete or not.
+    `restore` gives back the same candidate, complete or not, also where nothing is fixed.
     """
     space = candidate.space
-    root = space.root()
+    root = (space.whole or space).root()
     named = []
     for var in map(int, space.searchable):
         domain = int(candidate.domains[var])
@@ -52,6 +55,109 @@ def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | D
             return DeadEnd(name, f"{value_names} is not possible here")
         space.model.narrow(domains, var, mask)
     return space.candidate(domains)
+
+
+def fixed_text(fixed: Sequence[tuple[str, str]]) -> str:
+    """What was decided before a search."""
+    return f"{fixed_count(fixed)} fixed: {_listed(dict(fixed))}"
+
+
+def fixed_count(fixed: Sequence[tuple[str, str]]) -> str:
+    """How many choices that are."""
+    return "1 choice" if len(fixed) == 1 else f"{len(fixed)} choices"
+
+
+def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
+    """The part of a space that has these decisions: only its root is another, so positions and `key` are the same.
+
+    A name is that of a choice, of a kind (all choices of it), or a pattern with `*` and `?`; the latter two mean every choice whose
+    domain still has the value. A value may be several, joined by "|". Raises DecisionError for what is not there, or not
+    possible with the decisions before it. `fixed` of the result names single choices.
+    """
+    decisions = tuple(decisions)
+    root = space.root()
+    if isinstance(root, DeadEnd) or not decisions:
+        return space
+    fixed: dict[str, str] = {}
+    for name, values in decisions:
+        for var, mask in _matches(root, name, values, fixed):
+            choice = space.choices[var]
+            chosen = _OR.join(x for k, x in enumerate(choice.values) if mask >> k & 1)
+            child = root.decide(var, mask)
+            if isinstance(child, DeadEnd):
+                raise DecisionError(_ruled_out(choice, chosen, child, fixed))
+            root, fixed[choice.name] = child, chosen
+    part = replace(
+        space,
+        model=replace(space.model, initial=root.domains),
+        fixed=(*space.fixed, *fixed.items()),
+        whole=space.whole or space,
+    )
+    root = part.root()
+    if isinstance(root, DeadEnd):
+        raise DecisionError(
+            f"there is no implementation with {_listed(fixed)}: {root.choice}, {root.why}"
+        )
+    return part
+
+
+def _matches(
+    root: Candidate, name: str, values: str, fixed: dict[str, str]
+) -> list[tuple[int, int]]:
+    """Position and mask of each choice that a name means. Raises DecisionError."""
+    space = root.space
+    var = space.model.positions.get(name)
+    if var is not None:
+        mask = _mask(space.choices[var], values.upper())
+        if not int(root.domains[var]) & mask:
+            left = _OR.join(space.choices[var].values[k] for k in root.values(var))
+            raise DecisionError(f"{name} cannot be {values} here: it is {left}{_given(fixed)}")
+        return [(var, mask)]
+    named = [v for v in map(int, space.searchable) if _is_meant(space.choices[v], name)]
+    if not named:
+        raise DecisionError(f"there is no choice {name!r:.100}{_near(space, name)}")
+    wanted = values.upper().split(_OR)
+    masks = [(v, space.choices[v].mask(*_known(space.choices[v], wanted))) for v in named]
+    found = [(v, mask) for v, mask in masks if int(root.domains[v]) & mask]
+    if not found:
+        possible = dict.fromkeys(space.choices[v].values[k] for v in named for k in root.values(v))
+        raise DecisionError(
+            f"no choice {name} can be {values} here: there is {_OR.join(possible)}{_given(fixed)}"
+        )
+    return found
+
+
+def _is_meant(choice: Choice, name: str) -> bool:
+    return choice.kind == name or (("*" in name or "?" in name) and fnmatchcase(choice.name, name))
+
+
+def _known(choice: Choice, wanted: Iterable[str]) -> list[str]:
+    return [value for value in wanted if value in choice.values]
+
+
+def _near(space: Space, name: str) -> str:
+    """What may have been meant: names that are like it, or choices of its kind."""
+    names = [space.choices[v].name for v in map(int, space.searchable)]
+    kinds = list(dict.fromkeys(space.choices[v].kind for v in map(int, space.searchable)))
+    near = get_close_matches(name, [*names, *kinds], n=_SHOWN, cutoff=0.6)
+    if not near:
+        near = [x for x in names if x.startswith(name.partition("(")[0])][:_SHOWN]
+    return f"; near it are {', '.join(near)}" if near else f"; there are {', '.join(kinds)}"
+
+
+def _ruled_out(choice: Choice, chosen: str, end: DeadEnd, fixed: dict[str, str]) -> str:
+    why = f"{end.choice}, {end.why}" if end.choice != choice.name else end.why
+    return f"{choice.name} cannot be {chosen}{_given(fixed)}: {why}"
+
+
+def _given(fixed: dict[str, str]) -> str:
+    return f" with {_listed(fixed)}" if fixed else ""
+
+
+def _listed(fixed: dict[str, str]) -> str:
+    shown = [f"{name} = {value}" for name, value in fixed.items()][:_SHOWN]
+    more = len(fixed) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _mask(choice: Choice, value_names: str) -> int:

@@ -12,6 +12,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
+from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.remeasure import comparison, time_again
 from kernelscape.explorer.saved import replay_again, write_source
 from kernelscape.explorer.workload import Options
@@ -365,3 +366,74 @@ def test_what_clang_built_is_replayed_with_clang(tmp_path):
     assert not isinstance(again.outcome, Failure), again.outcome
     _, command, _ = write_source(tmp_path / "run", tmp_path / "written")
     assert "clang" in command.split()[0]
+
+
+FIXED = {"fused": "SEPARATE", "size(*.j.inner)": 8}
+
+
+def test_decisions_may_be_fixed_before_the_search(tmp_path: Path) -> None:
+    run = ks.explore(
+        twice, *make_arguments(), 0.5, max_evals=3, directory=tmp_path, decisions=FIXED
+    )
+    expected = {
+        "fused(gemv0,gemv1)": "SEPARATE",
+        "size(gemv0.j.inner)": "8",
+        "size(gemv1.j.inner)": "8",
+    }
+    assert run.fixed == expected
+    visited = [
+        r for r in read_journal(tmp_path / "journal.jsonl") if isinstance(r, EvaluationRecord)
+    ]
+    assert all(expected.items() <= dict(r.decisions).items() for r in visited)
+    assert expected.items() <= run.best.decisions.items()
+    check(run.best.compile())
+    header = json.loads((tmp_path / "run.json").read_text())
+    assert dict(header["fixed"]) == expected
+    again = resume(tmp_path, max_evals=2)
+    assert again.fixed == expected
+    assert again.ended.evaluations == 5
+    assert (
+        explain_run(tmp_path).notes[0].startswith("3 choices fixed: fused(gemv0,gemv1) = SEPARATE")
+    )
+    replayed = replay_again(tmp_path)
+    assert isinstance(replayed.outcome, Measurement)
+    assert not [note for note in replayed.notes if "space" in note]
+
+
+def test_all_decisions_of_a_best_leave_one_implementation(explored, tmp_path: Path) -> None:
+    run = ks.explore(
+        twice,
+        *make_arguments(),
+        0.5,
+        time_limit=20,
+        directory=tmp_path,
+        decisions=explored.best.decisions,
+    )
+    assert run.status == "optimal"
+    assert run.ended.evaluations == 1
+    assert run.best.file.source_key == explored.best.file.source_key
+
+
+@pytest.mark.parametrize(
+    ("decisions", "sentence"),
+    [
+        ({"fussed": "SEPARATE"}, "there is no choice 'fussed'; near it are fused"),
+        ({"size(gemv0.j.inner)": 7}, "size(gemv0.j.inner) has no value 7; the nearest is"),
+        (
+            {"dim_kind(gemv0.j.mid)": "VECTOR"},
+            "dim_kind(gemv0.j.mid) cannot be VECTOR here: it is LOOP",
+        ),
+    ],
+)
+def test_decisions_that_cannot_be_are_one_sentence(tmp_path: Path, decisions, sentence) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        ks.explore(twice, *make_arguments(), 0.5, directory=tmp_path, decisions=decisions)
+
+
+def test_fixed_decisions_that_fit_no_more_are_stale(explored, tmp_path: Path) -> None:
+    shutil.copytree(explored.directory, tmp_path / "run")
+    header = json.loads((tmp_path / "run" / "run.json").read_text())
+    header["fixed"] = [["fused(gemv0,gemv7)", "SEPARATE"]]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(header))
+    with pytest.raises(StaleError, match="there is no choice 'fused"):
+        resume(tmp_path / "run", max_evals=6)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.space.engine.candidate import DeadEnd, Space
-from kernelscape.space.engine.decisions import DecisionError, restore, to_names
+from kernelscape.space.engine.decisions import DecisionError, fix, restore, to_names
 from kernelscape.space.engine.model import ModelBuilder
 
 
@@ -69,3 +69,62 @@ def test_unknown_names(space, decision, sentence):
     with pytest.raises(DecisionError) as caught:
         restore(space, [decision])
     assert str(caught.value).startswith(sentence)
+
+
+def test_what_is_fixed_is_the_root_of_the_part(space):
+    part = fix(space, [("size(d0)", "2|4"), ("order(d1,d0)", "INNER")])
+    assert part.root().values(part.model.positions["size(d0)"]) == (1, 2)
+    assert part.root().values(part.model.positions["size(d1)"]) == (1, 2)  # what follows from it
+    assert part.fixed == (("size(d0)", "2|4"), ("order(d1,d0)", "INNER"))
+    assert part.key == space.key
+    assert restore(space, to_names(part.root())).key == part.root().key  # nothing is lost
+    again = fix(part, [("size(d1)", "4")])
+    assert again.fixed == (*part.fixed, ("size(d1)", "4"))
+    assert again.whole is space
+
+
+@pytest.mark.parametrize("name", ["size", "size(*)", "size(d?)", "s*"])
+def test_kinds_and_patterns_fix_all_that_can_have_the_value(space, name):
+    part = fix(space, [("size(d1)", "4"), ("size(d2)", "1|2"), (name, "4")])
+    assert dict(part.fixed) == {"size(d1)": "4", "size(d2)": "1|2", "size(d0)": "4"}
+
+
+def test_values_may_be_written_small(space):
+    assert fix(space, [("order(d0,d1)", "before")]).fixed == (("order(d0,d1)", "BEFORE"),)
+
+
+@pytest.mark.parametrize(
+    ("decisions", "sentence"),
+    [
+        ([("sise(d0)", "1")], "there is no choice 'sise(d0)'; near it are size(d0), size("),
+        ([("siz", "1")], "there is no choice 'siz'; near it are size"),
+        ([("q*", "1")], "there is no choice 'q*'; there are order, size"),
+        ([("size(d0)", "3")], "size(d0) has no value 3; the nearest is "),
+        ([("size", "3")], "no choice size can be 3 here: there is 1|2|4"),
+        ([("order(d3,d0)", "MERGED")], "order(d3,d0) cannot be MERGED here: it is "),
+        (
+            [("size(d0)", "4"), ("size(d1)", "1")],
+            "size(d1) cannot be 1 here: it is 4 with size(d0) = 4",
+        ),
+        (
+            [("order(d0,d1)", "OUTER"), ("order(d1,d2)", "OUTER"), ("order(d2,d0)", "OUTER")],
+            "order(d2,d0) cannot be OUTER here: it is INNER with order(d0,d1) = OUTER, order(d1,d2) = OUTER",
+        ),
+    ],
+)
+def test_what_cannot_be_fixed_is_a_sentence(space, decisions, sentence):
+    with pytest.raises(DecisionError) as caught:
+        fix(space, decisions)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_decisions_that_end_dead_say_why():
+    builder = ModelBuilder()
+    colours = [builder.add("colour", (name,), ("0", "1", "2")) for name in "abcd"]
+    for k, x in enumerate(colours):
+        for y in colours[:k]:
+            builder.table2("unlike", x, y, lambda m, n: m != n)
+    space = Space(builder.freeze())
+    with pytest.raises(DecisionError) as caught:
+        fix(space, [("colour(a)", "0"), ("colour(b)", "1")])
+    assert str(caught.value).startswith("colour(b) cannot be 1 with colour(a) = 0: colour(")
