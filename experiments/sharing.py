@@ -33,7 +33,7 @@ from ..search.starts.sketches import Packing
 from ..space.build import build_space
 from ..space.engine.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
-from .measuring import built, level_of, median, spread, time_ns
+from .measuring import all_built, built, level_of, median, spread, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import ratio_text, table, time_text
 
@@ -111,7 +111,8 @@ def _apart(
 ) -> tuple[str, dict[str, Source]]:
     """The fastest first candidate at each distance."""
     firsts = dict(first_candidates(space))
-    made = {tag: built(device, _source(c, device)) for tag, c in firsts.items()}
+    sources = [_source(c, device) for c in firsts.values()]
+    made = dict(zip(firsts, all_built(device, sources), strict=True))
     best = min(made, key=lambda tag: _quick_ns(worker, made[tag]))
     return best, {str(n): _source(firsts[best], device, n) for n in DISTANCES}
 

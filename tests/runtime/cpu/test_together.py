@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,22 +28,38 @@ EXTENTS = (5, 16, 23, 48, 67)
 QUICK = Protocol(min_samples=3, max_samples=3, budget_ns=1e5)
 
 
-@pytest.fixture(params=["gcc", "clang"])
-def device(request, tmp_path):
+@pytest.fixture(scope="module", params=["gcc", "clang"])
+def compiler(request):
     if shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
-    return open_device("cpu", DeviceOptions(compiler=request.param, build_folder=tmp_path))
+    return request.param
 
 
+@pytest.fixture
+def device(compiler, tmp_path):
+    return open_device("cpu", DeviceOptions(compiler=compiler, build_folder=tmp_path))
+
+
+@pytest.fixture(scope="module")
+def worker(compiler, tmp_path_factory):
+    """One process for all sequences: it takes as long to start as they take to run."""
+    folder = tmp_path_factory.mktemp("worker")
+    with Worker(open_device("cpu", DeviceOptions(compiler=compiler, build_folder=folder))) as made:
+        yield made
+
+
+@cache
 def workload_of(name):
     rng = np.random.default_rng(names().index(name))
     entry = load(name)
     return library_workload(entry, {k: int(rng.choice(EXTENTS)) for k in entry.sizes}, "f32", 1)
 
 
-def sources_of(workload, device, n):
-    """Texts of first and of random candidates."""
-    space = build_space(workload.problem, device.machine.facts())
+@cache
+def sources_of(name, n):
+    """Texts of first and of random candidates, for whatever compiler."""
+    device = open_device("cpu")
+    space = build_space(workload_of(name).problem, device.machine.facts())
     rng = np.random.default_rng(n)
     firsts = [c for _, c in first_candidates(space)]
     drawn = (random_candidate(space.root(), rng) for _ in range(4 * n))
@@ -52,23 +69,22 @@ def sources_of(workload, device, n):
 
 
 @pytest.mark.parametrize("name", names())
-def test_what_is_built_together_computes_what_it_computes_alone(name, device):
+def test_what_is_built_together_computes_what_it_computes_alone(name, device, worker):
     workload = workload_of(name)
-    sources = sources_of(workload, device, 3)
+    sources = sources_of(name, 3)
     built = device.builder.build_together(sources)
     assert len({a.path for a in built}) == 1  # none was built alone
     assert len({a.entry for a in built}) == len({a.key for a in built}) == len(sources)
     assert [a.source_key for a in built] == [s.key for s in sources]
     rng = np.random.default_rng(1)
     input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
-    with Worker(device) as worker:
-        worker.prepare(input_sets)
-        assert all(isinstance(worker.evaluate(a, QUICK), Measurement) for a in built)
+    worker.prepare(input_sets)
+    assert all(isinstance(worker.evaluate(a, QUICK), Measurement) for a in built)
 
 
 @pytest.fixture
-def sources(device):
-    return sources_of(workload_of("axpydot"), device, 3)
+def sources():
+    return sources_of("axpydot", 3)
 
 
 def test_one_that_is_refused_leaves_the_others_what_they_are(device, sources):
