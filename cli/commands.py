@@ -145,7 +145,7 @@ def show(
     profile: str | None,
 ) -> None:
     """Tasks, state-flow graph, objects and choices of a SEQUENCE, and how large its space is."""
-    from ..space.engine.decisions import fix
+    from ..space.decisions import fix
     from .views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)

@@ -15,7 +15,7 @@ from ..runtime.records.replay import StaleError
 from ..runtime.worker.inputs import ArgumentsError
 from ..runtime.worker.outcome import Failure
 from ..runtime.worker.worker import WorkerError
-from ..space.engine.decisions import DecisionError
+from ..space.decisions import DecisionError
 from .settings import SettingsError
 from .user_file import WorkloadError
 

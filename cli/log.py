@@ -11,8 +11,8 @@ from ..explorer import stages as st
 from ..kernels.ir.task import Problem
 from ..kernels.offload.closed import Closed, closed_tasks
 from ..search import events as ev
-from ..space.engine.candidate import DeadEnd, Space
-from ..space.engine.decisions import fixed_count, fixed_text
+from ..space.candidate import DeadEnd, Space
+from ..space.decisions import fixed_count, fixed_text
 
 _LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
 _HEADER_EVERY = 25

@@ -26,7 +26,7 @@ from ..search.tree.estimate import SpaceEstimate, estimate_knuth
 from ..search.tree.ordering import NextChoice
 from ..space.backbone import LAUNCH_TASKS
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.candidate import Candidate, DeadEnd, Space
 from .log import Unit, closed_fields, closed_lines, count_choices, fixed_lines, space_lines
 
 # --- explore list --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..space import choices as ch
 from ..space.backbone import MID
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
 from .lower_kernels import lower_kernels
 from .passes.pipeline import GPU, launches_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from .c import csyntax as c
 from .c.block import CMemory, Writer
 from .c.cprint import functions_of

@@ -16,7 +16,7 @@ from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..space.engine.order import Node, forest
 
 

@@ -31,7 +31,7 @@ from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
 from ..search.bound.bounder import Bounder
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from ..space.targets.target import Target
 from .conditions import stamp, stamp_text
 from .writing import read_results, share_text, table, time_text, write_results

@@ -40,7 +40,7 @@ from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from .conditions import stamp, stamp_text
 from .measuring import failure_text, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs

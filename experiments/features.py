@@ -8,7 +8,7 @@ from ..codegen.c.source import Source
 from ..codegen.loops.ir import Alone, Barrier, Launch, Loop, Node, Owner
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan import TaskPlan, read_plan
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 
 FEATURES = (
     "several launches", "several tasks in a launch", "merged loops", "PARALLEL", "PARALLEL in a LOOP",

@@ -34,7 +34,7 @@ from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.learn.registers import Compiled, RegisterModel
 from ..space.build import build_space, widened
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..space.families.block_memory import REGISTER_ROOMS
 from ..testing.checking import random_candidate
 from .conditions import stamp

@@ -35,8 +35,8 @@ from ..search.starts.complete import first_candidates
 from ..search.tree.estimate import Interval, SpaceEstimate, estimate_chen, estimate_knuth
 from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
+from ..space.candidate import Candidate, Space
 from ..space.engine import cpsat
-from ..space.engine.candidate import Candidate, Space
 from .rows import Job
 from .run_row import RowOptions
 from .run_table import run_row
@@ -106,7 +106,7 @@ def size_of(space: Space, effort: Effort) -> dict[str, Any]:
         "dead_ends": asdict(knuth.dead_end_share),
     }
     if knuth.n_leaves.mean < effort.exact:
-        n, is_all = cpsat.count(space, root.domains, 2 * effort.exact)
+        n, is_all = cpsat.count(space.model, root.domains, 2 * effort.exact)
         if is_all:
             found |= {"method": "exact", "implementations": asdict(Interval(n, n, n))}
     return found

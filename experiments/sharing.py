@@ -31,7 +31,7 @@ from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates, sketched_candidates
 from ..search.starts.sketches import Packing
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
 from .measuring import all_built, built, level_of, median, spread, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs

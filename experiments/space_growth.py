@@ -26,7 +26,7 @@ from ..kernels.language.record import Recording, record_sequence
 from ..kernels.offload.pipeline import normalise
 from ..search.bound.bounder import Bounder
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..testing.checking import TARGET
 from .conditions import stamp, stamp_text
 from .rows import Job, Row, Table, answer, run_row, table_parser

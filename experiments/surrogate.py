@@ -44,7 +44,7 @@ from ..search.run import search
 from ..search.starts.complete import first_candidates
 from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from .conditions import stamp, stamp_text
 from .measuring import built, level_of, median, time_ns
 from .paper_rows import root_of

@@ -29,7 +29,7 @@ from ..search.bound.bounder import Bounder
 from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth
 from ..search.tree.ordering import NextChoice, decision_order
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.engine.propagate import FIXPOINT, random_descent
 from ..space.targets.target import Target
 from ..testing.checking import random_candidate

@@ -13,7 +13,7 @@ import numpy as np
 from ..search.bound.bounder import Bounder
 from ..search.tree.estimate import Interval, interval
 from ..search.tree.ordering import NextChoice
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 
 Choose = Callable[[Candidate], int]
 

@@ -20,8 +20,8 @@ from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
-from ..space.engine.decisions import fix
+from ..space.candidate import Candidate, Space
+from ..space.decisions import fix
 from .registers import Launches, Registers
 from .workload import Options, Workload
 

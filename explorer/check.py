@@ -24,7 +24,7 @@ from ..search.bound.bounder import Bounder
 from ..search.incumbent import BoundScale
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from .foreign import Function, Launch, foreign_source
 from .machine import look_at, lower_to, open_worker
 from .saved import stored_best

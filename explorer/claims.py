@@ -15,7 +15,7 @@ from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search import events as ev
 from ..search.bound.bounder import Bound, Bounder
 from ..search.incumbent import BoundScale
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..space.targets.target import Target
 from .machine import believed_now, bound_now, look_at, lower_to, lower_to_earlier
 

@@ -16,7 +16,7 @@ from ..runtime.measure.timing import spread
 from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search.events import Outcome
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from .evaluation import Entry, Evaluator
 from .machine import conditions_of, open_worker
 

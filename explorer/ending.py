@@ -11,7 +11,7 @@ from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
 from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from . import stages as st
 from .compiler_comparison import N_COMPARED, CompiledBest, CompilerComparison
 from .deadlines import Deadlines

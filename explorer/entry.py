@@ -38,7 +38,7 @@ from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import StaleError, rebuild_problem
 from ..search.budget import Interrupt
-from ..space.engine.decisions import DecisionError
+from ..space.decisions import DecisionError
 from . import stages as st
 from .saved import Best, load
 from .session import Session, Tell

@@ -33,7 +33,7 @@ from ..runtime.worker.outcome import Failure, Measurement, Protocol
 from ..runtime.worker.worker import AbstractWorker
 from ..search.budget import Interrupt
 from ..search.events import Outcome, Provenance
-from ..space.engine.candidate import Candidate, DeadEnd
+from ..space.candidate import Candidate, DeadEnd
 from .machine_state import EARLIER, MachineStates, best_of_each
 
 _PATIENCE_S = 0.5  # what compilers are given once the user has interrupted

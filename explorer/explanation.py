@@ -36,8 +36,8 @@ from ..search.bound.bounder import Bound, Bounder
 from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
-from ..space.engine.candidate import Candidate, DeadEnd, Space
-from ..space.engine.decisions import fixed_text
+from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.decisions import fixed_text
 from .registers import Launches, registers_of_tasks, reported_launches
 from .saved import stored_best
 

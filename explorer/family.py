@@ -26,7 +26,7 @@ from ..runtime.worker.outcome import Failure, Protocol
 from ..search.starts.complete import first_candidates
 from ..search.starts.near import complete_near, n_alike
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from .evaluation import open_decisions
 from .machine import open_worker
 from .workload import Workload, make_workload

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ..search import events as ev
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from . import stages as st
 from .evaluation import Evaluator
 from .standing import Standing

@@ -15,7 +15,7 @@ from ..runtime.worker.worker import AbstractWorker, Worker, WorkerOptions
 from ..search.bound.bounder import Bounder
 from ..search.bound.streams import at_best
 from ..search.incumbent import DOUBTED, BoundScale
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..space.targets.target import Target
 
 

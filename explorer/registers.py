@@ -14,7 +14,7 @@ from ..search.bound.bounder import Bounder
 from ..search.learn.neighbourhood import Neighbourhood
 from ..search.learn.registers import Compiled, RegisterModel
 from ..space.build import widened
-from ..space.engine.candidate import Candidate, DeadEnd, Space
+from ..space.candidate import Candidate, DeadEnd, Space
 from .evaluation import Reported
 
 Launches = tuple[LaunchRecord, ...]

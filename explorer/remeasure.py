@@ -13,7 +13,7 @@ from ..search import events as ev
 from ..search.bound.bounder import Roofline
 from ..space import choices as ch
 from ..space.backbone import OUTER
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from . import stages as st
 from .evaluation import Entry, Evaluator
 

@@ -39,7 +39,7 @@ from ..runtime.records.store import TunedKey, TunedStore
 from ..runtime.records.tree_file import Opened, TreeWriter
 from ..search import events as ev
 from ..search.events import Outcome, Tally
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from . import stages as st
 from .evaluation import open_decisions
 from .workload import Options, Workload

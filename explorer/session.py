@@ -27,8 +27,8 @@ from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, DeadEnd, Space
-from ..space.engine.decisions import fix
+from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.decisions import fix
 from ..space.targets.target import Target
 from . import stages as st
 from .claims import Claims

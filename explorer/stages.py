@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..kernels.ir.task import Problem
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed
-from ..space.engine.candidate import Space
+from ..space.candidate import Space
 from ..space.targets.target import Target
 
 

@@ -9,7 +9,7 @@ from ..runtime.backend import AbstractDevice
 from ..runtime.records.record import BestFile
 from ..runtime.worker.outcome import Failure
 from ..search.events import Outcome
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from .claims import Claims
 from .compiler_comparison import CompiledBest
 from .evaluation import Entry, Evaluator

@@ -19,7 +19,7 @@ from ..runtime.records.record import (
     NoteRecord,
     RemeasuredRecord,
 )
-from ..space.engine.decisions import fixed_text
+from ..space.decisions import fixed_text
 from .pairs import Effect, Predictions, measured_effects
 from .rebuilt import Looked, Rebuilt, graph_of
 from .run_data import RunData, ns_of

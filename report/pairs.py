@@ -17,7 +17,7 @@ from ..runtime.records.replay import StaleError, restore_complete
 from ..search.learn.neighbourhood import MAX_BACKTRACKS, Neighbourhood
 from ..search.learn.surrogate import LEAST, Surrogate
 from ..search.tree.ordering import open_in_order
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from .run_data import ns_of
 
 MOST_COMPARED = 1500  # evaluations, the fastest: pairs are half the square

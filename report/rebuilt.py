@@ -21,7 +21,7 @@ from ..runtime.records.replay import (
     space_of,
 )
 from ..search.bound.bounder import Bound, Bounder, Roofline
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from .pairs import Predictions, predicted_effects
 from .run_data import RunData
 

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from ..space.engine.candidate import DeadEnd
+from ..space.candidate import DeadEnd
 
 
 class SearchCandidate(Protocol):

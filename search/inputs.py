@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..space.engine.candidate import DeadEnd
+from ..space.candidate import DeadEnd
 from .candidate import SearchCandidate
 from .events import Outcome, Provenance
 from .incumbent import BoundScale

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from ..space.engine.candidate import DeadEnd
+from ..space.candidate import DeadEnd
 from . import events as ev
 from .budget import Budget
 from .candidate import SearchCandidate

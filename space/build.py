@@ -13,9 +13,9 @@ from ..kernels.ir.task import Problem
 from ..kernels.ir.walk import children, nested_statements, walk
 from . import families
 from .backbone import build_backbone
+from .candidate import Space
+from .decisions import fix
 from .draft import Draft, Family, Variables
-from .engine.candidate import Space
-from .engine.decisions import fix
 from .engine.model import ModelBuilder, Places
 from .targets.cpu import CPU_KIND
 from .targets.gpu import GPU_KIND

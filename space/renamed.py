@@ -12,7 +12,7 @@ _RENAMED = (
 )
 # Values by kind of choice: a GPU had a word of its own, and how many blocks a copy has and who packs them was one choice.
 _VALUES = {"dim_kind": {"BLOCK": "PARALLEL"}, "staged": {"TEAM_COPY": "COPY"}}
-_OR = "|"  # between the values of an open choice (space/engine/decisions.py)
+_OR = "|"  # between the values of an open choice (space/decisions.py)
 
 
 def renamed(decisions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

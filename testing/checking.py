@@ -31,7 +31,7 @@ from ..kernels.language.record import Recording
 from ..runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from ..runtime.cpu.dialect import C_TEAM
 from ..runtime.worker.verify import poison_value
-from ..space.engine.candidate import Candidate, DeadEnd
+from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import CacheLevel, Target
 from .calling import Arrays, InputSet, call_once, in_child, mismatch, set_team_size
 

@@ -17,7 +17,7 @@ from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.worker.outcome import Failure
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..space.targets.target import Target
 from .calling import InputSet, call_once, in_child
 

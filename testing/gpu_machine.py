@@ -13,7 +13,7 @@ from ..codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan, read_pl
 from ..kernels.ir.access import Access, access_of, flat_strides
 from ..search.bound.operations import expression_weight
 from ..search.bound.traffic import sure_loads
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from ..space.targets.target import Target
 
 WARP, SECTOR, SCHEDULERS = 32, 32, 4

@@ -16,7 +16,7 @@ from ..kernels.offload.pipeline import normalise
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim, Flow
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, Space
+from ..space.candidate import Candidate, Space
 from ..space.engine.order import MERGED, Node, forest
 from ..space.targets.target import CacheLevel, Target
 

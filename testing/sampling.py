@@ -13,7 +13,7 @@ import numpy as np
 
 from ..codegen.c.source import Source
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate, DeadEnd
+from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import Target
 from . import checking
 from .calling import InputSet

@@ -24,8 +24,8 @@ from kernelscape.kernels.program.graph import build_graph, show_graph
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
-from kernelscape.space.engine.decisions import restore, to_names
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import restore, to_names
 from kernelscape.testing.checking import target
 
 ROOT = Path(__file__).parent.parent

@@ -20,8 +20,8 @@ from ...kernels.language.record import Recording
 from ...kernels.offload.pipeline import normalise
 from ...kernels.program.archive import ArchiveError
 from ...space.build import KINDS, build_space, widened
-from ...space.engine.candidate import Candidate, DeadEnd, Space
-from ...space.engine.decisions import DecisionError, fix, restore
+from ...space.candidate import Candidate, DeadEnd, Space
+from ...space.decisions import DecisionError, fix, restore
 from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..signature import Result, Signature

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...space.engine.candidate import Candidate, Space
+from ...space.candidate import Candidate, Space
 from ...space.targets.kind import CPU, GPU
 from . import common
 from . import cpu as ct

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...space.backbone import Dim
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

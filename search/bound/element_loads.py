@@ -19,7 +19,7 @@ from typing import Any
 from ...kernels.ir.access import Access, access_of, flat_strides
 from ...kernels.ir.effects import arrays_read, arrays_written, task_reads
 from ...space.backbone import INNER, MID
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from .columns import Universes, table
 from .traffic import sure_loads
 

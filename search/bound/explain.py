@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from .bounder import Bound, Bounder, Phase
 from .core_costs import CLOCK_SLACK
 from .operations import SureOperations

@@ -11,7 +11,7 @@ from ...kernels.ir.access import Access, access_of, flat_strides, index_loops
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.backbone import INNER, MID, OUTER
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from ...space.families.block_memory import register_words
 from .columns import Ints, Table, Universes, table
 from .operations import SureOperations, expression_weight

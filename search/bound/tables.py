@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.ir.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Task
 from ...space.backbone import INNER, MID, OUTER
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from ...space.targets.target import Target
 from .columns import Floats, Ints, Table, Universes, table
 from .element_loads import element_loads

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ...space.engine.candidate import Candidate, DeadEnd, Space
+from ...space.candidate import Candidate, DeadEnd, Space
 from ..tree.ordering import open_in_order
 
 MAX_BACKTRACKS = 60

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from ...space.engine.candidate import Candidate, Space
+from ...space.candidate import Candidate, Space
 from ...space.engine.jit import jit_flat
 from ...space.engine.propagate import count_values
 

@@ -15,7 +15,7 @@ from ...kernels.ir.access import index_loops
 from ...kernels.ir.effects import task_reads
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
-from ...space.engine.candidate import Candidate, Space
+from ...space.candidate import Candidate, Space
 from ..tree.ordering import open_in_order
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
 from .roles import Roles, find_roles, sweeps
@@ -115,7 +115,7 @@ def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate
             weights[var, value] = float(ranks[0] if len(ranks) else wanted.shape[1])
     from ...space.engine.cpsat import complete  # OR-tools are slow to load: only who asks for them
 
-    domains = complete(space, root.domains, weights, seconds)
+    domains = complete(space.model, root.domains, weights, seconds)
     made = space.candidate(domains) if domains is not None else None
     return made if isinstance(made, Candidate) and made.is_complete else None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from ...space.engine.candidate import Candidate, Space
+from ...space.candidate import Candidate, Space
 from ...space.engine.declarations import Choice
 from ..tree.ordering import open_in_order
 from .complete import NO_VALUE, greedy_preference

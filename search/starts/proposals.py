@@ -9,7 +9,7 @@ from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import arrays_written
 from ...space import choices as ch
 from ...space.backbone import Operand
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
 from .roles import find_roles, sweeps

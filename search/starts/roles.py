@@ -13,7 +13,7 @@ from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import task_reads, task_writes
 from ...space import choices as ch
 from ...space.backbone import INNER, OUTER
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 
 TaskLoop = tuple[int, str]
 _Score = Callable[[TaskLoop], tuple[float, ...] | None]

@@ -11,7 +11,7 @@ from itertools import takewhile
 from math import ceil, prod
 from typing import NamedTuple
 
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from ...space.targets.cpu import CPU_KIND
 from ...space.targets.target import Target
 from .roles import find_roles

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from ...space.engine.candidate import DeadEnd
+from ...space.candidate import DeadEnd
 from ..candidate import SearchCandidate
 from ..events import Tag
 from ..node import CLOSED_EXHAUSTED, OPEN, Node

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...space.engine.candidate import DeadEnd
+from ...space.candidate import DeadEnd
 from ..candidate import SearchCandidate
 
 NORMAL_95 = 1.96

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...space.engine.candidate import DeadEnd
+from ...space.candidate import DeadEnd
 from .. import events as ev
 from ..candidate import SearchCandidate
 from ..node import CLOSED_BOUND, CLOSED_CONSTRAINT, CLOSED_EXHAUSTED, Node

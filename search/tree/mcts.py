@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from ...space.engine.candidate import DeadEnd
+from ...space.candidate import DeadEnd
 from ..candidate import SearchCandidate
 from ..events import Ranked, Tally
 from ..node import EXPANDED, OPEN, SELECTABLE, Node

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...space.backbone import INNER, MID, OUTER, Dim
-from ...space.engine.candidate import Space
+from ...space.candidate import Space
 from ...space.engine.jit import jit
 
 __all__ = ["ORDERS", "NextChoice", "decision_order", "open_in_order"]

@@ -8,7 +8,7 @@ import heapq
 import math
 from collections.abc import Iterable
 
-from ...space.engine.candidate import DeadEnd
+from ...space.candidate import DeadEnd
 from ..candidate import SearchCandidate
 from ..node import CLOSED_EXHAUSTED, EXPANDED, IN_FLIGHT, OPEN, UNCLOSED, Node
 

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from .candidate import Space
 from .declarations import Budget, Clause, Counter, Group, Table, Term
 from .model import Model
 from .order import INVERSE, triples
@@ -204,9 +203,9 @@ class _Counting(cp_model.CpSolverSolutionCallback):
             self.stop_search()
 
 
-def count(space: Space, domains: Domains, limit: int) -> tuple[int, bool]:
+def count(model: Model, domains: Domains, limit: int) -> tuple[int, bool]:
     """Number of implementations within `domains`, up to `limit`, and whether that is all."""
-    encoding = _Encoding(space.model, domains)
+    encoding = _Encoding(model, domains)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     # Its handler of Ctrl-C would stay behind and replace ours.
@@ -218,7 +217,7 @@ def count(space: Space, domains: Domains, limit: int) -> tuple[int, bool]:
 
 
 def complete(
-    space: Space,
+    model: Model,
     domains: Domains,
     objective: Mapping[tuple[int, int], float] | None = None,
     seconds: float | None = None,
@@ -229,7 +228,7 @@ def complete(
     `objective`: weight of (position, value), summed over what is chosen and minimised; the best
     found within `seconds`. Deterministic while no time limit cuts it short (one worker).
     """
-    encoding = _Encoding(space.model, domains)
+    encoding = _Encoding(model, domains)
     if objective:
         encoding.cp.minimize(encoding.weighed(objective))
     solver = cp_model.CpSolver()

@@ -24,7 +24,7 @@ from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Packing, Sketch, Tile
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Space
 
 N_EVALUATIONS = 24
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import restore
 from kernelscape.testing import checking
 from kernelscape.testing.cases import SIZES, library_cases
 

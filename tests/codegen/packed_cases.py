@@ -8,8 +8,8 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.backbone import MID
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, DeadEnd
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.decisions import restore
 from kernelscape.testing import checking
 
 TRIES = 40  # for each candidate that is wanted

@@ -9,7 +9,7 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import OUTER
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 
 nd = types.ndarray()
 F32 = np.float32

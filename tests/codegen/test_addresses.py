@@ -16,7 +16,7 @@ from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 
 PARAMETERS = (

@@ -24,7 +24,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, DeadEnd
+from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 

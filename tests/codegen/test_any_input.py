@@ -19,7 +19,7 @@ from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.search.starts.sketches import Along, Tile
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.strategies import sequences
 from kernelscape.testing.templates import (

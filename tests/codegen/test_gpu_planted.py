@@ -17,7 +17,7 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.cases import Case
 from kernelscape.testing.checking import random_candidate
 

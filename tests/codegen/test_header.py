@@ -17,7 +17,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Sketch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 
 CALLER = """

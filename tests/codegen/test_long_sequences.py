@@ -10,7 +10,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import LAUNCH_TASKS
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 

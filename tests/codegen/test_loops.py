@@ -28,7 +28,7 @@ from kernelscape.codegen.passes.pipeline import PASSES, launches_of, run
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.cases import library_cases
 

@@ -11,7 +11,7 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 
 nd = types.ndarray()

@@ -18,7 +18,7 @@ from kernelscape.search.starts.sketches import Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import Blocks
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.strategies import (

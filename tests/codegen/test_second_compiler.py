@@ -13,7 +13,7 @@ from kernelscape.runtime.cpu.compiler import find_compiler, run_compiler
 from kernelscape.runtime.device import DeviceError
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 

@@ -9,7 +9,7 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 

@@ -22,7 +22,7 @@ from kernelscape.search.starts.sketches import (
 from kernelscape.search.starts.tiles import Blocks
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 
 GREEDY = Sketch(tile=Tile(rows=4, vectors=4))

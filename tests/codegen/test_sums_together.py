@@ -14,7 +14,7 @@ from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Sketch, Tile
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal

@@ -12,8 +12,8 @@ from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import restore
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 

@@ -12,7 +12,7 @@ from kernelscape.runtime.cpu.compiler import ALIGNED, FEWER_PASSES, find_compile
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 
 

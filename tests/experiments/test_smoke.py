@@ -83,7 +83,7 @@ def small_space():
 
 
 def test_levels_of_a_small_tree_are_those_of_every_order(small_space):
-    n, is_all = cpsat.count(small_space, small_space.root().domains, 10_000)
+    n, is_all = cpsat.count(small_space.model, small_space.root().domains, 10_000)
     assert is_all
     for _, choose in tree_shape.orders(small_space, 2, 1):
         whole = tree_shape.walk_levels(small_space, choose, np.inf, limit=10_000)

@@ -24,7 +24,7 @@ from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.search.starts.sketches import Along
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.engine.jit import cache_folder, is_compiling
 from numba import typeof
 

@@ -16,7 +16,7 @@ from kernelscape.runtime.records.journal import MemoryJournal
 from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.search.budget import Interrupt
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.cases import library_cases
 
 

@@ -23,7 +23,7 @@ from kernelscape.runtime.records.replay import StaleError, restore_complete
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.space.build import build_space, widened
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.families.block_memory import REGISTER_ROOMS
 from kernelscape.tests.search.bound.test_gpu import gpu_target
 

@@ -29,7 +29,7 @@ from kernelscape.search.node import CLOSED_BOUND, CLOSED_EVALUATED, EXPANDED, IN
 from kernelscape.search.options import Batches, Limits, SearchOptions
 from kernelscape.search.run import search
 from kernelscape.search.tree.tree import Tree
-from kernelscape.space.engine.candidate import DeadEnd
+from kernelscape.space.candidate import DeadEnd
 from kernelscape.tests.search.searching import searched
 from kernelscape.tests.search.toy import ToyBench, best_ns, first_open, random_space, toy_bound
 

@@ -10,8 +10,9 @@ from kernelscape.search.budget import Budget
 from kernelscape.search.events import Finished, Outcome
 from kernelscape.search.run import STRATEGIES
 from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
-from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.testing.bare import bare_space
 from kernelscape.tests.search.searching import searched
 
 COST = np.random.default_rng(0).integers(0, 50, size=(6, 4)).astype(float)
@@ -23,7 +24,7 @@ def small_space() -> Space:
     for a, b in itertools.pairwise(variables):
         builder.table2("differ", a, b, lambda v, w: v != w, share="differ")
     builder.table3("spread", *variables[::2], lambda u, v, w: u + v + w >= 4)
-    return Space(builder.freeze())
+    return bare_space(builder.freeze())
 
 
 def bound(candidate: Candidate) -> float:

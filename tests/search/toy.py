@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from kernelscape.search.events import Outcome
-from kernelscape.space.engine.candidate import DeadEnd
+from kernelscape.space.candidate import DeadEnd
 
 
 @dataclass(frozen=True)

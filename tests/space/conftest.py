@@ -5,7 +5,7 @@ import pytest
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.checking import random_candidate
 
 from .gpu_target import GPU, N_LIBRARY, problem_of

@@ -18,9 +18,9 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import backbone, build, families
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.draft import Family
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.engine.model import ModelBuilder
 from kernelscape.space.families import order
 from kernelscape.space.targets.cpu import CPU_KIND
@@ -74,7 +74,7 @@ def test_filters_lose_nothing_and_leave_nothing_illegal(small_universes, name, s
     space = build_space(library_problem(name, **sizes), checking.target(cores, 16))
     found = leaves(space)
     assert len({c.key for c in found}) == len(found) > 10
-    assert cpsat.count(space, space.model.initial, 100_000) == (len(found), True)
+    assert cpsat.count(space.model, space.model.initial, 100_000) == (len(found), True)
     for candidate in found:
         assert space.model.violations(candidate.assignment()) == []
         assert illegal(candidate) == ""

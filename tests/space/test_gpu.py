@@ -17,8 +17,8 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, DeadEnd
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.decisions import restore
 from kernelscape.space.targets.gpu_facts import adds_to_result
 
 from .gpu_target import GPU, LARGE, problem_of

@@ -13,9 +13,9 @@ from kernelscape.kernels.ir.access import index_loops
 from kernelscape.kernels.ir.effects import arrays_written, task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.decisions import restore
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.candidate import Candidate, DeadEnd
-from kernelscape.space.engine.decisions import restore
 from kernelscape.testing.checking import random_candidate
 
 from .gpu_target import GPU, LARGE, problem_of
@@ -176,14 +176,14 @@ def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
 
     decide(wanted)
     if forbidden is None:  # what a task of the launch writes is not read-only
-        assert cpsat.complete(space, domains) is None
+        assert cpsat.complete(space.model, domains) is None
         return
-    found = cpsat.complete(space, domains, {}, 20.0)
+    found = cpsat.complete(space.model, domains, {}, 20.0)
     assert found is not None
     made = space.candidate(found)
     assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
     decide(forbidden)
-    assert cpsat.complete(space, domains) is None
+    assert cpsat.complete(space.model, domains) is None
 
 
 @pytest.mark.parametrize("name", names())

@@ -16,8 +16,8 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, DeadEnd
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.decisions import restore
 from kernelscape.space.families.block_memory import SLACK_BYTES
 from kernelscape.space.targets.gpu_facts import row_order, tree_bytes
 

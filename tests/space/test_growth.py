@@ -14,8 +14,8 @@ from kernelscape.space import build
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import objects
 from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
@@ -125,7 +125,7 @@ def test_components_are_spaces_of_their_own(two_together):
         for sequence, n in ((first, 8), (scale, 5))
     ]
     assert len({c.key for c in found}) == len(found) == len(parts[0]) * len(parts[1]) > 10
-    assert cpsat.count(space, space.model.initial, 100_000) == (len(found), True)
+    assert cpsat.count(space.model, space.model.initial, 100_000) == (len(found), True)
     for candidate in found:
         assert space.model.violations(candidate.assignment()) == []
         assert illegal(candidate) == ""
@@ -137,7 +137,7 @@ def test_no_launch_is_longer_than_it_may_be(two_together, n_tasks):
     space = build_space(problem_of(lambda x, y: chain(x, y, n_tasks), 4, 4), checking.target(1, 16))
     assert len(space.backbone.components) == 1
     found = leaves(space)
-    assert cpsat.count(space, space.model.initial, 1_000_000) == (len(found), True)
+    assert cpsat.count(space.model, space.model.initial, 1_000_000) == (len(found), True)
     fused = {
         tuple(c.value(var) == ch.SAME_LAUNCH for var in space.variables.fused.values())
         for c in found

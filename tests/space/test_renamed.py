@@ -11,7 +11,7 @@ import pytest
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.runtime.records.replay import restore_complete, restore_older
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.renamed import renamed
 from kernelscape.testing import checking
 from kernelscape.tests.codegen.packed_cases import decided, recorded

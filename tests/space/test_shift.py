@@ -12,8 +12,8 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import build
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.candidate import Candidate
 from kernelscape.space.engine.model import ModelBuilder
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
@@ -87,7 +87,7 @@ def test_filters_lose_no_late_candidate(monkeypatch):
             keys.add(candidate.key)
         elif isinstance(candidate, Candidate):
             open_ones += [c for _, c in candidate.expand(int(candidate.open_choices()[0]))]
-    assert cpsat.count(root.space, root.domains, 100_000) == (len(keys), True)
+    assert cpsat.count(root.space.model, root.domains, 100_000) == (len(keys), True)
     assert len(keys) > 30
 
 

@@ -11,8 +11,8 @@ from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import build
 from kernelscape.space.backbone import INNER
-from kernelscape.space.engine.candidate import Candidate
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import restore
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU, GPU
 from kernelscape.testing import checking

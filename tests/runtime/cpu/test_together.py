@@ -20,7 +20,7 @@ from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.checking import random_candidate
 
 pytestmark = pytest.mark.compiler

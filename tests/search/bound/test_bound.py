@@ -24,7 +24,7 @@ from kernelscape.search.bound.traffic import distinct_elements, line_bytes, read
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Along, Fusion, Sketch, Tile
 from kernelscape.space import choices as ch
-from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel
 from kernelscape.testing.machines import (
     MEBI,

@@ -22,7 +22,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Space
 from kernelscape.testing.machines import library_space, root_of, round_target
 
 N = 256

@@ -19,8 +19,8 @@ from kernelscape.search.starts.complete import (
     sketched_candidates,
 )
 from kernelscape.search.starts.proposals import greedy_sketch
-from kernelscape.space.engine.candidate import Candidate, Space
-from kernelscape.space.engine.decisions import restore
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.decisions import restore
 from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.gpu_machine import SimulatedGpu
 from kernelscape.testing.machines import MEBI, library_space, root_of, round_target

@@ -24,7 +24,7 @@ from kernelscape.search.bound.streams import (
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Sketch, Tile
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.engine.order import forest
 from kernelscape.space.targets.target import CacheLevel, StreamCurve, Target
 from kernelscape.testing.machines import (

@@ -9,7 +9,7 @@ from kernelscape.search.events import Evaluated, Outcome
 from kernelscape.search.learn.neighbourhood import Neighbourhood
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.ordering import NextChoice
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.machines import library_space
 from kernelscape.tests.search.searching import searched
 

@@ -14,7 +14,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
 from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.search.run import STRATEGIES
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.families.block_memory import REGISTER_ROOMS
 from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.machines import library_space, root_of

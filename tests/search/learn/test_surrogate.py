@@ -16,7 +16,7 @@ from kernelscape.search.ledger import Ledger, Request
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.mcts import Pace
 from kernelscape.search.tree.ordering import NextChoice
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.machines import library_space, root_of
 from kernelscape.tests.search.searching import searched
 from threadpoolctl import threadpool_info, threadpool_limits

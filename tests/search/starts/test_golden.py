@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from kernelscape.kernels.library import load, names
 from kernelscape.search.starts.complete import sketched_candidates
-from kernelscape.space.engine.candidate import Space
+from kernelscape.space.candidate import Space
 from kernelscape.testing.machines import library_space, round_target
 from kernelscape.tests.space.gpu_target import GPU
 

@@ -24,7 +24,7 @@ from kernelscape.search.starts.tiles import product_tile, register_tiles
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.machines import library_space, root_of, round_target
 from kernelscape.tests.space.gpu_target import GPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.search.tree.ordering import ORDERS, NextChoice, decision_order, open_in_order
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing.machines import library_space, root_of
 
 SPACE = library_space("bicgk", m=64, n=64)

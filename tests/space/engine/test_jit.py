@@ -13,7 +13,8 @@ from kernelscape.space.engine import jit
 PROBE = """
 import hashlib
 import numpy as np
-from kernelscape.space.engine.candidate import DeadEnd, Space
+from kernelscape.space.candidate import DeadEnd
+from kernelscape.testing.bare import bare_space
 from kernelscape.space.engine.model import ModelBuilder, Term
 from kernelscape.space.engine.propagate import decide, random_descent
 
@@ -31,7 +32,7 @@ for i in range(4):
         )
 builder.product_at_most("p", [Term((kinds[i], 4), sizes[i], (1, 2, 4, 8)) for i in range(4)], 16)
 builder.sum_at_most("s", [Term((kinds[i], 2), sizes[i], (1, 1, 1, 2)) for i in range(4)], 2)
-space = Space(builder.freeze())
+space = bare_space(builder.freeze())
 root = space.root()
 digest = hashlib.sha256()
 rng = np.random.default_rng(1)

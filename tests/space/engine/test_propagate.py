@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.engine.model import Group, Literal, ModelBuilder, Term
 from kernelscape.space.engine.propagate import (
     EXCLUDED,
@@ -21,6 +21,7 @@ from kernelscape.space.engine.propagate import (
     propagate_all,
     random_descent,
 )
+from kernelscape.testing.bare import bare_space
 
 from . import oracle
 
@@ -135,7 +136,7 @@ def build(recipe, shuffle=None):
         shuffle.shuffle(numbered)
     for number, constraint in numbered:
         declare(builder, number, constraint)
-    return Space(builder.freeze())
+    return bare_space(builder.freeze())
 
 
 def solve(recipe):
@@ -210,10 +211,10 @@ def test_truths_judge_assignments_as_the_oracle_does(recipe):
 def test_cp_sat_counts_and_proves_the_same(recipe, rng):
     space, found = build(recipe), solve(recipe)
     initial = space.model.initial
-    assert cpsat.count(space, initial, 100_000) == (len(found), True)
+    assert cpsat.count(space.model, initial, 100_000) == (len(found), True)
     root = space.root()
     if isinstance(root, DeadEnd):
-        assert cpsat.complete(space, initial) is None
+        assert cpsat.complete(space.model, initial) is None
         return
     if len(root.open_choices()):
         child = root.decide(
@@ -223,7 +224,7 @@ def test_cp_sat_counts_and_proves_the_same(recipe, rng):
         if isinstance(child, DeadEnd):
             assert left == 0
         else:
-            assert cpsat.count(space, child.domains, 100_000) == (left, True)
+            assert cpsat.count(space.model, child.domains, 100_000) == (left, True)
 
 
 @settings(max_examples=150, deadline=None)
@@ -294,7 +295,7 @@ def test_orders_at_the_fixpoint_are_path_consistent(n, seed):
     for i in range(n):
         builder.add_object(f"o{i}", leaf=i % 3 == 2)
     builder.order(0, 0)
-    space, rng = Space(builder.freeze()), random.Random(seed)
+    space, rng = bare_space(builder.freeze()), random.Random(seed)
     composition = space.model.arrays.composition
     candidate = space.root()
     while isinstance(candidate, Candidate):
@@ -319,7 +320,7 @@ def others(*sizes):
 
 
 def fixpoint(builder, **narrowed):
-    space = Space(builder.freeze())
+    space = bare_space(builder.freeze())
     domains = space.model.initial.copy()
     for name, mask in narrowed.items():
         domains[int(name[1:])] &= mask
@@ -429,7 +430,7 @@ def test_statuses():
     domains[a] = 0b01
     assert propagate(model.arrays, scratch, domains, np.array([a], np.int32)) == FIXPOINT
     assert domains.tolist() == [0b01, 0b01]
-    assert Space(model).root().decide(a, 0).why == "the decision leaves no value"
+    assert bare_space(model).root().decide(a, 0).why == "the decision leaves no value"
     domains[b] = 0
     assert propagate_all(model.arrays, scratch, domains) == EXCLUDED
     domains[:] = 0b01, 0b10
@@ -444,7 +445,7 @@ def pigeons(n_pigeons, n_holes):
     for i, a in enumerate(vars_):
         for b in vars_[:i]:
             builder.table2(f"{a} and {b} differ", a, b, lambda x, y: x != y, share="differ")
-    return Space(builder.freeze())
+    return bare_space(builder.freeze())
 
 
 def test_completion_proves_that_there_is_none_or_gives_up():
@@ -453,7 +454,7 @@ def test_completion_proves_that_there_is_none_or_gives_up():
     assert isinstance(root.complete(max_backtracks=100_000), DeadEnd)
     domains = root.domains.copy()
     assert guided_completion(space.model, space.scratch, domains, max_backtracks=3) == LIMIT
-    assert cpsat.complete(space, root.domains) is None
+    assert cpsat.complete(space.model, root.domains) is None
 
 
 def test_completion_follows_preferences():
@@ -481,7 +482,7 @@ def test_random_descents_of_85_objects(capsys):
         builder.add_object(f"d{i}")
     for i in range(25):
         builder.add_object(f"s{i}", leaf=True)
-    space = Space(builder.freeze())
+    space = bare_space(builder.freeze())
     root, times_ms, n_dead = space.root(), [], 0
     for seed in range(20):
         domains = root.domains.copy()

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from .candidate import Candidate, DeadEnd, Space
-from .declarations import Choice
+from .engine.declarations import Choice
 
 _OR = "|"  # between the values that a narrowed but open choice has left
 _SHOWN = 4  # names in a sentence

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .declarations import Choice
-from .model import Model
-from .propagate import (
+from ..kernels.ir.task import Problem
+from .backbone import Backbone
+from .draft import Variables
+from .engine.declarations import Choice
+from .engine.model import Model
+from .engine.propagate import (
     CULPRIT,
     FIXPOINT,
     Scratch,
@@ -26,6 +28,7 @@ from .propagate import (
     random_descent,
     shave,
 )
+from .targets.target import Target
 
 __all__ = ["Candidate", "Choice", "DeadEnd", "Space"]
 
@@ -46,10 +49,10 @@ class Space:
     """
 
     model: Model
-    problem: Any = None
-    target: Any = None
-    backbone: Any = None
-    variables: Any = None  # Variables of space/draft.py: positions by backbone object
+    problem: Problem
+    target: Target
+    backbone: Backbone
+    variables: Variables
     fixed: tuple[tuple[str, str], ...] = ()  # decisions made before any search (`decisions.fix`)
     whole: Space | None = None  # without them; None where there are none
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.space.engine.candidate import DeadEnd, Space
-from kernelscape.space.engine.decisions import DecisionError, fix, restore, to_names
+from kernelscape.space.candidate import DeadEnd
+from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.testing.bare import bare_space
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def space():
         builder.add_object(f"d{i}", leaf=i == 3)
     sizes = [builder.add("size", (f"d{i}",), ("1", "2", "4")) for i in range(3)]
     builder.table2("ordered", sizes[0], sizes[1], lambda a, b: a <= b)
-    return Space(builder.freeze())
+    return bare_space(builder.freeze())
 
 
 def test_names_of_a_partial_candidate(space):
@@ -124,7 +125,7 @@ def test_decisions_that_end_dead_say_why():
     for k, x in enumerate(colours):
         for y in colours[:k]:
             builder.table2("unlike", x, y, lambda m, n: m != n)
-    space = Space(builder.freeze())
+    space = bare_space(builder.freeze())
     with pytest.raises(DecisionError) as caught:
         fix(space, [("colour(a)", "0"), ("colour(b)", "1")])
     assert str(caught.value).startswith("colour(b) cannot be 1 with colour(a) = 0: colour(")

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from kernelscape.space.engine.candidate import Candidate, Choice, DeadEnd, Space
+from kernelscape.space.candidate import Candidate, Choice, DeadEnd
 from kernelscape.space.engine.model import ModelBuilder, Term
 from kernelscape.space.engine.order import MERGED, OUTER, forest
+from kernelscape.testing.bare import bare_space
 
 
 def build(limit=16):
@@ -24,7 +25,7 @@ def build(limit=16):
                 share="merged size",
             )
     builder.product_at_most("size", [Term(None, s, (1, 2, 4, 8)) for s in sizes], limit)
-    return Space(builder.freeze(), problem="problem")
+    return bare_space(builder.freeze())
 
 
 def test_names_and_positions():
@@ -70,7 +71,7 @@ def test_a_root_without_implementation_is_a_dead_end():
     builder = ModelBuilder()
     a = builder.add("x", ("a",), ("0", "1"))
     builder.restrict(a, 0)
-    assert Space(builder.freeze()).root() == DeadEnd("x(a)", "the decision leaves no value")
+    assert bare_space(builder.freeze()).root() == DeadEnd("x(a)", "the decision leaves no value")
 
 
 def test_complete_candidates_have_a_forest():
