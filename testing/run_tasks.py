@@ -27,9 +27,12 @@ from ..kernels.ir.kernel import (
     If,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     Param,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -141,6 +144,10 @@ class _Run:
                 self.statements(s.then if self.value(s.condition) else s.orelse)
             case SetLocal():
                 self.locals[s.name] = self.value(s.value)
+            case LocalArray():
+                self.locals[s.name] = np.full(s.extent, self.value(s.value))
+            case SetElement():
+                self.locals[s.name][int(self.value(s.index))] = self.value(s.value)
             case UpdateLocal():
                 old = self.locals[s.name]
                 self.locals[s.name] = OPS[s.op].numpy(old, self.value(s.value))
@@ -167,6 +174,8 @@ class _Run:
                 return _numpy(e.dtype, self.float64).type(self.scalars[e.name])
             case Local():
                 return self.locals[e.name]
+            case LocalElement():
+                return self.locals[e.name][int(self.value(e.index))]
             case Load():
                 return self.store[e.array][tuple(self.value(i) for i in e.indices)]
             case Accumulator():

@@ -30,10 +30,13 @@ from ..kernels.ir.kernel import (
     KernelIR,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     Location,
     LoopIndex,
     ReduceOp,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -50,6 +53,7 @@ SIDE = 28  # of every array: more than any index
 I64, F64 = DType.i64, DType.f64
 _ARRAYS = tuple(ArrayParam(n, F64, (SIDE,) * r) for n, r in (("a", 2), ("u", 1), ("v", 1)))
 _LONGEST = 4  # loop
+_LOCAL_EXTENT = 5
 _DEEPEST = 3
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -93,8 +97,27 @@ class _Drawing:
         p = self.one_of(*_ARRAYS)
         return Load(p.name, tuple(self.index(scope, depth) for _ in p.shape), F64)
 
+    def element(self, scope: _Scope) -> LocalElement:
+        """An element of the local array."""
+        kind = self.one_of("const", "loop", "computed")
+        if kind == "loop" and scope.loops:
+            last = Const(_LOCAL_EXTENT - 1, I64)
+            at: Expr = Binary("min", LoopIndex(self.one_of(*scope.loops)), last, I64)
+        elif kind == "computed":
+            at = self.whole(scope, 0, _LOCAL_EXTENT - 1)
+        else:
+            at = Const(self.draw(st.integers(0, _LOCAL_EXTENT - 1)), I64)
+        return LocalElement("h", at, F64)
+
     def value(self, scope: _Scope, depth: int = 0) -> Expr:
-        kind = self.one_of("load", "load", "const", "local", "index", "sum", "max", "select")
+        kinds = ["load", "load", "const", "local", "index", "sum", "max", "select"]
+        kind = (
+            self.one_of(*kinds, "element")
+            if self.may_compute and depth < 2
+            else self.one_of(*kinds)
+        )
+        if kind == "element" and scope.loops:
+            return self.element(scope)
         if kind == "local" and scope.locals:
             return Local(self.one_of(*scope.locals), F64)
         if kind == "index" and scope.loops:
@@ -123,20 +146,24 @@ class _Drawing:
     def statement(self, scope: _Scope, depth: int) -> tuple[list[Stmt], _Scope]:
         """Statements, and what is known behind them."""
         kinds = ["for", "for", "store", "update", "set", "update_local", "if"]
-        kind = self.one_of(*kinds, "while", "old") if self.may_compute else self.one_of(*kinds)
+        more = ("while", "old", "element") if self.may_compute else ()
+        kind = self.one_of(*kinds, *more)
         if kind in ("for", "if", "while") and depth < _DEEPEST:
             return self.nested(kind, scope, depth), scope
         if kind == "update_local" and scope.locals:
             op: ReduceOp = self.one_of("add", "add", "max", "min")
             name = self.one_of(*scope.locals)
             return [UpdateLocal(name, op, self.value(scope), WHERE)], scope
+        if kind == "element":
+            place = self.element(scope)
+            return [SetElement("h", place.index, self.value(scope), WHERE)], scope
         if kind in ("set", "old"):
             name, behind = self.target(scope)
             return [self.setting(kind, name, scope)], behind
-        place = self.load(scope)
+        target = self.load(scope)
         if kind == "store":
-            return [Store(place.array, place.indices, self.value(scope), WHERE)], scope
-        return [self.update(place, scope)], scope
+            return [Store(target.array, target.indices, self.value(scope), WHERE)], scope
+        return [self.update(target, scope)], scope
 
     def target(self, scope: _Scope) -> tuple[str, _Scope]:
         """A local to set, known or new."""
@@ -183,11 +210,15 @@ class _Drawing:
 
 @st.composite
 def kernels(draw: Draw, may_compute: bool = True) -> KernelIR:
-    """Kernels of arrays a (two axes), u and v. `may_compute`: with while loops, old values, and lengths and indices from values."""
+    """Kernels of arrays a (two axes), u and v. `may_compute`: with while loops, old values, lengths and indices from values, and a
+    local array.
+    """
     drawing = _Drawing(draw, may_compute, count())
     body = drawing.block(_Scope(("o",), ("s", "t")), 0)
     ends = tuple(Update("u", (LoopIndex("o"),), "add", Local(n, F64), WHERE) for n in "st")
-    starts = tuple(SetLocal(n, _number(1), WHERE) for n in "st")
+    starts: tuple[Stmt, ...] = tuple(SetLocal(n, _number(1), WHERE) for n in "st")
+    if may_compute:
+        starts = (LocalArray("h", _LOCAL_EXTENT, _number(2), WHERE), *starts)
     extent: Expr = Const(draw(st.integers(1, 3)), I64)
     if may_compute and draw(st.booleans()):
         extent = drawing.whole(_Scope((), ()), -1, 3)

@@ -74,6 +74,11 @@ class BodyWriter:
             match s:
                 case ir.SetLocal(name, value):
                     self.declare_local(name, value.dtype)
+                case ir.LocalArray(name, extent, value) if name not in self.locals:
+                    place = c.Id(self.w.fresh(name))
+                    self.locals[name] = Value(place, value.dtype)
+                    kind = type_name(value.dtype, 0)
+                    self.w.write(c.Declare(kind, place.name, None, extent))
                 case ir.Update(value=value, result=name) if name:
                     self.declare_local(name, value.dtype)
                 case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
@@ -105,6 +110,17 @@ class BodyWriter:
                     )
                 case ir.UpdateLocal(name, op, value):
                     self.update(self.locals[name], op, self.evaluate(value))
+                case ir.LocalArray(name, extent, value):
+                    k = self.w.fresh("k")
+                    start = self.w.converted(self.evaluate(value), self.locals[name].dtype).x
+                    fill = c.Assign(c.Index(self.locals[name].x, c.Id(k)), start)
+                    self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
+                    self.w.used.discard(k)
+                case ir.SetElement(name, index, value):
+                    place = self.local_element(name, index)
+                    self.w.write(
+                        c.Assign(place.x, self.w.converted(self.evaluate(value), place.dtype).x)
+                    )
                 case ir.Store(array, indices, value):
                     place = self.element(array, indices)
                     self.w.write(
@@ -245,6 +261,11 @@ class BodyWriter:
             flat = c.add(flat, x if stride == 1 else c.Bin("*", x, c.number(stride)))
         return Value(c.Index(self.array_of(array), flat), info.dtype)
 
+    def local_element(self, name: str, index: ir.Expr) -> Value:
+        held = self.locals[name]
+        at = self.index(index) if self.plain_indices else self.evaluate(index).x
+        return Value(c.Index(held.x, at), held.dtype)
+
     def index(self, e: ir.Expr) -> c.CExpr:
         """See `index_of`."""
         return index_of(e, self.loops, lambda x: self.evaluate(x).x)
@@ -258,6 +279,8 @@ class BodyWriter:
                     return Value(c.CastTo(type_name(dtype, 0), self.loops[loop]), dtype)
                 case ir.Local(name):
                     return self.locals[name]
+                case ir.LocalElement(name, index):
+                    return self.local_element(name, index)
             raise AssertionError(x)
 
         return self.w.evaluate(e, leaf)

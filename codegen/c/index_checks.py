@@ -167,6 +167,7 @@ class _Checker:
         return any(
             (isinstance(x, ir.Load) and x.array in self.written)
             or (isinstance(x, ir.Local) and x.name in self.unknown)
+            or isinstance(x, ir.LocalElement)
             for x in walk(e)
         )
 
@@ -299,7 +300,7 @@ class _Checker:
                         self.look(e, True)
                     self.look(s.value, False)
                     self.check(s.array, s.indices, False)
-                case ir.Print() | ir.Assert():
+                case ir.Print() | ir.Assert() | ir.LocalArray() | ir.SetElement():
                     for e in children(s):
                         self.look(e, False)
                 case ir.If(condition, then, orelse):

@@ -31,11 +31,14 @@ from ..ir.kernel import (
     KernelIR,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     Param,
     Part,
     Print,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -124,6 +127,10 @@ class _Run:
                     self._set(name, self.value(value))
                 case UpdateLocal():
                     self._update_local(s)
+                case LocalArray():
+                    self._begin_array(s)
+                case SetElement():
+                    self._set_element(s)
                 case Store() | Update():
                     self._write(s)
                 case If():
@@ -214,6 +221,30 @@ class _Run:
             value = value.copy()  # a view of an array would change when the array is written
         self.local[name] = value
 
+    def _begin_array(self, s: LocalArray) -> None:
+        """One array a lane: the last axis is that of its elements."""
+        value = np.expand_dims(np.asarray(self.value(s.value)), -1)
+        new = np.array(np.broadcast_to(value, (*self.shape, s.extent)))
+        if self.mask is not None and s.name in self.local:
+            mask = np.expand_dims(np.asarray(self.mask), -1)
+            new = np.where(mask, new, self.local[s.name])
+        self.local[s.name], self.depth[s.name] = new, len(self.lanes)
+
+    def _set_element(self, s: SetElement) -> None:
+        array, value = self.local[s.name], self.value(s.value)
+        at = self._element_at(s.name, s.index)
+        if self.mask is not None:
+            value = np.where(self.mask, value, array[at])
+        array[at] = value
+
+    def _element_at(self, name: str, index: Expr) -> tuple[Any, ...]:
+        """The indices of one element a lane of a local array, which lanes further inside share."""
+        array = self.local[name]
+        (at,) = self._checked_indices(name, (index,), array.shape[-1:])
+        lanes = range(self.depth[name])
+        own = [np.arange(self.lanes[k].count).reshape((-1,) + (1,) * k) for k in lanes]
+        return (*reversed(own), at)
+
     def _update_local(self, s: UpdateLocal) -> None:
         name, op = s.name, s.op
         new_axes = len(self.lanes) - self.depth[name]
@@ -295,6 +326,8 @@ class _Run:
                 return self.scalars[name]
             case Local(name=name):
                 return self.local[name]
+            case LocalElement(name=name, index=index):
+                return self.local[name][self._element_at(name, index)]
             case Load():
                 return self._load(x)
             case Unary(op=op, x=y):
@@ -330,8 +363,13 @@ class _Run:
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
         """Indices as integers or index arrays, checked; 0 for lanes that are masked out."""
+        return self._checked_indices(name, indices, self.arrays[name].shape)
+
+    def _checked_indices(
+        self, name: str, indices: tuple[Expr, ...], shape: tuple[int, ...]
+    ) -> tuple[Any, ...]:
         found = []
-        for axis, (i, extent) in enumerate(zip(indices, self.arrays[name].shape, strict=True)):
+        for axis, (i, extent) in enumerate(zip(indices, shape, strict=True)):
             value = self.value(i)
             if self.mask is not None:
                 value = np.where(self.mask, value, 0)

@@ -25,8 +25,11 @@ from ..ir.kernel import (
     If,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     Print,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -73,7 +76,7 @@ def _plan_block(body: Iterable[Stmt], declared: frozenset[str], plans: Plans) ->
                 )
             case While(body=inner):
                 lanes = max(lanes, _plan_block(inner, declared, plans))
-            case SetLocal() | Update():
+            case SetLocal() | LocalArray() | Update():
                 declared |= {local_changed(statement)}
     return lanes
 
@@ -99,11 +102,14 @@ def _locals_allow(loop: For, declared: frozenset[str]) -> bool:
     read: set[str] = set()
     operations: dict[str, set[str]] = {}
     for s in nested_statements(loop.body):
-        if isinstance(s, SetLocal | Update) and local_changed(s) in declared - {""}:
+        changes = isinstance(s, SetLocal | LocalArray | SetElement | Update)
+        if changes and local_changed(s) in declared - {""}:
             return False
         if isinstance(s, UpdateLocal) and s.name in declared:
             operations.setdefault(s.name, set()).add(s.op)
-        read.update(x.name for e in children(s) for x in walk(e) if isinstance(x, Local))
+        read.update(
+            x.name for e in children(s) for x in walk(e) if isinstance(x, Local | LocalElement)
+        )
     return all(name not in read and len(ops) == 1 for name, ops in operations.items())
 
 
@@ -185,7 +191,8 @@ def _extents_allow(loop: For) -> bool:
     """Loops inside run equally long in all lanes."""
     for s in nested_statements(loop.body):
         if isinstance(s, For) and any(
-            isinstance(x, (Load, Local)) or (isinstance(x, LoopIndex) and x.loop != s.loop)
+            isinstance(x, (Load, Local, LocalElement))
+            or (isinstance(x, LoopIndex) and x.loop != s.loop)
             for x in walk(s.extent)
         ):
             return False

@@ -27,9 +27,12 @@ from ..ir.kernel import (
     KernelIR,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     Param,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -133,19 +136,22 @@ def print_python(ir: KernelIR) -> Printed:
     printer.block(ir.body, 1)
     arguments = ", ".join((*printer.arrays.values(), *printer.scalars.values(), "at"))
     body = "\n".join(printer.lines)
+    more = ["full"] if " = full(" in body else []
     functions = [text for name, text in _HELPERS.items() if f"{name}(" in body]
     functions.append(f"def {NAME}({arguments}):\n{body}\n    return 0")
-    text = "\n\n\n".join((_imports(), *(f"{_DECORATOR}\n{f}" for f in functions)))
+    text = "\n\n\n".join((_imports(more), *(f"{_DECORATOR}\n{f}" for f in functions)))
     return Printed(f"{text}\n", tuple(printer.places))
 
 
-def _imports() -> str:
+def _imports(more: list[str]) -> str:
     """What the text of any kernel may use."""
     called = [op for op in functions() if op.c and f"_{op.name}" not in _HELPERS]
     names = {m: [op.text for op in called if op.module == m] for m in ("math", "numpy")}
     of_math = ", ".join(sorted((*names["math"], "copysign", "inf", "isinf", "isnan", "nan")))
     of_numpy = ", ".join(
-        sorted((*names["numpy"], *(t for t in _TYPES.values() if t not in ("bool_", "float16"))))
+        sorted(
+            (*names["numpy"], *more, *(t for t in _TYPES.values() if t not in ("bool_", "float16")))
+        )
     )
     return f"from math import {of_math}\n\nfrom numba import njit\nfrom numpy import {of_numpy}"
 
@@ -200,6 +206,17 @@ class _Printer:
                     local = self._local(name)
                     new = self._operation(op, local, self.value(value), value.dtype)
                     self._line(f"{local} = {new}", depth)
+                case LocalArray(name=name, extent=extent, value=value):
+                    self._check(value, depth)
+                    dtype = value.dtype
+                    self.shapes[name], self.dtypes[name] = (extent,), dtype
+                    self._line(f"{self._local(name)} = full({extent}, {self.value(value)})", depth)
+                case SetElement(name=name, index=index, value=value):
+                    for x in (value, index):
+                        self._check(x, depth)
+                    self._check_indices(name, (index,), depth)
+                    place = f"{self._local(name)}[{self.value(index)}]"
+                    self._line(f"{place} = {self.value(value)}", depth)
                 case Store() | Update():
                     self._write(s, depth)
                 case While():
@@ -250,8 +267,11 @@ class _Printer:
 
     def _check(self, x: Expr, depth: int) -> None:
         """Tests for every load of an expression, what is inside an index first."""
-        for load in reversed([e for e in walk(x) if isinstance(e, Load)]):
-            self._check_indices(load.array, load.indices, depth)
+        for load in reversed([e for e in walk(x) if isinstance(e, Load | LocalElement)]):
+            if isinstance(load, Load):
+                self._check_indices(load.array, load.indices, depth)
+            else:
+                self._check_indices(load.name, (load.index,), depth)
 
     def _check_indices(self, array: str, indices: tuple[Expr, ...], depth: int) -> None:
         for axis, (i, extent) in enumerate(zip(indices, self.shapes[array], strict=True)):
@@ -283,6 +303,8 @@ class _Printer:
                 return self.scalars[name]
             case Local(name=name):
                 return self._local(name)
+            case LocalElement(name=name, index=index, dtype=dtype):
+                return f"{_TYPES[dtype]}({self._local(name)}[{self.value(index)}])"
             case Load(array=array, indices=indices, dtype=dtype):
                 return f"{_TYPES[dtype]}({self._element(array, indices)})"
             case Unary(op=op, x=y):

@@ -21,10 +21,13 @@ from .kernel import (
     If,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     Location,
     Param,
     ReduceOp,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -34,7 +37,7 @@ from .kernel import (
     While,
 )
 from .meeting import is_injective
-from .walk import Renaming, children, local_changed, nested_statements, walk
+from .walk import Renaming, children, local_changed, locals_read, nested_statements, walk
 
 FAR = 1 << 60  # no bound on this side
 
@@ -187,7 +190,7 @@ class _Reader:
                     data = tuple(sorted({*guard.data, *self.deciding(s.condition, here)}))
                     self.block(s.body, replace(guard, data=data, is_exact=False), around)
                     self.forget(s.body)
-                case UpdateLocal():
+                case UpdateLocal() | LocalArray() | SetElement():
                     self.known.pop(s.name, None)
                     self.comes_from(s.name, s.value, here, guard)
                 case Store():
@@ -200,7 +203,7 @@ class _Reader:
 
     def set(self, s: SetLocal, here: frozenset[int], guard: Guard) -> None:
         value = self.resolved(s.value)
-        if any(isinstance(x, Load | Local | Param) for x in walk(value)):
+        if any(isinstance(x, Load | Local | LocalElement | Param) for x in walk(value)):
             self.known.pop(s.name, None)
         else:
             self.known[s.name] = value
@@ -257,7 +260,7 @@ class _Reader:
 
     def deciding(self, e: Expr, here: frozenset[int]) -> frozenset[int]:
         """Sites whose values an expression depends on; `here` are those of its own loads."""
-        names = [x.name for x in walk(e) if isinstance(x, Local)]
+        names = locals_read(e)
         return here.union(*(self.behind.get(name, frozenset()) for name in names))
 
     def read(self, e: Expr, guard: Guard, around: tuple[Loop, ...]) -> None:

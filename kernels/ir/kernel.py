@@ -137,6 +137,15 @@ class Local:
 
 
 @dataclass(frozen=True)
+class LocalElement:
+    """An element of a local array."""
+
+    name: str
+    index: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class Load:
     array: str
     indices: tuple[Expr, ...]
@@ -216,6 +225,7 @@ Expr = (
     | LoopIndex
     | Param
     | Local
+    | LocalElement
     | Load
     | Unary
     | Binary
@@ -256,6 +266,26 @@ class UpdateLocal:
 
     name: str
     op: ReduceOp
+    value: Expr
+    where: Location
+
+
+@dataclass(frozen=True)
+class LocalArray:
+    """A local array of `extent` elements begins, each of them as `value`. Indices outside of it are an error of the program."""
+
+    name: str
+    extent: int
+    value: Expr
+    where: Location
+
+
+@dataclass(frozen=True)
+class SetElement:
+    """`name[index] = value`, of a local array."""
+
+    name: str
+    index: Expr
     value: Expr
     where: Location
 
@@ -327,7 +357,19 @@ class Assert:
     where: Location
 
 
-Stmt = For | SetLocal | UpdateLocal | Store | Update | If | While | Print | Assert
+Stmt = (
+    For
+    | SetLocal
+    | UpdateLocal
+    | LocalArray
+    | SetElement
+    | Store
+    | Update
+    | If
+    | While
+    | Print
+    | Assert
+)
 
 
 @dataclass(frozen=True)

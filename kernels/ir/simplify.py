@@ -22,6 +22,7 @@ from .kernel import (
     Expr,
     Load,
     Local,
+    LocalElement,
     Select,
     Unary,
     UnaryOp,
@@ -156,7 +157,7 @@ def is_cheap_and_fixed(x: Expr) -> bool:
     costly function.
     """
     return not any(
-        isinstance(e, (Load, Local))
+        isinstance(e, (Load, Local, LocalElement))
         or (isinstance(e, Unary) and OPS[e.op].flops > 0)
         or (isinstance(e, Binary) and OPS[e.op].flops > 1)
         for e in walk(x)

@@ -29,11 +29,14 @@ from .kernel import (
     KernelIR,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     Param,
     Part,
     Print,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -138,6 +141,13 @@ class _Printer:
                 case SetLocal() | UpdateLocal():
                     place = self.local(s.name, s.value.dtype, isinstance(s, SetLocal))
                     yield f"{pad}{place} {_assignment(s)} {self.text(s.value, 0)}"
+                case LocalArray(name=name, extent=extent, value=value):
+                    place = self.local(f"{name}[{extent}]", value.dtype, True)
+                    if self.names is not None:
+                        place = f"{self.name('local', name)}[{extent}]:{value.dtype.name}"
+                    yield f"{pad}{place} = {self.text(value, 0)}"
+                case SetElement(name=name, index=index, value=value):
+                    yield f"{pad}{self.name('local', name)}[{self.index(index)}] = {self.text(value, 0)}"
                 case Update() if s.result:
                     place = self.element(s.array, s.indices)
                     old = self.local(s.result, s.value.dtype, True)
@@ -183,6 +193,8 @@ class _Printer:
                 return self.name("param", name)
             case Local(name=name):
                 return self.name("local", name)
+            case LocalElement(name=name, index=index):
+                return f"{self.name('local', name)}[{self.index(index)}]"
             case Load(array=array, indices=indices):
                 return self.element(array, indices)
             case Accumulator():

@@ -24,11 +24,14 @@ from .kernel import (
     KernelIR,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     Param,
     Part,
     Print,
     Select,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -59,6 +62,9 @@ def check(ir: KernelIR) -> None:
     checker.block(ir.body, set(), {})
 
 
+LOCAL_ARRAY_BYTES = 1 << 16  # on the stack of each thread
+
+
 class _Checker:
     def __init__(self, ir: KernelIR) -> None:
         self._ir = ir
@@ -66,6 +72,7 @@ class _Checker:
         self._scalars = {p.name: p for p in ir.scalars}
         self._loops: set[str] = set()  # all loops met, for uniqueness
         self._types: dict[str, DType] = {}  # of locals, over the whole kernel
+        self._extents: dict[str, int] = {}  # of local arrays, over the whole kernel
         self._where = ir.where
 
     def arguments(self) -> None:
@@ -95,10 +102,25 @@ class _Checker:
                 case SetLocal(name=name, value=value):
                     self._expr(value, loops, bound)
                     self._same_type(name, value.dtype)
+                    if name in self._extents:
+                        self._fail(f"the local array {name} is set as a whole")
                     bound[name] = value.dtype
+                case LocalArray(name=name, extent=extent, value=value):
+                    self._expr(value, loops, bound)
+                    if name in self._types and name not in self._extents:
+                        self._fail(f"the local {name} becomes an array")
+                    self._same_type(name, value.dtype)
+                    if not 0 < extent * value.dtype.size_bytes <= LOCAL_ARRAY_BYTES:
+                        self._fail(f"the local array {name} has {extent} elements")
+                    if self._extents.setdefault(name, extent) != extent:
+                        self._fail(f"the local array {name} has two extents")
+                    bound[name] = value.dtype
+                case SetElement(name=name, index=index, value=value):
+                    self._expr(LocalElement(name, index, value.dtype), loops, bound)
+                    self._expr(value, loops, bound)
                 case UpdateLocal(name=name, op=op, value=value):
                     self._expr(value, loops, bound)
-                    if name not in bound:
+                    if name not in bound or name in self._extents:
                         self._fail(f"the local {name} is updated before it is set")
                     self._updates(name, op, bound[name], value)
                 case Store(array=array, indices=indices, value=value):
@@ -212,8 +234,14 @@ class _Checker:
             case Param(name=name):
                 if self._scalars.get(name) != x:
                     self._fail(f"{name}: {x.dtype.name} is no scalar argument")
+            case LocalElement(name=name, index=index, dtype=dtype):
+                if bound.get(name) is not dtype or name not in self._extents:
+                    self._fail(f"the local array {name}: {dtype.name} has not begun here")
+                self._expr(index, loops, bound)
+                if not index.dtype.is_integer:
+                    self._fail(f"the index `{show_expr(index)}` of {name} is {index.dtype.name}")
             case Local(name=name, dtype=dtype):
-                if bound.get(name) is not dtype:
+                if bound.get(name) is not dtype or name in self._extents:
                     self._fail(f"the local {name}: {dtype.name} is not set here")
             case Load(array=array, indices=indices, dtype=dtype):
                 if self._element(array, indices, loops, bound).dtype is not dtype:

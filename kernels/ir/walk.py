@@ -19,11 +19,14 @@ from .kernel import (
     KernelIR,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     Location,
     LoopIndex,
     Param,
     Part,
     ReduceOp,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -112,14 +115,14 @@ def loads(e: Expr) -> tuple[Load, ...]:
 
 
 def locals_read(e: Expr) -> tuple[str, ...]:
-    """Names of the locals `e` reads, without repeats."""
-    return tuple(dict.fromkeys(x.name for x in walk(e) if isinstance(x, Local)))
+    """Names of the locals and local arrays `e` reads, without repeats."""
+    return tuple(dict.fromkeys(x.name for x in walk(e) if isinstance(x, Local | LocalElement)))
 
 
 def local_changed(s: Stmt) -> str:
-    """The local that a statement itself sets or updates; "" where it does neither."""
+    """The local, or local array, that a statement itself sets or updates; "" where it does neither."""
     match s:
-        case SetLocal() | UpdateLocal():
+        case SetLocal() | UpdateLocal() | LocalArray() | SetElement():
             return s.name
         case Update():
             return s.result

@@ -25,6 +25,7 @@ from .typing_rules import promote
 from .values import (
     ArrayRef,
     Element,
+    LocalRef,
     LocalVar,
     MatrixValue,
     OneOf,
@@ -242,7 +243,7 @@ class Assignments:
         name = target.id
         if isinstance(bound, LoopVar):
             self._state.fail(f"the loop index `{name}` is assigned to: use another name", target)
-        if isinstance(bound, ArrayRef):
+        if isinstance(bound, ArrayRef | LocalRef):
             self._state.fail(
                 f"the array `{name}` is assigned as a whole: assign its elements in a loop", target
             )
@@ -259,7 +260,8 @@ class Assignments:
         changes nothing.
         """
         frame = self._state.frame
-        is_once = frame.parsed.assigned[name] == 1
+        # A local array is bound to its block: where it is assigned again, its name has another value or has ended.
+        is_once = frame.parsed.assigned[name] == 1 or isinstance(x, LocalRef)
         if is_once and (not is_data(x) or self._places.is_fixed(x)):
             frame.bind(name, x)
             if not is_data(x) or not self._changes(name):

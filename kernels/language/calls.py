@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from ..fields import methods
 from ..fields.compound import MatrixType, StructType
 from ..fields.matrix import Matrix, Vector
-from ..ir.kernel import Bitcast, Const, DType
+from ..ir.kernel import Bitcast, Const, DType, LocalArray
 from ..ir.ops import OPS
 from ..ir.simplify import cast, const
+from ..ir.verify import LOCAL_ARRAY_BYTES
 from . import random
 from .func import BoundFunc, Func
 from .functions import WHOLE, operation_of
@@ -33,9 +35,10 @@ from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
 from .places import is_place, what
 from .scopes import Pass
-from .typing_rules import truth
+from .typing_rules import settle, truth
 from .values import (
     ArrayRef,
+    LocalRef,
     MatrixValue,
     Method,
     Static,
@@ -52,7 +55,9 @@ if TYPE_CHECKING:
     from .expressions import Expressions
 
 InlineCall = Callable[..., Value | None]
-_VECTORS: dict[Any, str] = {np.zeros: "zero", np.ones: "one"}
+_FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
+_FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
+_MOST_COMPONENTS = 32  # of a vector; more are a local array
 _PLAIN = (float, int, bool)
 _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
 
@@ -177,12 +182,8 @@ class Calls:
             self._at_least_one(args, node)
             dt = named.get("dt", args[1] if len(args) > 1 else None)
             return matrices.matrix(args[0], None if dt is None else self._dtype(dt, node), node)
-        if target in _VECTORS and args:
-            extents = [self._extent(n, node) for n in leaves(args[0])]
-            dt = named.get("dtype", args[1] if len(args) > 1 else Static(DType.f64))
-            return matrices.made(
-                _VECTORS[target], [dt, *(lifted(self._state, n) for n in extents)], node
-            )
+        if args and (target is np.full or target in _FILLED or target in _FILLED_LIKE):
+            return self._filled(target, args, named, node)
         for name in methods.MAKERS:
             if target is getattr(Matrix, name, None):
                 return matrices.made(name, args, node)
@@ -191,6 +192,51 @@ class Calls:
         if isinstance(target, StructType):
             return self._struct(target, args, named, node)
         return None
+
+    def _filled(
+        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
+    ) -> Value:
+        """`np.zeros(shape, dtype)` and its like: a vector or matrix, or a local array where it has more components or axes."""
+        state, places = self._state, self._expr.places
+        given = list(args[1:])
+        value: Value
+        if target is np.full:
+            value = given.pop(0) if given else named.pop("fill_value", Static(None))
+            start = settle(self._expr.operators.number(value, node), state.default_float)
+            dtype = start.dtype
+        else:
+            start, dtype = const({**_FILLED, **_FILLED_LIKE}[target], DType.f64), DType.f64
+        if target in _FILLED_LIKE:
+            shape, dtype = self._shape_and_dtype(args[0], node)
+        else:
+            shape = tuple(self._extent(n, node) for n in leaves(args[0]))
+        dt = named.pop("dtype", given.pop(0) if given else None)
+        if named or given:
+            state.fail(f"`{ast.unparse(node)}` takes a shape and a dtype in a kernel", node)
+        dtype = dtype if dt is None else self._dtype(dt, node)
+        count = prod(shape)
+        if min(shape, default=0) < 1 or count * dtype.size_bytes > LOCAL_ARRAY_BYTES:
+            state.fail(
+                f"`{ast.unparse(node)}` has {count} elements: a local array takes up to {LOCAL_ARRAY_BYTES} bytes,"
+                " pass larger ones as arguments",
+                node,
+            )
+        start = cast(start, dtype)
+        if len(shape) <= 2 and count <= _MOST_COMPONENTS:
+            return self._expr.matrices.flat(shape, [places.kept(Typed(start), node)], dtype, node)
+        name = state.fresh("array")
+        state.emit(LocalArray(name, count, start, state.frame.parsed.where(node)))
+        return LocalRef(name, dtype, shape, is_shared=state.iteration is None)
+
+    def _shape_and_dtype(self, x: Value, node: ast.Call) -> tuple[tuple[int, ...], DType]:
+        match x:
+            case ArrayRef(element=()) | LocalRef():
+                return x.shape, x.dtype
+            case MatrixValue(shape=shape, items=items):
+                return shape, items[0].dtype
+        return self._state.fail(
+            f"`{ast.unparse(node)}` takes an array, a vector or a matrix in a kernel", node
+        )
 
     def _struct(
         self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
@@ -344,7 +390,7 @@ class Calls:
         """Functions of Python on what is known when the kernel is compiled."""
         if target is len:
             x = args[0] if len(args) == 1 else None
-            if isinstance(x, ArrayRef | StructArray) and x.shape:
+            if isinstance(x, ArrayRef | StructArray | LocalRef) and x.shape:
                 return lifted(self._state, x.shape[0])
             if isinstance(x, TupleValue):
                 return lifted(self._state, len(x.items))

@@ -16,6 +16,8 @@ from .scopes import Frame
 from .values import (
     ArrayRef,
     Element,
+    LocalItem,
+    LocalRef,
     LocalVar,
     MatrixValue,
     OneOf,
@@ -127,6 +129,8 @@ def names_of(x: Value) -> set[str]:
     """The locals and arrays that a value is made of."""
     match x:
         case LocalVar(name=name):
+            return {name}
+        case LocalRef(name=name) | LocalItem(array=LocalRef(name=name)):
             return {name}
         case Element(array=param) | ArrayRef(param=param):
             return {param.name}

@@ -9,11 +9,11 @@ from ..ir.affine import limits, reach
 from ..ir.kernel import Assert, DType, Expr
 from ..ir.simplify import binary, compare, const
 from .scopes import Pass
-from .values import ArrayRef, MatrixValue, StructArray, StructValue, Value
+from .values import ArrayRef, LocalItem, LocalRef, MatrixValue, StructArray, StructValue, Value
 
 
 def element_of(
-    state: Pass, base: ArrayRef | StructArray, indices: Sequence[Expr], node: ast.AST
+    state: Pass, base: ArrayRef | StructArray | LocalRef, indices: Sequence[Expr], node: ast.AST
 ) -> Value:
     """The place, or tree of places, that `base[indices]` is."""
     if isinstance(base, StructArray):
@@ -26,6 +26,8 @@ def element_of(
             f"give one index per dimension",
             node,
         )
+    if isinstance(base, LocalRef):
+        return _local_item(state, base, indices, node)
     if base.is_single:
         shape, indices = (1,), [const(0, DType.i64)]
     offset = base.offset or (0,) * len(shape)
@@ -46,6 +48,20 @@ def element_of(
     return MatrixValue(base.element, items, (base, checked))
 
 
+def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.AST) -> LocalItem:
+    if base.is_shared and state.iteration is not None:
+        state.fail(
+            f"`{ast.unparse(node)}` uses a local array that was made before the loop, whose iterations would share it: "
+            "make it in the loop",
+            node,
+        )
+    at: Expr = const(0, DType.i64)
+    for k, (i, n) in enumerate(zip(indices, base.shape, strict=True)):
+        inside = _checked(state, i, n, base, k, node)
+        at = binary("add", binary("mul", at, const(n, DType.i64)), inside)
+    return LocalItem(base, at)
+
+
 def with_component(
     base: ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
 ) -> tuple[Expr, ...]:
@@ -59,7 +75,9 @@ def _components(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [(k, m) for k in range(shape[0]) for m in range(shape[1])]
 
 
-def _checked(state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node: ast.AST) -> Expr:
+def _checked(
+    state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
+) -> Expr:
     """An index that is surely out of range is an error, but in a program of fields, which may rely on a branch before;
     one that is evaluated whether or not it is used is clamped.
     """
@@ -87,7 +105,7 @@ def _checked(state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node:
 
 
 def _assert_inside(
-    state: Pass, i: Expr, extent: int, base: ArrayRef, axis: int, node: ast.AST
+    state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
 ) -> None:
     """In debug mode an index that may be out of range ends the call."""
     low = compare("ge", i, const(0, i.dtype))

@@ -25,6 +25,7 @@ from .scopes import LoopVar, Pass
 from .typing_rules import python_value, settle, static_value, truth
 from .values import (
     ArrayRef,
+    LocalRef,
     MatrixValue,
     Method,
     Static,
@@ -272,7 +273,7 @@ class Expressions:
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self.place(node.value)
         match base:
-            case ArrayRef():
+            case ArrayRef() | LocalRef():
                 return self._array_attribute(base, node)
             case StructArray():
                 member = dict(base.members).get(node.attr)
@@ -303,7 +304,7 @@ class Expressions:
     def lift(self, x: object) -> Value:
         return lifted(self._state, x)
 
-    def _array_attribute(self, base: ArrayRef, node: ast.Attribute) -> Value:
+    def _array_attribute(self, base: ArrayRef | LocalRef, node: ast.Attribute) -> Value:
         match node.attr:
             case "shape":
                 return self.lift(base.shape)
@@ -312,8 +313,8 @@ class Expressions:
             case "size":
                 return self.lift(math.prod(base.shape))
             case "dtype":
-                return Static(base.param.dtype)
-            case "n" | "m" if base.element:
+                return Static(base.dtype)
+            case "n" | "m" if isinstance(base, ArrayRef) and base.element:
                 return self.lift((*base.element, 1)[node.attr == "m"])
         if base.source is not None and hasattr(base.source, node.attr):
             return lifted(self._state, getattr(base.source, node.attr), node.attr)
@@ -327,7 +328,7 @@ class Expressions:
 
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.place(node.value)
-        if isinstance(base, ArrayRef | StructArray):
+        if isinstance(base, ArrayRef | StructArray | LocalRef):
             return element_of(self._state, base, self._indices(node, base), node)
         if isinstance(base, MatrixValue):
             return self._component(base, node)
@@ -355,7 +356,7 @@ class Expressions:
             f"`{ast.unparse(node.value)}` is a number and cannot be indexed", node
         )
 
-    def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray) -> list[Expr]:
+    def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray | LocalRef) -> list[Expr]:
         """Indices as they stand, vectors of them spread; `None` gives none."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.kernel import DType, Load, Local, SetLocal
+from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal
 from ..ir.simplify import const
 from ..ir.walk import walk
 from .changes import Scope, names_changed, names_of, scope_of, stores
@@ -105,6 +105,7 @@ class Inliner:
             return True
         read = [e for n in leaves(x) if isinstance(n, Typed) for e in walk(n.expr)]
         arrays = {e.array for e in read if isinstance(e, Load)}
+        arrays |= {e.name for e in read if isinstance(e, LocalElement)}
         if written & {*arrays, *(e.name for e in read if isinstance(e, Local))}:
             return False
         tree = scope.parsed.tree

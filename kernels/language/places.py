@@ -8,8 +8,10 @@ from ..ir.kernel import (
     Const,
     Load,
     Local,
+    LocalElement,
     LoopIndex,
     Param,
+    SetElement,
     SetLocal,
     Store,
     Update,
@@ -21,6 +23,7 @@ from .scopes import Pass
 from .typing_rules import adopt, settle
 from .values import (
     Element,
+    LocalItem,
     LocalVar,
     MatrixValue,
     OneOf,
@@ -37,6 +40,7 @@ from .values import (
 WHAT = {
     "ArrayRef": "an array",
     "StructArray": "an array",
+    "LocalRef": "an array",
     "TupleValue": "a tuple",
     "MatrixValue": "a vector or matrix",
     "StructValue": "a struct",
@@ -93,7 +97,7 @@ class Places:
     def pairs(self, place: Value, x: Value, node: ast.AST) -> list[tuple[Place, Typed]]:
         """Each place with the number that it gets."""
         match place, x:
-            case ((LocalVar() | Element() | OneOf()), Typed()):
+            case ((LocalVar() | Element() | LocalItem() | OneOf()), Typed()):
                 return [(place, x)]
             case MatrixValue(shape, items), MatrixValue(other, values) if _same(shape, other):
                 return [
@@ -163,6 +167,8 @@ class Places:
             case Element(array, indices):
                 self._check_written(place, node)
                 state.emit(Store(array.name, indices, adopt(x.expr, array.dtype), where))
+            case LocalItem(array, index):
+                state.emit(SetElement(array.name, index, adopt(x.expr, array.dtype), where))
             case OneOf(options, index):
                 value = self.in_local("kept", x, node)
                 for k, option in enumerate(options):
@@ -237,7 +243,7 @@ class Places:
 
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)
-            changes = any(isinstance(e, (Load, Local)) for e in walk(number.expr))
+            changes = any(isinstance(e, (Load, Local, LocalElement)) for e in walk(number.expr))
             return self.in_local("kept", number, node) if changes else number
 
         return rebuilt(x, leaf)

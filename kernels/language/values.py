@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.kernel import ArrayParam, DType, Expr, Load, Local
+from ..ir.kernel import ArrayParam, DType, Expr, Load, Local, LocalElement
 from .layout import Layout
 
 
@@ -72,7 +72,34 @@ class OneOf:
         return self.options[0].dtype
 
 
-Place = LocalVar | Element | OneOf
+@dataclass(frozen=True)
+class LocalRef:
+    """A local array of the kernel. `is_shared`: it was made outside of the parallel loops."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    is_shared: bool
+    source: None = None
+
+
+@dataclass(frozen=True)
+class LocalItem:
+    """An element of a local array, all of whose elements are counted row by row."""
+
+    array: LocalRef
+    index: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.array.dtype
+
+    @property
+    def loaded(self) -> Typed:
+        return Typed(LocalElement(self.array.name, self.index, self.array.dtype))
+
+
+Place = LocalVar | Element | LocalItem | OneOf
 
 
 @dataclass(frozen=True)
@@ -127,6 +154,10 @@ class ArrayRef:
     def name(self) -> str:
         """What the program calls it."""
         return self.argument or self.param.name
+
+    @property
+    def dtype(self) -> DType:
+        return self.param.dtype
 
     def element_at(self, indices: tuple[Expr, ...]) -> Element:
         """The place of one number, by the indices of the array and of its component."""
@@ -184,7 +215,9 @@ Value = (
     Typed
     | LocalVar
     | Element
+    | LocalItem
     | OneOf
+    | LocalRef
     | MatrixValue
     | StructValue
     | ArrayRef
@@ -198,7 +231,7 @@ Value = (
 def leaves(x: Value) -> Iterator[Typed | Place]:
     """The numbers and places of a tree, in order; nothing of other values."""
     match x:
-        case Typed() | LocalVar() | Element() | OneOf():
+        case Typed() | LocalVar() | Element() | LocalItem() | OneOf():
             yield x
         case MatrixValue(items=items):
             yield from items
@@ -213,7 +246,7 @@ def leaves(x: Value) -> Iterator[Typed | Place]:
 def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
     """The same tree with other leaves."""
     match x:
-        case Typed() | LocalVar() | Element() | OneOf():
+        case Typed() | LocalVar() | Element() | LocalItem() | OneOf():
             return leaf(x)
         case MatrixValue(shape, items):
             return MatrixValue(shape, tuple(leaf(i) for i in items))
@@ -227,7 +260,7 @@ def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
 def is_data(x: Value) -> bool:
     """Whether a value is made of numbers alone, so that a local can hold it."""
     match x:
-        case Typed() | LocalVar() | Element() | OneOf() | MatrixValue():
+        case Typed() | LocalVar() | Element() | LocalItem() | OneOf() | MatrixValue():
             return True
         case StructValue(members=members):
             return all(is_data(m) for _, m in members)

@@ -23,6 +23,7 @@ from ..ir.kernel import (
     If,
     Load,
     Local,
+    LocalArray,
     Location,
     LoopIndex,
     Print,
@@ -200,6 +201,8 @@ class _Walker:
                 self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path, s.where))
             case If():
                 self.fail(Closure.BRANCH, f"an if around {_first_written((*s.then, *s.orelse))}")
+            case LocalArray():
+                self.fail(Closure.CARRIED, f"the local array {s.name}")
             case While():
                 self.fail(Closure.BRANCH, f"a while loop around {_first_written(s.body)}")
             case Print():

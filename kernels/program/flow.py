@@ -16,8 +16,11 @@ from ..ir.kernel import (
     If,
     Load,
     Local,
+    LocalArray,
+    LocalElement,
     Param,
     Print,
+    SetElement,
     SetLocal,
     Stmt,
     Store,
@@ -128,7 +131,14 @@ class _Reader:
                     self.graph.steering |= self._names(condition)
                 case Print():
                     pass
-                case SetLocal(name=name, value=value) | UpdateLocal(name=name, value=value):
+                case SetElement(name=name, index=index, value=value):
+                    self.graph.placing |= self._names(index)
+                    self._flow(f"{self.number}.{name}", (value, index), around)
+                case (
+                    SetLocal(name=name, value=value)
+                    | UpdateLocal(name=name, value=value)
+                    | LocalArray(name=name, value=value)
+                ):
                     self._flow(f"{self.number}.{name}", (value,), around)
                 case (
                     Store(array=array, indices=indices, value=value)
@@ -158,6 +168,8 @@ class _Reader:
             match x:
                 case Load(indices=indices):
                     self.graph.placing = self.graph.placing.union(*map(self._names, indices))
+                case LocalElement(index=index):
+                    self.graph.placing |= self._names(index)
                 case Cast(x=y, dtype=dtype) if y.dtype.is_float and not dtype.is_float:
                     self.graph.placing |= self._names(y)
                 case Bitcast(x=y) if y.dtype.is_float:
@@ -177,7 +189,7 @@ class _Reader:
             match e:
                 case Load(array=array):
                     yield self._array(array)
-                case Local(name=name):
+                case Local(name=name) | LocalElement(name=name):
                     yield f"{self.number}.{name}"
                 case Param(name=name):
                     yield from self._scalar(name)

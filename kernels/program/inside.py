@@ -30,13 +30,16 @@ from ..ir.kernel import (
     If,
     KernelIR,
     Load,
+    LocalArray,
+    LocalElement,
+    SetElement,
     Stmt,
     Store,
     Update,
     While,
 )
 from ..ir.text import show_expr
-from ..ir.walk import children, loads
+from ..ir.walk import children, loads, nested_statements, walk
 from ..offload.distribute import constant_extent
 
 
@@ -68,6 +71,7 @@ class _Around:
 def first_outside(ir: KernelIR) -> str | None:
     """What is wrong with the first access that leaves its array, in words; None where none is sure to."""
     shapes = {p.name: p.shape for p in ir.arrays}
+    shapes |= {s.name: (s.extent,) for s in nested_statements(ir.body) if isinstance(s, LocalArray)}
     for s, array, indices, around in _accesses(ir.body, _Around()):
         for axis, (index, n) in enumerate(zip(indices, shapes[array], strict=True)):
             if _leaves(index, n, around):
@@ -97,7 +101,12 @@ def _accesses(
     for s in body:
         for e in children(s):
             yield from ((s, x.array, x.indices, around) for x in loads(e) if isinstance(x, Load))
+            yield from (
+                (s, x.name, (x.index,), around) for x in walk(e) if isinstance(x, LocalElement)
+            )
         match s:
+            case SetElement():
+                yield s, s.name, (s.index,), around
             case Store() | Update():
                 yield s, s.array, s.indices, around
             case For():
