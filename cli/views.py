@@ -27,6 +27,7 @@ from ..search.tree.ordering import NextChoice
 from ..space.backbone import LAUNCH_TASKS
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
+from ..space.components import components_of
 from .log import Unit, closed_fields, closed_lines, count_choices, fixed_lines, space_lines
 
 # --- explore list --------------------------------------------------------------------------------
@@ -99,6 +100,9 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
     yield from ("", "Choices          all   open  values")
     yield from (f"  {line}" for line in _kinds(space, root))
     if verbosity > 1:
+        if launch_tasks(space) is not None:
+            yield from ("", "Components")
+            yield from (f"  {line}" for line in _components(space, root))
         yield from ("", "Fixed by propagation")
         yield from (f"  {name} = {value}" for name, value in _fixed(space, root))
         yield from ("", "Open")
@@ -201,6 +205,16 @@ def _kinds(space: Space, root: Candidate) -> Iterator[str]:
         }
         shown = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
         yield f"{kind:<12} {n:>6} {opened[kind]:>6}  {' '.join(shown)}"
+
+
+def _components(space: Space, root: Candidate) -> Iterator[str]:
+    """Of each its tasks, how many choices are about them, and how many of these are open."""
+    every, opened = set(map(int, space.searchable)), set(map(int, root.open_choices()))
+    for component in components_of(space):
+        names = [space.problem.tasks[t].name for t in component.tasks]
+        shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        n, n_open = (len(chosen & set(component.choices)) for chosen in (every, opened))
+        yield f"{shown}: {n} choices, {n_open} open"
 
 
 def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:

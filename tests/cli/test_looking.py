@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import tomllib
 from pathlib import Path
 
@@ -74,6 +75,11 @@ def test_show_tells_what_limits_launches(explore, tmp_path: Path) -> None:
     assert line.split(None, 1)[1] == (
         f"{n} component{'s' if n > 1 else ''} | of at most {LAUNCH_TASKS} tasks that follow one another"
     )
+    _, out, _ = explore("-v", "show", f"{file}:ten", "--descents", 0)
+    shown = out.split("\nComponents\n")[1].split("\n\n")[0].splitlines()
+    assert len(shown) == n
+    counted = [[int(x) for x in re.findall(r"(\d+) (?:choices|open)", line)] for line in shown]
+    assert [sum(x) for x in zip(*counted, strict=True)] == [fields["choices"], fields["open"]]
     assert "  Launches" not in explore("show", f"{file}:two", "--descents", 0)[1]
     (fields,) = objects(explore("show", f"{file}:two", "--json", "--descents", 0)[1])
     assert (fields["components"], fields["launch_tasks"]) == (1, None)

@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.library import load, names
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import build
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import objects
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.components import components_of
 from kernelscape.space.engine import cpsat
+from kernelscape.space.engine.propagate import constraint_blocks
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
+from kernelscape.testing.machines import library_space
+
+from .gpu_target import GPU
 
 nd = types.ndarray()
 
@@ -110,10 +116,29 @@ def three_maps(x, y, z, w):
     scale(z, w)
 
 
+def assert_parted(space):
+    """Each choice is in one component, and no constraint in two."""
+    components = components_of(space)
+    assert [c.tasks for c in components] == list(space.backbone.components)
+    assert sorted(v for c in components for v in c.choices) == list(range(space.n_choices))
+    component_of = {v: k for k, c in enumerate(components) for v in c.choices}
+    blocks = np.empty(space.n_choices, np.int32)
+    constraint_blocks(space.model.arrays, blocks)
+    assert len({(block, component_of[v]) for v, block in enumerate(blocks)}) == len({*blocks})
+
+
+@pytest.mark.parametrize("name", names())
+def test_choices_of_all_kinds_belong_to_components(name, two_together):
+    sizes = dict.fromkeys(load(name).sizes, 24)
+    for target in (checking.target(2, 32), GPU):
+        assert_parted(library_space(name, target, **sizes))
+
+
 def test_components_are_spaces_of_their_own(two_together):
     """Two maps and one of another length: as many implementations as the two spaces have together, all of them legal."""
     space = build_space(problem_of(three_maps, 8, 8, 5, 5), checking.target(1, 16))
     assert space.backbone.components == (range(2), range(2, 3))
+    assert_parted(space)
     found = leaves(space)
 
     def first(x, y):

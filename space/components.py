@@ -1,0 +1,53 @@
+"""Components: what a space falls into. A component is a record of its tasks and of the choices about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .backbone import Flow, Shift
+from .candidate import Space
+
+
+@dataclass(frozen=True)
+class Component:
+    """A run of tasks that choices connect. No constraint is about choices of two components, so each is a space of its own."""
+
+    tasks: range
+    choices: tuple[int, ...]  # positions in the space, increasing; both orientations of an order
+
+
+def components_of(space: Space) -> tuple[Component, ...]:
+    """In program order. Each choice of the space is in exactly one."""
+    runs = space.backbone.components
+    component_of = [k for k, tasks in enumerate(runs) for _ in tasks]
+    found: list[list[int]] = [[] for _ in runs]
+    for position, owner in enumerate(space.model.arrays.owner):
+        found[component_of[space.backbone.order_tasks[owner]]].append(position)
+    for position, task in _other_choices(space):
+        found[component_of[task]].append(position)
+    return tuple(
+        Component(tasks, tuple(sorted(chosen))) for tasks, chosen in zip(runs, found, strict=True)
+    )
+
+
+def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
+    """Position and a task of each choice that is no order."""
+    for field in fields(space.variables):
+        by_object = getattr(space.variables, field.name)
+        if field.name != "universe":  # which has values of sizes, not choices
+            yield from ((position, _task_of(what)) for what, position in by_object.items())
+
+
+def _task_of(what: Any) -> int:
+    """A task that an object of the backbone is about."""
+    match what:
+        case int():
+            return what
+        case tuple():
+            return _task_of(what[0])
+        case Flow() | Shift():
+            return what.producer
+    task: int = what.task
+    return task
