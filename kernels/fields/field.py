@@ -20,6 +20,7 @@ from . import memory
 from .conversion import element_values, number
 from .matrix import Matrix, python_number
 from .place import assigned_name, caller, fail
+from .program import current_program, settle
 from .tree import Place, SNode
 
 
@@ -109,6 +110,7 @@ class AbstractLeaf(AbstractField):
         self._place: Place | None = None
         self._array: NDArray[Any] | None = None
         self._released = ""
+        self.is_lent = False  # its memory is seen from outside: nothing that writes to it may wait
 
     def leaves(self) -> tuple[AbstractLeaf, ...]:
         return (self,)
@@ -131,8 +133,14 @@ class AbstractLeaf(AbstractField):
     def array(self) -> NDArray[Any]:
         """The components before the indices, in C order: shape (*element_shape, *shape), with (1,) for shape ().
 
-        It begins as zeros, and stays the same array until the program ends.
+        It begins as zeros, and stays the same array until the program ends. What kernels that wait will write is written before.
         """
+        settle()
+        return self.storage
+
+    @property
+    def storage(self) -> NDArray[Any]:
+        """The same for kernels, which wait for nothing."""
         return self._array if self._array is not None else self._allocated()
 
     def _allocated(self) -> NDArray[Any]:
@@ -217,6 +225,7 @@ class AbstractLeaf(AbstractField):
         self.from_numpy(np.from_dlpack(source))
 
     def __dlpack__(self, **kwargs: Any) -> Any:
+        lend(self.whole if isinstance(self, ScalarField) and self.whole is not None else self)
         return self.trailing.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -250,6 +259,14 @@ class AbstractLeaf(AbstractField):
         return str(self.to_numpy()) if self._place is not None else repr(self)
 
 
+def lend(field: AbstractLeaf) -> None:
+    """Somebody sees the memory of a field from now on: calls that were prepared to wait are prepared anew."""
+    program = current_program()
+    if not field.is_lent and program is not None:
+        program.n_destroyed += 1
+    field.is_lent = True
+
+
 class ScalarField(AbstractLeaf):
     """A field of numbers, or one component of a field of vectors or matrices: `whole` is that field, `component` says which."""
 
@@ -272,7 +289,7 @@ class ScalarField(AbstractLeaf):
     def _allocated(self) -> NDArray[Any]:
         if self.whole is None:
             return super()._allocated()
-        component: NDArray[Any] = self.whole.array[self.component]
+        component: NDArray[Any] = self.whole.storage[self.component]
         return component
 
     def __getitem__(self, key: Any) -> int | float:

@@ -11,15 +11,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ir.kernel import DType
+from .following import AbstractFollower
 from .place import fail
 from .tree import SNode, Tree
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .field import AbstractField
 
 
@@ -92,12 +96,15 @@ class Program:
         self.fields: list[AbstractField] = []
         self.root = SNode("root", None, Tree(is_final=True))
         self.draws = itertools.count()  # calls of kernels that draw random numbers
+        self.follower: AbstractFollower | None = None
         self.n_destroyed = (
             0  # trees of fields: what was prepared with arrays before is not right any more
         )
 
     def end(self) -> None:
         """Frees the memory of its fields; whoever uses one of them again is told."""
+        if self.follower is not None:
+            self.follower.end()
         for field in self.fields:
             for leaf in field.leaves():
                 leaf.release("its program has ended: ks.init and ks.reset end the program before")
@@ -112,6 +119,12 @@ def current_program() -> Program | None:
     return _current
 
 
+def settle() -> None:
+    """Runs the kernels that wait, where any do: the host is about to look at fields, or has written to them."""
+    if _current is not None and _current.follower is not None and _current.follower.waits:
+        _current.follower.release()
+
+
 def needed_program(what: str) -> Program:
     """The program; LanguageError where there is none."""
     return _current or fail(f"{what} needs a program: call ks.init() first")
@@ -121,6 +134,8 @@ def init(
     arch: Arch | Sequence[Arch] | None = None,
     default_fp: Any = None,
     default_ip: Any = None,
+    *,
+    decisions: bool | str | Path | Sequence[str | Path] = False,
     **options: Any,
 ) -> None:
     """Begins a program, and ends the one before: its fields are gone.
@@ -128,6 +143,13 @@ def init(
     `arch` is what it asks to run on (of several the first that is there). `default_fp` (f32) and `default_ip` (i32) are the types
     of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
     `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated).
+
+    `decisions` names what `explore run program.py:function` found, a best.json or the directory of its run, or several; True: what
+    the tuned store has for this file on this machine. Wherever the program then calls these kernels on fields in that order, the
+    implementation that was found runs in their place. Calls wait until the sequence is whole, or something else happens. Kernels
+    that draw random numbers, return something or take arrays that are no fields are not replaced, and none in `debug`. RecordError,
+    DeviceError and StaleError where a file cannot be used.
+
     LanguageError for unknown options; those of Taichi's that mean nothing here are ignored.
     """
     global _current
@@ -141,7 +163,12 @@ def init(
         )
     config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
     reset()
-    _current = Program(config, {name: given[name] for name in given.keys() - names})
+    program = Program(config, {name: given[name] for name in given.keys() - names})
+    if decisions and not config.debug:  # that names the kernel and the line of what is wrong
+        # What finds implementations lies above the language: it is looked up by name.
+        following = import_module("....explorer.following", __name__)
+        program.follower = following.follow(decisions)
+    _current = program
 
 
 def reset() -> None:
@@ -153,7 +180,8 @@ def reset() -> None:
 
 
 def sync() -> None:
-    """Waits until all kernels have run. Kernels run when they are called, so there is nothing to wait for."""
+    """Waits until all kernels have run: those of a sequence that is not whole yet (`ks.init(decisions=...)`); others have run."""
+    settle()
 
 
 def _checked(name: str, x: Any) -> Any:

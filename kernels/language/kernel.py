@@ -20,7 +20,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from ..fields.ndarray import Ndarray
-from ..fields.program import Program, current_program
+from ..fields.program import Program, current_program, settle
 from ..ir.kernel import DType, KernelIR, Location
 from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
@@ -226,7 +226,7 @@ class Kernel:
                         zip((n for n, _ in members_of(kind, name)), numbers, strict=True)
                     )
         ir = self._without_aliases(instance.ir, arrays, where)
-        arrays.update((name, field.array) for name, field in instance.fields)
+        arrays.update((name, field.storage) for name, field in instance.fields)
         returned = {} if instance.results is None else instance.results.allocated()
         arrays.update(returned)
         if instance.draws:
@@ -237,10 +237,23 @@ class Kernel:
             fields = frozenset(name for name, _ in instance.fields)
             recorder.hold(ir, list(given.values()), list(scalars.values()), where, fields)
             return None
-        run_at_once(ir, given, scalars)
+        followed = self._followed(instance, ir)
+        if followed is None:
+            settle()
+            run_at_once(ir, given, scalars)
+        else:
+            followed(*given.values(), *scalars.values())
         if not kwargs and runs_now():
-            self.quick.learn(args, signature, instance, ir)
+            self.quick.learn(args, signature, instance, ir, followed)
         return None if instance.results is None else instance.results.read(returned)
+
+    def _followed(self, instance: Instance, ir: KernelIR) -> Callable[..., bool] | None:
+        """What takes calls where the program follows what was found; their arrays must be fields that nobody else sees."""
+        follower = None if self._program is None else self._program.follower
+        if follower is None or not runs_now():
+            return None
+        own = {name for name, field in instance.fields if not field.is_lent}
+        return follower.caller(ir) if all(a.name in own for a in ir.arrays) else None
 
     def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location

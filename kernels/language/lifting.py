@@ -55,7 +55,7 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
         return replace(whole, element=(), component=x.component, source=x)
     known = state.captured.get(id(x))
     if known is None:
-        array = x.array
+        array = x.storage
         param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype, array.shape)
         known = state.captured[id(x)] = (param, x)
     return ArrayRef(

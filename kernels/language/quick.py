@@ -43,6 +43,7 @@ class _Call:
     returned: tuple[tuple[int, str], ...]
     instance: Instance
     templates: tuple[Any, ...]
+    is_followed: bool
 
 
 class QuickCalls:
@@ -71,6 +72,9 @@ class QuickCalls:
         known = self._known.get(tuple([kind(x) for kind, x in zip(kinds, args, strict=True)]))
         if known is None or not runs_now():
             return SLOW
+        follower = None if program is None else program.follower
+        if follower is not None and follower.waits and not known.is_followed:
+            return SLOW
         given = list(known.given)
         for place, k in known.places:
             given[place] = args[k]
@@ -85,13 +89,20 @@ class QuickCalls:
         return results.read(made) if known.caller(*given) else SLOW
 
     def learn(
-        self, args: tuple[Any, ...], signature: Signature, instance: Instance, ir: KernelIR
+        self,
+        args: tuple[Any, ...],
+        signature: Signature,
+        instance: Instance,
+        ir: KernelIR,
+        followed: Callable[..., bool] | None = None,
     ) -> None:
-        """Takes the kind of a call that has just run; those with seeds, structs or one array twice are left to the slow way."""
+        """Takes the kind of a call that has just run; those with seeds, structs or one array twice are left to the slow way.
+        `followed` takes such calls where a program follows what was found.
+        """
         is_plain = ir is instance.ir and not instance.draws and len(args) == len(signature)
         if not is_plain or len(self._known) >= _MOST or not all(map(_is_known, args, signature)):
             return
-        caller = quick_caller(ir)
+        caller = followed or quick_caller(ir)
         if caller is None:
             return
         if not self._known:
@@ -102,7 +113,7 @@ class QuickCalls:
             for k, (name, argument) in enumerate(signature)
             if isinstance(argument, ArrayArgument | ScalarArgument)
         }
-        fields = {name: field.array for name, field in instance.fields}
+        fields = {name: field.storage for name, field in instance.fields}
         parameters = [*(a.name for a in ir.arrays), *(p.name for p in ir.scalars)]
         places = [(n, position[name]) for n, name in enumerate(parameters) if name in position]
         widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}
@@ -115,6 +126,7 @@ class QuickCalls:
             _returned(parameters, position, fields),
             instance,
             args if any(k is _kind_of_template for k in self._kinds) else (),
+            followed is not None,
         )
 
 

@@ -109,6 +109,13 @@ class TunedStore:
         level: Literal["exact", "nearest"] = "exact" if distance == 0 else "nearest"
         return Match(level, self._decode(content), _shape(shape), distance)
 
+    def of_file(self, stem: str, device: str) -> tuple[BestFile, ...]:
+        """The entries of all functions of a user's file (`stem` is its name without .py), whatever their shapes, on a device."""
+        rows = self._connection.execute(
+            "select family, best from tuned where device = ? order by family, shape", (device,)
+        ).fetchall()
+        return tuple(self._decode(x) for family, x in rows if family.partition(":")[0] == stem)
+
     def close(self) -> None:
         """Safe to call twice."""
         self._connection.close()

@@ -1,0 +1,308 @@
+"""A program follows what was found: `ks.init(decisions=...)`.
+
+Calls of kernels are held back as long as they may become a sequence that was explored, with fields of the program in the place of
+its arrays. When it is whole, the implementation that was found runs; where the program does something else, the calls that wait
+run one by one, as they would have without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from operator import is_
+from pathlib import Path
+from typing import Any
+
+from ..kernels.fields.following import AbstractFollower
+from ..kernels.interpret.kernel import evaluate_scalar
+from ..kernels.ir.errors import LanguageError
+from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Param
+from ..kernels.language.calling import run_at_once
+from ..kernels.language.record import Call
+from ..kernels.program.archive import ArchiveError
+from ..runtime.device import DeviceError, DeviceOptions, open_device
+from ..runtime.engine.spelling import spelled
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.replay import StaleError, Tuned
+from ..runtime.records.store import TunedStore
+from .saved import Best, load
+
+_Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernel:
+    """A kernel that sequences call; `text` is all that decides about its code."""
+
+    ir: KernelIR
+    text: str
+
+    def run(self, values: _Values) -> None:
+        n = len(self.ir.arrays)
+        arrays = {p.name: x for p, x in zip(self.ir.arrays, values[:n], strict=True)}
+        run_at_once(
+            self.ir, arrays, {p.name: x for p, x in zip(self.ir.scalars, values[n:], strict=True)}
+        )
+
+
+_Held = tuple[_Kernel, _Values]  # a call that waits
+
+
+@dataclass(eq=False)
+class _Sequence:
+    """What was found for a sequence, and the texts of its kernels."""
+
+    best: Best
+    n_runs: int = 0
+    n_met: int = 0  # calls of the longest part of it that was met
+    is_usable: bool = True
+
+    def __post_init__(self) -> None:
+        stored = self.best.file.stored
+        recording = stored.recorded()
+        self.calls: tuple[Call, ...] = recording.calls
+        self.kernels = [spelled(call.ir) for call in recording.calls]
+        self.parameters = [p.name for p in stored.parameters]
+        self.scalars = {p.name: p.dtype for p in recording.scalars}
+        constant = next((p.name for p in stored.parameters if p.kind == "constant"), "")
+        used = {name for call in recording.calls for name in call.arrays}
+        why = (
+            f"its argument {constant} is a constant"
+            if constant
+            else "it makes temporaries"
+            if recording.temps
+            else "no kernel takes some of its arrays"
+            if used != {a.name for a in recording.arrays}
+            else ""
+        )
+        if why:
+            raise LanguageError(
+                f"ks.init: a program cannot follow {self.name}, since {why}: call ks.replay({str(self.best.place)!r})"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.best.file.sequence
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        return self.best.compile()
+
+
+@dataclass
+class _Match:
+    """A sequence as far as the program has called it: which field stands for which array, which number for which scalar."""
+
+    sequence: _Sequence
+    n: int = 0
+    arrays: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.n == len(self.sequence.calls)
+
+    def goes_on(self, held: _Held) -> bool:
+        """Whether the next call of the sequence is this one, which is then behind it."""
+        s, (kernel, values) = self.sequence, held
+        if kernel.text != s.kernels[self.n]:
+            return False
+        call = s.calls[self.n]
+        for name, array in zip(call.arrays, values, strict=False):
+            if self.arrays.setdefault(name, array) is not array:
+                return False
+        if len({id(array) for array in self.arrays.values()}) < len(self.arrays):
+            return False  # two of its arrays are one field
+        if not all(map(self._fits, call.scalars, values[len(call.arrays) :])):
+            return False
+        self.n += 1
+        s.n_met = max(s.n_met, self.n)
+        return True
+
+    def _fits(self, expected: Expr, value: Any) -> bool:
+        plain = expected
+        while isinstance(plain, Cast):
+            plain = plain.x
+        if isinstance(plain, Param):
+            known = self.scalars.setdefault(plain.name, value)
+            return bool(known is value or (type(known) is type(value) and known == value))
+        if isinstance(plain, Const) and plain is expected:
+            given = expected.dtype.numpy.type(value)
+            return bool(given == expected.value)
+        numbers = {n: self.sequence.scalars[n].numpy.type(x) for n, x in self.scalars.items()}
+        try:
+            wanted = evaluate_scalar(expected, numbers)
+        except KeyError:  # of a number that no call before had by itself
+            return False
+        return bool(expected.dtype.numpy.type(value) == wanted)
+
+    def prepared(self) -> Callable[[], object]:
+        """The run of what was found, which raises IndexError before anything is written."""
+        s = self.sequence
+        zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
+        given = {**zeros, **self.scalars, **self.arrays}
+        return partial(s.tuned, *(given[name] for name in s.parameters))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A sequence that was whole: its calls, and what ran in their place."""
+
+    sequence: _Sequence
+    calls: tuple[_Held, ...]
+    run: Callable[[], object]
+
+
+class Follower(AbstractFollower):
+    """Follows some sequences; of two that end with the same call the first.
+
+    Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, no more is asked.
+    """
+
+    def __init__(self, sequences: Sequence[_Sequence]) -> None:
+        self._sequences = list(sequences)
+        self._known = {text for s in sequences for text in s.kernels}
+        self._callers: dict[int, tuple[_Kernel, Callable[..., bool] | None]] = {}  # by identity
+        self._held: list[_Held] = []
+        self._matches: list[_Match] = []
+        self._last: _Run | None = None
+        self._repeats = (
+            True  # what is held are the first calls of `_last`, and `_matches` is not kept
+        )
+        self._lock = threading.RLock()
+
+    def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
+        found = self._callers.get(id(ir))
+        if found is None:
+            kernel = _Kernel(ir, spelled(ir))
+            caller = partial(self._take, kernel) if kernel.text in self._known else None
+            found = self._callers[id(ir)] = kernel, caller
+        return found[1]
+
+    def _take(self, kernel: _Kernel, *values: Any) -> bool:
+        """A call waits, or all that waits and then itself have run."""
+        with self._lock:
+            held, last = self._held, self._last
+            if self._repeats and last is not None:
+                expected, known = last.calls[len(held)]
+                if kernel is expected and all(map(is_, values, known)):
+                    held.append((kernel, known))
+                    self.waits = True
+                    if len(held) == len(last.calls):
+                        self._run(last)
+                    return True
+            if not self._goes_on((kernel, values)):
+                self.release()
+                if not self._goes_on((kernel, values)):
+                    kernel.run(values)
+            return True
+
+    def _goes_on(self, held: _Held) -> bool:
+        """Whether there is a sequence that begins with what is held and this call, which is then held, too, or has run."""
+        if self._repeats:
+            self._repeats = False
+            self._matches = [_Match(s) for s in self._sequences if s.is_usable]
+            for before in self._held:
+                self._matches = [m for m in self._matches if m.goes_on(before)]
+        self._matches = [m for m in self._matches if m.goes_on(held)]
+        if not self._matches:
+            return False
+        self._held.append(held)
+        self.waits = True
+        whole = next((m for m in self._matches if m.is_whole), None)
+        if whole is not None:
+            try:
+                run = whole.prepared()
+            except (StaleError, DeviceError) as e:
+                whole.sequence.is_usable = False
+                _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
+                self.release()
+                return True
+            self._run(_Run(whole.sequence, tuple(self._held), run))
+        return True
+
+    def _run(self, whole: _Run) -> None:
+        try:
+            whole.run()
+        except IndexError:  # nothing was written: the kernel that is wrong says so itself
+            self.release()
+        else:
+            whole.sequence.n_runs += 1
+            self._last = whole
+            self._forget()
+
+    def release(self) -> None:
+        with self._lock:
+            held = self._held
+            self._forget()
+            for kernel, values in held:
+                kernel.run(values)
+
+    def _forget(self) -> None:
+        self._held, self._matches, self.waits, self._repeats = [], [], False, True
+
+    def end(self) -> None:
+        atexit.unregister(self.end)
+        self.release()
+        for s in self._sequences:
+            if s.n_runs == 0 and s.is_usable:
+                _warn(f"what was found for {s.name} was never run: {_why(s)}")
+        self._sequences, self._last = [], None
+
+
+def _why(s: _Sequence) -> str:
+    names = [call.ir.name for call in s.calls]
+    if s.n_met == 0:
+        return (
+            f"the program never called its kernel {names[0]} with fields of these types and shapes"
+        )
+    return f"after its first {s.n_met} of {len(names)} calls the program never went on with {names[s.n_met]}"
+
+
+def follow(decisions: object) -> Follower:
+    """What `ks.init(decisions=...)` asks for. Raises RecordError, DeviceError, StaleError, and LanguageError for what is no path,
+    and for sequences that programs cannot follow.
+    """
+    if decisions is True:
+        sequences = _of_store()
+    else:
+        given = decisions if isinstance(decisions, list | tuple) else [decisions]
+        paths = [path for path in given if isinstance(path, str | Path)]
+        if len(paths) < len(given) or not paths:
+            raise LanguageError(
+                f"ks.init: decisions is {decisions!r:.60}: it must be a best.json or the directory of a run, or True"
+            )
+        sequences = [_Sequence(load(path)) for path in paths]
+        for s in sequences:
+            assert s.tuned is not None  # a file that cannot be used says so at once
+    follower = Follower(sequences)
+    atexit.register(follower.end)
+    return follower
+
+
+def _of_store() -> list[_Sequence]:
+    """What the tuned store has for functions of the file that runs, on this machine's CPU."""
+    file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
+    with TunedStore() as store:
+        found = store.of_file(file.stem, take_conditions().machine)
+    sequences = []
+    for best in found:
+        try:
+            sequences.append(_Sequence(Best(best, open_device(best.target, DeviceOptions()))))
+        except (LanguageError, DeviceError, ArchiveError) as e:
+            _warn(str(e))
+    if not sequences:
+        _warn(
+            f"the tuned store has nothing for {file.name or 'this program'} on this machine: run"
+            f" `explore run {file.name or 'FILE.py'}:FUNCTION`"
+        )
+    return sequences
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(f"ks.init(decisions=...): {sentence}", RuntimeWarning, stacklevel=2)

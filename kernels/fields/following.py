@@ -1,0 +1,26 @@
+"""What holds calls of a program back while they may turn out to be a sequence that was explored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from ..ir.kernel import KernelIR
+
+
+class AbstractFollower(ABC):
+    """Made by `ks.init(decisions=...)`; explorer/following.py has the one there is. `waits`: calls are held back."""
+
+    waits = False
+
+    @abstractmethod
+    def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
+        """What takes calls of a kernel with fields alone, arrays and then numbers by position; None where it is in no sequence."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Runs what waits, one kernel after the other: somebody looks at the fields."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """The program ends: runs what waits, and says what was never met."""

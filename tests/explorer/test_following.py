@@ -1,0 +1,256 @@
+"""`ks.init(decisions=...)`: programs run what was found for the kernels that they call, and nothing else is different."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.explorer.following import Follower, follow
+from kernelscape.kernels.fields.program import current_program
+from kernelscape.runtime.records.record import RecordError
+
+pytestmark = pytest.mark.compiler
+N = 24
+
+
+@pytest.fixture(autouse=True)
+def no_program_is_left():
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ks.reset()
+
+
+def program(n: int = N) -> SimpleNamespace:
+    """Fields and kernels of a program that has begun."""
+    x = ks.Vector.field(2, ks.f32, shape=n)
+    d, e, count = (ks.field(ks.f32, shape=n) for _ in range(3))
+    at = ks.field(ks.i32, shape=n)
+
+    @ks.kernel
+    def combine(a: ks.f32):
+        for i in d:
+            d[i] = a * x[i].x - x[i].y
+
+    @ks.kernel
+    def gather():
+        for i in e:
+            e[i] += d[at[i]]
+
+    @ks.kernel
+    def other():
+        for i in d:
+            d[i] += 1
+            count[i] += 1
+
+    @ks.kernel
+    def total() -> ks.f32:
+        s = 0.0
+        for i in e:
+            s += e[i]
+        return s
+
+    def substep(a=0.5):
+        combine(a)
+        gather()
+
+    x.from_numpy(np.arange(2 * n, dtype=np.float32).reshape(n, 2))
+    at.from_numpy(np.arange(n, dtype=np.int32)[::-1].copy())
+    return SimpleNamespace(**locals())
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("found")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        ks.init()
+        ks.explore(program().substep, 0.5, max_evals=2, directory=folder)
+    ks.reset()
+    return folder / "best.json"
+
+
+def n_runs() -> int:
+    follower = current_program().follower
+    assert isinstance(follower, Follower)
+    return sum(s.n_runs for s in follower._sequences)
+
+
+def waits() -> bool:
+    return current_program().follower.waits
+
+
+def expected(n_steps: int, a: float = 0.5) -> np.ndarray:
+    x = np.arange(2 * N, dtype=np.float32).reshape(N, 2)
+    return n_steps * (a * x[:, 0] - x[:, 1])[::-1]
+
+
+def test_the_sequence_runs_as_it_was_found(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    for _ in range(3):
+        p.substep()
+    assert not waits()
+    assert n_runs() == 3
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(3))
+    p.substep(0.25)  # numbers are arguments of what was found
+    assert n_runs() == 4
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(3) + expected(1, 0.25))
+
+
+def test_calls_wait_until_somebody_looks(found: Path) -> None:
+    ks.init(decisions=str(found))
+    p = program()
+    p.combine(0.5)
+    assert waits()
+    assert p.d[2] == 0.5 * 4 - 5  # the host reads
+    assert not waits()
+    p.combine(2.0)
+    p.x[2] = [0, 0]  # the host writes: later
+    assert p.d[2] == 2 * 4 - 5
+    p.combine(1.0)
+    p.other()  # another kernel
+    assert p.d[3] == 1 * 6 - 7 + 1
+    p.combine(1.0)
+    assert p.total() == 0  # one that returns something
+    assert not waits()
+    p.combine(1.0)
+    ks.sync()
+    assert not waits()
+    p.combine(1.0)
+    p.combine(0.5)  # the sequence begins anew
+    p.gather()
+    assert n_runs() == 1
+    assert p.e[0] == p.d[N - 1] == 0.5 * 46 - 47
+
+
+def test_what_deviates_runs_kernel_by_kernel(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    p.gather()  # its second call alone
+    p.combine(0.5)
+    p.other()
+    p.gather()
+    assert n_runs() == 0
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(1) + 1)
+    for _ in range(2):
+        p.substep()
+        p.other()
+    assert n_runs() == 2
+    np.testing.assert_array_equal(p.count.to_numpy(), 3)
+
+
+def test_an_index_that_leaves_its_field_is_told_by_its_kernel(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    p.substep()
+    p.at[3] = N
+    p.combine(0.5)
+    with pytest.raises(IndexError, match="gather"):
+        p.gather()
+    assert not waits()
+    p.at[3] = 0
+    p.substep()
+    assert n_runs() == 2
+
+
+def test_memory_that_others_see_does_not_wait(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    p.substep()
+    seen = np.from_dlpack(p.d)
+    p.combine(2.0)
+    assert not waits()
+    assert seen[2] == 2 * 4 - 5
+    p.gather()
+    assert n_runs() == 1
+
+
+def test_nothing_is_replaced_in_debug(found: Path) -> None:
+    ks.init(decisions=found, debug=True)
+    assert current_program().follower is None
+
+
+def test_what_was_never_met_is_said(found: Path) -> None:
+    ks.init(decisions=found)
+    program(2 * N).substep()  # of another shape
+    with pytest.warns(RuntimeWarning, match="never called its kernel combine with fields of these"):
+        ks.reset()
+    ks.init(decisions=found)
+    program().combine(0.5)
+    with pytest.warns(RuntimeWarning, match="after its first 1 of 2 calls .* with gather"):
+        ks.reset()
+
+
+@pytest.mark.parametrize("decisions", [3, ["a", 4], []])
+def test_what_is_no_path_is_a_sentence(decisions) -> None:
+    with pytest.raises(ks.LanguageError, match=r"must be a best.json or the directory of a run"):
+        follow(decisions)
+
+
+def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"none\.json cannot be read"):
+        ks.init(decisions=tmp_path / "none.json")
+    assert current_program() is None
+
+
+def test_sequences_that_need_more_than_fields_are_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    ks.init()
+    p = program()
+
+    def chosen(flag):
+        p.combine(0.5) if flag else p.gather()
+
+    ks.explore(chosen, True, max_evals=1, target="fake", directory=tmp_path / "run")
+    with pytest.raises(
+        ks.LanguageError, match=r"since its argument flag is a constant: call ks\.re"
+    ):
+        ks.init(decisions=tmp_path / "run")
+
+
+PROGRAM = """
+import kernelscape as ks
+
+ks.init(decisions=__name__ == "__main__")
+x, y = (ks.field(ks.f32, shape=100) for _ in "xy")
+
+@ks.kernel
+def double():
+    for i in x:
+        y[i] = 2 * x[i]
+
+@ks.kernel
+def more():
+    for i in x:
+        x[i] += y[i]
+
+def substep():
+    double()
+    more()
+
+x.fill(1)
+if __name__ == "__main__":
+    from kernelscape.kernels.fields.program import current_program
+    substep()
+    print(x[3], sum(s.n_runs for s in current_program().follower._sequences))
+"""
+
+
+def test_the_store_has_what_was_found_for_a_program(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(PROGRAM)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "program.py")
+    with pytest.warns(RuntimeWarning, match=r"the tuned store has nothing for program\.py on this"):
+        follow(True).end()
+    explored = [sys.executable, "-m", "kernelscape.cli", "run", "program.py:substep"]
+    subprocess.run([*explored, "--max-evals", "1"], check=True, capture_output=True)
+    run = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("3.0 1\n", "")
