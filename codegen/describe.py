@@ -17,7 +17,7 @@ from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
-stores, packing and reductions; equal phrases of two implementations mean the same.
+branches, stores, packing and reductions; equal phrases of two implementations mean the same.
 """
 
 _WHERE = {
@@ -36,6 +36,11 @@ _HINTS = {
     "CG": "past the caches of single multiprocessors",
     "READ_ONLY": "through the read-only path",
     "STREAM": "as streams",
+}
+_GUARDS = {
+    "BRANCH": "tests its condition in each iteration",
+    "BLEND": "stores in each iteration, where its condition does not hold what was there",
+    "STRIDE": "makes strides over what it leaves out",
 }
 _ACCUMULATORS = {
     Owner.REGISTERS: "in registers",
@@ -69,6 +74,7 @@ def describe(candidate: Candidate) -> Words:
         "threads": tuple(_blocks(plan) if on_gpu else _threads(plan)),
         "tiles": tuple(_tiles(plan)),
         "values": tuple(_values(plan, candidate)),
+        "branches": tuple(guards(plan)),
         "stores": tuple(_stores(plan)),
         "packing": tuple(_packing(plan)),
         "reductions": tuple(_block_reductions(plan) if on_gpu else _reductions(plan, launches)),
@@ -189,6 +195,14 @@ def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
             f"{f.array} goes from {tasks[f.producer].task.name} to {tasks[f.consumer].task.name}"
             f" {words[value]}"
         )
+
+
+def guards(plan: Plan) -> Iterator[str]:
+    """How tasks leave out iterations in which they do not assign, and how they read their neighbours."""
+    for t in plan.tasks:
+        if t.guard:
+            rows = ", with neighbours out of rows of vectors" if t.has_rows else ""
+            yield f"{t.task.name} {_GUARDS[t.guard]}{rows}"
 
 
 def _stores(plan: Plan) -> Iterator[str]:

@@ -90,6 +90,8 @@ class TaskPlan:
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
+    guard: str = ""  # of a guarded task, a value of GUARD
+    has_rows: bool = False  # it reads neighbours out of rows of vectors
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -251,6 +253,8 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             (s for s, x in v.shift.items() if s.consumer == t and candidate.value(x) == ch.LATE),
             None,
         ),
+        guard=ch.GUARD[candidate.value(v.guard[t])] if t in v.guard else "",
+        has_rows=t in v.rows and candidate.value(v.rows[t]) == ch.ROWS,
     )
 
 

@@ -9,6 +9,8 @@ from ..space.backbone import Operand
 from .passes.storage import Workspace
 from .plan import Plan, TaskPlan, tasks_of
 
+_GUARDS = {"BRANCH": "branches", "BLEND": "blends", "STRIDE": "in strides"}
+
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
     """Whether a temporary is stored by some task, or filled by a body."""
@@ -59,6 +61,8 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic
+        extras += [_GUARDS[t.guard]] if t.guard else []
+        extras += ["neighbours out of rows"] * t.has_rows
         if t.shift is not None:
             behind = plan.tasks[t.shift.producer].task.name
             extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")

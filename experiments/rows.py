@@ -16,15 +16,22 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..kernels.library import LibrarySequence, load, names
+from ..kernels.library import load, names
 from ..runtime.device import cache_folder
 from ..space.engine.jit import cache_folder as jitted_folder
 from .writing import read_results, write_results
 
 Row = dict[str, Any]
 Options = TypeVar("Options")  # a dataclass
+
+
+class Sized(Protocol):
+    """What a row can be about."""
+
+    def complete(self, sizes: dict[str, int]) -> dict[str, int]:
+        """All of its sizes, where some are given. Raises ValueError."""
 
 
 class Job(NamedTuple):
@@ -70,7 +77,7 @@ def parse_jobs(
     *,
     known: Iterable[str] = (),
     dtypes: Sequence[str] = ("f32",),
-    find: Callable[[str], LibrarySequence] = load,
+    find: Callable[[str], Sized] = load,
 ) -> list[Job]:
     """What NAME (all its rows of the `table`), NAME:n=2^20,... or NAME:n=...:f64 stands for, of the `known` sequences (default:
     those of the library), which `find` has by name. Raises ValueError.

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.describe import Starts, Words, count_starts, describe
+from ..codegen.describe import Starts, Words, count_starts, describe, guards
 from ..codegen.lower import lower, print_source
+from ..codegen.plan import read_plan
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks
 from ..runtime.device import open_device
 from ..runtime.measure.conditions import take_conditions
@@ -183,6 +184,9 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(
             "the decisions now give another source than the one that was timed, and all but its time is of the other"
         )
+    opened = list(guards(read_plan(best)))
+    if opened:
+        notes.append(f"branches that are opened: {'; '.join(opened)}")
     bounder = Bounder(space)
     launches = reported_launches(records or (), file.source_key)
     known = registers_of_tasks(launches, len(problem.tasks))

@@ -7,6 +7,7 @@ added later has the plain value, what code did without it, first: decisions stor
 from __future__ import annotations
 
 from .families.fusion import FUSED, SAME_LAUNCH, SEPARATE
+from .families.guard import BLEND, BRANCH, GUARD, STRIDE
 from .families.load_hints import CA, CG, LOAD_CACHE, READ_ONLY, STREAM_LOAD
 from .families.memory import GLOBAL, MEM_SPACE, REGISTER, SHARED
 from .families.order import AFTER, BEFORE, INSIDE, MERGED, ORDER, OUTSIDE
@@ -37,6 +38,7 @@ from .families.prefetching import (
     SUMS_AHEAD,
 )
 from .families.reduction import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
+from .families.rows import ROWS, ROWS_KIND, WALK
 from .families.schedule import BLOCKED, CYCLIC, SCHEDULE
 from .families.shifting import IN_STEP, LATE, SHIFT
 from .families.stores import CACHE, CACHED, ELIDED, KEEP, STORE, STREAM
@@ -56,7 +58,9 @@ __all__ = [
     "AFTER",
     "ATOMIC",
     "BEFORE",
+    "BLEND",
     "BLOCKED",
+    "BRANCH",
     "BY_TEAM",
     "BY_THREAD",
     "CA",
@@ -72,6 +76,7 @@ __all__ = [
     "FASTER",
     "FUSED",
     "GLOBAL",
+    "GUARD",
     "INSIDE",
     "IN_STEP",
     "KEEP",
@@ -101,6 +106,8 @@ __all__ = [
     "READ_ONLY",
     "REDUCTION",
     "REGISTER",
+    "ROWS",
+    "ROWS_KIND",
     "SAME_LAUNCH",
     "SCHEDULE",
     "SEPARATE",
@@ -112,6 +119,7 @@ __all__ = [
     "STORE",
     "STREAM",
     "STREAM_LOAD",
+    "STRIDE",
     "SUMS_AHEAD",
     "SWIZZLED",
     "THREAD",
@@ -121,4 +129,5 @@ __all__ = [
     "TWO_STAGES",
     "UNROLL",
     "VECTOR",
+    "WALK",
 ]

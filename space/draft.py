@@ -52,6 +52,8 @@ class Variables:
     prefetch_accumulators: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
     shift: dict[Shift, int] = field(default_factory=dict)
+    guard: dict[int, int] = field(default_factory=dict)  # by task, guarded ones only
+    rows: dict[int, int] = field(default_factory=dict)  # by task
 
 
 @dataclass(frozen=True, eq=False)

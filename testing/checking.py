@@ -276,6 +276,8 @@ RARE = (
     "fused",
     "shift",
     "schedule",
+    "guard",
+    "rows",
     "layout",
     "thread_level",
 )

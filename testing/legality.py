@@ -10,11 +10,12 @@ them. Only structured tasks.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 from itertools import product
 from typing import Any
+from zlib import crc32
 
 from ..kernels.ir import kernel as ir
 from ..kernels.ir.task import Problem, Task
@@ -92,6 +93,38 @@ def points(task: Task) -> Iterator[Point]:
         yield dict(zip((loop.name for loop in task.loops), cell, strict=True))
 
 
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
+
+
+def holds(task: Task, at: Point) -> bool:
+    """Whether a task assigns at a point. What values decide is drawn, the same whenever it is asked."""
+    return task.condition is None or bool(_truth(task.condition, at))
+
+
+def _truth(e: Any, at: Point) -> int:
+    match e:
+        case ir.Binary(op="and", a=a, b=b):
+            return _truth(a, at) and _truth(b, at)
+        case ir.Binary(op="or", a=a, b=b):
+            return _truth(a, at) or _truth(b, at)
+        case ir.Unary(op="not", x=x):
+            return not _truth(x, at)
+        case ir.Compare(op=op, a=a, b=b) if not loads(e):
+            return _COMPARED[op](_truth(a, at), _truth(b, at))
+        case ir.Binary(op="mod", a=a, b=b):
+            return _truth(a, at) % _truth(b, at)
+        case _ if loads(e):
+            return crc32(repr([read(x, at) for x in loads(e)]).encode()) % 3 > 0
+    return number(e, at)
+
+
 def free_point(task: Task, at: Point) -> Point:
     return {loop.name: at[loop.name] for loop in task.loops if not loop.is_reduction}
 
@@ -105,6 +138,10 @@ def reference(problem: Problem) -> tuple[dict[Any, int | None], dict[Any, int]]:
     for t, task in enumerate(problem.tasks):
         results: dict[Any, Point] = {}
         for at in points(task):
+            for k, load in enumerate(loads(task.condition)):
+                seen[t, "condition", k, tuple(at.items())] = memory.get(read(load, at))
+            if not holds(task, at):
+                continue
             for k, load in enumerate(loads(task.value)):
                 seen[t, "value", k, tuple(at.items())] = memory.get(read(load, at))
             if task.is_reduction:
@@ -128,8 +165,12 @@ class _Region:
 
     reads: defaultdict[Any, set[int]] = field(default_factory=lambda: defaultdict(set))
     writes: defaultdict[Any, set[int]] = field(default_factory=lambda: defaultdict(set))
+    kept: defaultdict[Any, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def check(self) -> None:
+        for place, keepers in self.kept.items():
+            if len(keepers | self.writes.get(place, keepers)) > 1:
+                raise IllegalError(f"a blend writes {place} back beside another iteration")
         for place, writers in self.writes.items():
             if len(writers | self.reads[place]) > 1:
                 raise IllegalError(f"iterations of a parallel loop share {place}")
@@ -168,8 +209,28 @@ class Judge:
                     self.dims[f"{task.name}.{loop.name}.{level}"] = (t, loop.name, level)
         self.bodies = {task.name: t for t, task in enumerate(self.problem.tasks)}
         self.late = list(self.late_tasks())
+        self.guards()
         # Of a late task on a thread: where its shared loop was an iteration ago, and the number of that.
         self.before: dict[tuple[str, int], tuple[dict[tuple[int, str, str], int], int]] = {}
+
+    def guards(self) -> None:
+        """Vectors store all of their lanes; a value in a register is one in every iteration; strides are of whole periods."""
+        for task in self.problem.tasks:
+            how = self.choice("guard", f"{task.name}.{task.target.array}")
+            kinds = {
+                x.name: self.choice("dim_kind", f"{task.name}.{x.name}.inner") for x in task.loops
+            }
+            handed = any(
+                self.choice("mem_space", f"{task.name}->{u.name}.{task.target.array}") == "REGISTER"
+                for u in self.problem.tasks
+            )
+            if how and how != "BLEND" and (handed or "VECTOR" in kinds.values()):
+                raise IllegalError(f"{task.name} needs all of its values, and has not")
+            if how == "STRIDE" and "UNROLL" not in kinds.values():
+                raise IllegalError(f"{task.name} has no copies to make strides in")
+            rows = self.choice("rows", f"{task.name}.{task.target.array}")
+            if rows == "ROWS" and "VECTOR" not in kinds.values():
+                raise IllegalError(f"{task.name} has no rows of vectors")
 
     def late_tasks(self) -> Iterator[_Late]:
         """Tasks that are an iteration late, by the loop that is merged with one of the task they wait for."""
@@ -394,6 +455,10 @@ class Judge:
             self.tile[t] += 1
         for cell in product(*ranges):
             point = dict(zip((x.name for x in task.loops), cell, strict=True))
+            self.reads(t, "condition", task.condition, point)
+            if not holds(task, point):
+                self.write_back(t, written(task, point))
+                continue
             self.reads(t, "value", task.value, point)
             if task.is_reduction:
                 self.sums[t][written(task, point)].append(free_point(task, point) | point)
@@ -492,6 +557,13 @@ class Judge:
         self.memory[place] = t
         if self.region is not None:
             self.region.writes[place].add(self.step)
+
+    def write_back(self, t: int, place: Any) -> None:
+        """A blend stores what an element held where it assigns nothing: nobody else may store there meanwhile."""
+        name = f"{self.problem.tasks[t].name}.{place[0]}"
+        self.chip[t, place] = (self.thread, self.tile[t])
+        if self.choice("guard", name) == "BLEND" and self.region is not None:
+            self.region.kept[place].add(self.step)
 
     # --- launches ---
 

@@ -92,6 +92,9 @@ class _Run:
             self.body(task.loops, task.body)
             return
         assert task.value is not None
+        if task.condition is not None:
+            self.guarded(task, task.condition, task.value)
+            return
         n = len(task.loops)
         for k, loop in enumerate(task.loops):
             shape = tuple(loop.extent if m == k else 1 for m in range(n))
@@ -114,6 +117,14 @@ class _Run:
             if axis is not None
         )
         self.store[task.target.array][where] = value
+
+    def guarded(self, task: Task, condition: Expr, value: Expr) -> None:
+        """One iteration after the other: elsewhere its value may not be there."""
+        for cell in np.ndindex(*(loop.extent for loop in task.loops)):
+            self.loops = dict(zip((loop.name for loop in task.loops), cell, strict=True))
+            if self.value(condition):
+                where = tuple(int(self.affine(a)) for a in task.target.axes if a is not None)
+                self.store[task.target.array][where] = self.value(value)
 
     def affine(self, axis: Affine) -> Any:
         return reduce(np.add, [c * self.loops[n] for n, c in axis.terms], np.asarray(axis.const))

@@ -229,6 +229,13 @@ def branch(x: nd, out: nd) -> None:
             out[i] = 0.5 * x[i]
 
 
+@kernel
+def positive_only(x: nd, out: nd) -> None:
+    for i in range(out.shape[0]):
+        if x[i] > 0.0:
+            out[i] = 2.0 * x[i]
+
+
 # A template: the kernel, the kinds of its array arguments ("m": a vector of m, "n", "mn": a
 # matrix, "1": one element; those written marked by "!"), and whether it takes a scalar.
 TEMPLATES: tuple[tuple[Any, tuple[str, ...], bool], ...] = (
@@ -261,6 +268,7 @@ TEMPLATES: tuple[tuple[Any, tuple[str, ...], bool], ...] = (
     (centre_rows, ("mn", "mn!"), False),
     (total_of, ("mn", "1!"), False),
     (branch, ("n", "n!"), False),
+    (positive_only, ("n", "n!"), False),
 )
 
 

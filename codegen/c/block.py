@@ -432,9 +432,9 @@ class Writer:
         """A condition as a vector of 0 and -1 of `dtype`."""
         if value.lanes:
             return self.converted(value, dtype)
-        whole = Value(
-            c.Un("-", c.CastTo(type_name(dtype, 0), c.Bin("!=", value.x, c.Num("0")))), dtype
-        )
+        is_compared = isinstance(value.x, c.Bin) and value.x.op in _COMPARE.values()
+        truth = value.x if is_compared else c.Bin("!=", value.x, c.Num("0"))
+        whole = Value(c.Un("-", c.CastTo(type_name(dtype, 0), truth)), dtype)
         return self.splat(whole, lanes)
 
     def select(self, condition: Value, a: Value, b: Value, dtype: DType) -> Value:

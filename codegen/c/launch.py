@@ -40,6 +40,7 @@ from ..passes.packing import iterations
 from ..plan import LoopPlan, Member, TaskPlan
 from . import csyntax as c
 from .bodies import BodyWriter
+from .guards import GuardWriter
 from .outline import has_loop, is_closed, outlined
 from .scene import Scene
 from .scopes import Context
@@ -365,6 +366,9 @@ class LaunchWriter:
             return
         if task.task.is_reduction:
             self.sums.update(task, ctx)
+            return
+        if task.task.is_guarded:
+            GuardWriter(self.scene, self.values).write(task, ctx)
             return
         self.values.begin_value(task, list(task.loops), ctx)
         assert task.task.value is not None

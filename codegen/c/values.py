@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.access import Access, access_of
@@ -105,11 +106,20 @@ class Values:
             )
 
     def value(
-        self, task: TaskPlan, e: ir.Expr, point: Point, ctx: Context, total: Value | None = None
+        self,
+        task: TaskPlan,
+        e: ir.Expr,
+        point: Point,
+        ctx: Context,
+        total: Value | None = None,
+        read: Callable[[ir.Load], Value | None] | None = None,
     ) -> Value:
+        """The value of an expression at a point. `total` stands for the accumulator; `read` may know loads in another way."""
+
         def leaf(x: ir.Expr) -> Value:
             if isinstance(x, ir.Load):
-                return self.read(task, x, point, ctx)
+                found = read(x) if read is not None else None
+                return found if found is not None else self.read(task, x, point, ctx)
             if isinstance(x, ir.LoopIndex):
                 return self.loop_index(point.index[x.loop], x.dtype)
             assert isinstance(x, ir.Accumulator) and total is not None, x

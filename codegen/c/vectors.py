@@ -172,6 +172,8 @@ class CHelpers(Helpers):
         v = f"{dtype.name}x{lanes}"
         one = f"static inline {v} {name}({v} x) {{\n"
         two = f"static inline {v} {name}({v} a, {v} b) {{\n"
+        if operation.startswith("align"):
+            return self.aligned(prelude, name, dtype, lanes, int(operation.removeprefix("align")))
         each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
         match operation:
             case "load":
@@ -241,6 +243,17 @@ class CHelpers(Helpers):
             return f"{one}{lane_by_lane}}}"
         feature, call = instruction
         return f"{one}#if defined({feature})\n    return {call};\n#else\n{lane_by_lane}#endif\n}}"
+
+    def aligned(self, prelude: Prelude, name: str, dtype: DType, lanes: int, first: int) -> str:
+        """Of two vectors that follow one another the lanes from `first` on."""
+        v = f"{dtype.name}x{lanes}"
+        mask = prelude.vector_type(mask_dtype(dtype), lanes)
+        items = ", ".join(str(first + k) for k in range(lanes))
+        return (
+            f"static inline {v} {name}({v} a, {v} b) {{\n#if defined(__clang__)\n"
+            f"    return __builtin_shufflevector(a, b, {items});\n#else\n"
+            f"    return __builtin_shuffle(a, b, ({mask}){{{items}}});\n#endif\n}}"
+        )
 
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
         # To the descriptor, so that it comes behind what Python has flushed and before what it prints next.

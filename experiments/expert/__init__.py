@@ -118,6 +118,21 @@ def expert_source(
     return Source(_read(f"{name}.c"), name, tuple(arguments), n_threads, flags)
 
 
+def body_source(recording: Recording, n: int, n_threads: int = 2) -> Source:
+    """The expert program of a sequence of bodies (experiments/bodies.py) on arrays of n x n.
+
+    Raises KeyError where there is none.
+    """
+    name = recording.name
+    if not (FOLDER / "bodies" / f"{name}.c").exists():
+        raise KeyError(f"no expert program for {name!r}")
+    dtype = recording.arrays[0].dtype.numpy
+    arguments = [Argument(a.name, "array", str(dtype), tuple(a.shape)) for a in recording.arrays]
+    real = "float" if dtype.itemsize == 4 else "double"
+    facts = (f"-DREAL={real}", f"-DN={n}L", f"-DTHREADS={n_threads}")
+    return Source(_read(f"bodies/{name}.c"), name, tuple(arguments), n_threads, (*_FLAGS, *facts))
+
+
 def _read(file: str) -> str:
     """The text of a file with those that it includes, so that it compiles alone."""
     text = (FOLDER / file).read_text()

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Literal
 
 from .access import ALWAYS, Access, AxisMap, Guard, State
-from .affine import Affine, combine, index_range, to_affine, unclamped
+from .affine import Affine, combine, constant, index_range, to_affine, unclamped
 from .domain import UNBOUNDED, Count, Loop, Residue
 from .kernel import (
     Binary,
@@ -156,6 +156,14 @@ def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
     reader = _Reader(tuple(loops), ())
     reader.read(value, ALWAYS, ())
     return tuple(reader.sites)
+
+
+def guard_where(condition: Expr, loops: Sequence[Loop]) -> Guard:
+    """The iterations of `loops` in which a condition holds; what is in `data` numbers the loads of the condition."""
+    reader = _Reader(tuple(loops), ())
+    reader.read(condition, ALWAYS, ())
+    sites = frozenset(range(len(reader.sites)))
+    return reader.narrowed(ALWAYS, condition, True, sites)
 
 
 class _Reader:
@@ -358,9 +366,18 @@ class _Reader:
         """The guard where a comparison of affine values holds or does not; None where it is no such thing."""
         op = e.op if holds else _NEGATED[e.op]
         a, b = self.resolved(e.a), self.resolved(e.b)
-        if op == "eq" and isinstance(a, Binary) and a.op == "mod" and isinstance(a.b, Const):
+        if (
+            op in ("eq", "ne")
+            and isinstance(a, Binary)
+            and a.op == "mod"
+            and isinstance(a.b, Const)
+        ):
             x, remainder = to_affine(a.a), to_affine(b)
             modulus = int(a.b.value)
+            if op == "ne" and modulus == 2 and remainder is not None:
+                remainder = combine([(-1, remainder), (1, constant(1))])
+            elif op == "ne":
+                return None
             if x is not None and remainder is not None and not remainder.terms and modulus > 0:
                 if not 0 <= remainder.const < modulus:
                     return None

@@ -13,6 +13,7 @@ from .access import (
     ALWAYS,
     Access,
     AccessSet,
+    Guard,
     Region,
     State,
     access_of,
@@ -62,12 +63,20 @@ def effects(task: Task) -> Effects:
 def _of_assignment(task: Task) -> Effects:
     outer = tuple(loop for loop in task.loops if not loop.is_reduction)
     reads = []
-    for value, loops in ((task.value, task.loops), (task.finish, outer)):
+    for value, loops in (
+        (task.condition, task.loops),
+        (task.value, task.loops),
+        (task.finish, outer),
+    ):
         for s in loads_of(value, loops) if value is not None else ():
             reads.append((s.state, AccessSet(task.domain, loops, s.index, s.guard)))
     written = AccessSet(task.domain, outer, maps_of(task.target.axes))
     state = State("value", task.target.array)
-    return Effects(tuple(dict.fromkeys(reads)), ((state, written, True),))
+    if task.is_guarded:
+        # A blend stores what an element held where the condition does not hold: it reads and writes all of them.
+        written = replace(written, guard=Guard(is_exact=False))
+        reads.append((state, written))
+    return Effects(tuple(dict.fromkeys(reads)), ((state, written, not task.is_guarded),))
 
 
 def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
@@ -130,9 +139,13 @@ def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
         return tuple(
             dict.fromkeys((access_at(s, task.loops), False) for s in task.body.sites if s.reads)
         )
+    condition = loads(task.condition) if task.condition is not None else ()
     value = loads(task.value) if task.value is not None else ()
     finish = loads(task.finish) if task.finish is not None else ()
-    pairs = [(access_of(x), False) for x in value] + [(access_of(x), True) for x in finish]
+    pairs = [(access_of(x), False) for x in (*condition, *value)]
+    pairs += [(access_of(x), True) for x in finish]
+    if task.is_guarded:  # what is not assigned to is kept
+        pairs.append((task.target, False))
     return tuple(dict.fromkeys(pairs))
 
 

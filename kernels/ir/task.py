@@ -4,16 +4,18 @@ A *structured* task is one perfect loop band around one assignment
 
     target[..] = finish(init-free reduction over the reduction loops of value)      op is a ReduceOp
     target[..] = value                                                              op is None
+    target[..] = value where condition                                              op is None
 
-with known extents and affine accesses. Any other has a *body*: statements under its outermost loop (kernels/ir/body.py).
+with known extents and affine accesses; where a condition does not hold, the target keeps what it held. Any other has a *body*:
+statements under its outermost loop (kernels/ir/body.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .access import ALWAYS, Access
-from .body import Body
+from .access import ALWAYS, Access, Guard
+from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
 from .kernel import NOWHERE, DType, Expr, Location, Param, ReduceOp
 
@@ -39,11 +41,22 @@ class Task:
     body: Body | None = None
     fast_math: bool = True
     where: Location = field(default=NOWHERE, compare=False)  # of the assignment
+    condition: Expr | None = None  # of an assignment that does not happen in all iterations
 
     @property
     def is_structured(self) -> bool:
         """Whether it is one assignment over a band, and not a body of statements."""
         return self.body is None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it is an assignment that happens in some iterations only."""
+        return self.condition is not None
+
+    @property
+    def guard(self) -> Guard:
+        """The iterations in which it assigns."""
+        return ALWAYS if self.condition is None else guard_where(self.condition, self.loops)
 
     @property
     def has_known_extents(self) -> bool:

@@ -288,6 +288,9 @@ def show_task(task: Task, names: Names | None = None) -> str:
         return f"{head}opaque{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
     assert task.value is not None
     target, value = show_access(task.target, names), show_value(task.value, names)
+    if task.condition is not None:
+        condition = show_value(task.condition, names)
+        return f"{head}{target}:{task.dtype.name} = {value} where {condition}{exact}"
     if task.op is None or task.finish is None:
         return f"{head}{target}:{task.dtype.name} = {value}{exact}"
     over = ", ".join(names.get("loop " + x.name, x.name) for x in task.loops if x.is_reduction)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import isfinite
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .kernel import (
@@ -185,6 +186,16 @@ def is_neutral(op: ReduceOp, e: Expr) -> bool:
     if isinstance(e, Unary) and e.op == "neg" and isinstance(e.x, Const):
         return is_neutral(op, Const(-e.x.value, e.x.dtype))
     return isinstance(e, Const) and float(e.value) == OPS[op].neutral
+
+
+def neutral_of(op: ReduceOp, dtype: DType) -> Const:
+    """The value that changes nothing when values of a type are reduced by `op`."""
+    value = OPS[op].neutral
+    assert value is not None
+    if dtype.is_float or isfinite(value):
+        return Const(value if dtype.is_float else int(value), dtype)
+    low, high = dtype.range
+    return Const(int(high if value > 0 else low), dtype)
 
 
 def joined(op: ReduceOp, a: Expr, b: Expr, dtype: DType) -> Expr:

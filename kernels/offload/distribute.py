@@ -28,6 +28,7 @@ from ..ir.kernel import (
     LoopIndex,
     Print,
     ReduceOp,
+    Select,
     SetLocal,
     Stmt,
     Store,
@@ -39,14 +40,17 @@ from ..ir.kernel import (
 from ..ir.walk import (
     Renaming,
     children,
+    coerced,
     is_neutral,
     loads,
     local_changed,
     locals_read,
     nested_statements,
+    neutral_of,
     size,
     walk,
 )
+from .guards import Conditions, conjunction, negated
 
 # What structured tasks reduce by; other operators that could be have no form of their own on every target.
 _REDUCED: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
@@ -72,6 +76,7 @@ class Define:
     path: Path
     value: Expr
     where: Location = field(default=NOWHERE, compare=False)
+    conditions: Conditions = ()  # where it is wanted; it may be computed elsewhere
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,12 @@ class Reduce:
     value: Expr
     init: Expr
     where: Location = field(default=NOWHERE, compare=False)
+    conditions: Conditions = ()  # where it is wanted; it may be computed elsewhere
 
 
 @dataclass(frozen=True)
 class Assign:
-    """An assignment to an array: `array[indices] = value`, or `op=` when op is given."""
+    """An assignment to an array: `array[indices] = value`, or `op=` when op is given, where all `conditions` hold."""
 
     array: str
     indices: tuple[Expr, ...]
@@ -99,6 +105,7 @@ class Assign:
     op: ReduceOp | None
     path: Path
     where: Location = field(default=NOWHERE, compare=False)
+    conditions: Conditions = ()
 
 
 Flat = Define | Reduce | Assign
@@ -106,9 +113,10 @@ Flat = Define | Reduce | Assign
 
 @dataclass(frozen=True)
 class _Open:
-    """A local while the loop that updates it is being walked."""
+    """A local while the loop that updates it is being walked: the loops and conditions around that loop."""
 
     base: Path
+    conditions: Conditions = ()
 
 
 def constant_extent(e: Expr) -> int | None:
@@ -162,6 +170,15 @@ def flatten(body: tuple[Stmt, ...], fast_math: bool) -> tuple[Flat, ...]:
     return tuple(walker.flat)
 
 
+def first_branch(body: tuple[Stmt, ...]) -> Reason | None:
+    """What keeps `body` closed where its branches cannot be opened; None: it has none."""
+    for s in nested_statements(body):
+        if isinstance(s, If):
+            text = f"an if around {_first_written((*s.then, *s.orelse))}"
+            return Reason(Closure.BRANCH, text, s.where)
+    return None
+
+
 class _Walker:
     def __init__(self, fast_math: bool) -> None:
         self.fast_math = fast_math
@@ -170,6 +187,7 @@ class _Walker:
         self.reduced: dict[str, Expr] = {}  # open locals: base, then the chain of reductions
         self.n_versions: dict[str, int] = {}
         self.where = NOWHERE  # of the statement that is looked at
+        self.conditions: Conditions = ()  # under which it runs
 
     def statements(self, body: tuple[Stmt, ...], path: Path) -> None:
         for s in body:
@@ -193,20 +211,60 @@ class _Walker:
                 self.update(s, path)
             case Store():
                 indices = tuple(self.read(i) for i in s.indices)
-                self.flat.append(Assign(s.array, indices, self.read(s.value), None, path, s.where))
+                self.assign(s, indices, None, path)
             case Update():
                 if s.result:
                     self.fail(Closure.CARRIED, f"the old value of {s.array}, which an update gives")
                 indices = tuple(self.read(i) for i in s.indices)
-                self.flat.append(Assign(s.array, indices, self.read(s.value), s.op, path, s.where))
+                self.assign(s, indices, s.op, path)
             case If():
-                self.fail(Closure.BRANCH, f"an if around {_first_written((*s.then, *s.orelse))}")
+                self.branch(s, path)
             case LocalArray():
                 self.fail(Closure.CARRIED, f"the local array {s.name}")
             case While():
                 self.fail(Closure.BRANCH, f"a while loop around {_first_written(s.body)}")
             case Print():
                 self.fail(Closure.ORDER, "a print")
+
+    def assign(
+        self, s: Store | Update, indices: tuple[Expr, ...], op: ReduceOp | None, path: Path
+    ) -> None:
+        made = Assign(s.array, indices, self.read(s.value), op, path, s.where, self.conditions)
+        if op is not None and self.conditions and any(_is_summed(x, indices) for x in path):
+            # A term that is left out of a sum is one that changes nothing.
+            made = replace(made, value=self.wanted(op, made.value, ()), conditions=())
+        self.flat.append(made)
+
+    def wanted(self, op: ReduceOp, value: Expr, outer: Conditions) -> Expr:
+        """`value` where the conditions inside of `outer` hold, elsewhere what changes nothing."""
+        condition = conjunction(self.conditions[len(outer) :])
+        if condition is None:
+            return value
+        return Select(condition, value, neutral_of(op, value.dtype), value.dtype)
+
+    def branch(self, s: If, path: Path) -> None:
+        """Both sides, one after the other, each under its condition; locals that they set are selected behind them."""
+        condition = self.read(s.condition)
+        if loads(condition) or locals_read(condition):
+            version = self.version("condition")
+            self.flat.append(Define(version, path, condition, s.where, self.conditions))
+            condition = Local(version, condition.dtype)
+        before, outer = dict(self.env), self.conditions
+        self.conditions = (*outer, condition)
+        self.statements(s.then, path)
+        then, self.env = self.env, dict(before)
+        self.conditions = (*outer, negated(condition))
+        self.statements(s.orelse, path)
+        orelse, self.env, self.conditions = self.env, dict(before), outer
+        self.where = s.where
+        for name in dict.fromkeys((*then, *orelse)):
+            a, b = then.get(name), orelse.get(name)
+            if a == b:
+                continue
+            if a is None or b is None or isinstance(a, _Open) or isinstance(b, _Open):
+                self.env.pop(name, None)  # set on one side only
+            else:
+                self.define(name, Select(condition, a, coerced(b, a.dtype), a.dtype), path)
 
     def look_at_types(self, value: Expr) -> None:
         """Structured tasks compute in vectors of numbers of 4 and 8 bytes."""
@@ -235,7 +293,7 @@ class _Walker:
             self.env[name] = value  # valid wherever it is visible: it depends on no memory
             return
         version = self.version(name)
-        self.flat.append(Define(version, path, value, self.where))
+        self.flat.append(Define(version, path, value, self.where, self.conditions))
         self.env[name] = Local(version, value.dtype)
 
     def loop(self, s: For, path: Path) -> None:
@@ -269,7 +327,7 @@ class _Walker:
         if not exact and (len(updates) > 1 or not is_neutral(updates[0].op, base)):
             self.fail(Closure.ORDER, f"the updates of {name} in their order (fast_math=False)")
         self.reduced[name] = base
-        self.env[name] = _Open(path)
+        self.env[name] = _Open(path, self.conditions)
 
     def update(self, s: UpdateLocal, path: Path) -> None:
         found = self.env.get(s.name)
@@ -279,6 +337,7 @@ class _Walker:
         if not isinstance(found, _Open):
             self.define(s.name, Binary(s.op, found, value, found.dtype), path)
             return
+        value = self.wanted(s.op, value, found.conditions)
         base, over = found.base, path[len(found.base) :]
         init = self.reduced[s.name]
         last = self.flat[-1] if self.flat else None
@@ -287,8 +346,15 @@ class _Walker:
             self.flat[-1] = replace(last, value=both)
             return
         version = self.version(s.name)
-        self.flat.append(Reduce(version, base, over, s.op, value, init, s.where))
+        self.flat.append(Reduce(version, base, over, s.op, value, init, s.where, found.conditions))
         self.reduced[s.name] = Local(version, init.dtype)
+
+
+def _is_summed(loop: Loop, indices: tuple[Expr, ...]) -> bool:
+    """Whether an update does not name one of its loops: it is summed over."""
+    return not any(
+        isinstance(x, LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
+    )
 
 
 def user_loop(name: str) -> str:
@@ -354,4 +420,4 @@ def reads_of(s: Flat) -> tuple[Expr, ...]:
         case Reduce():
             return (s.value, s.init)
         case Assign():
-            return (*s.indices, s.value)
+            return (*s.conditions, *s.indices, s.value)

@@ -57,7 +57,8 @@ def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
         other = tasks[position]
         if array not in arrays_read(other) and array not in arrays_written(other):
             continue
-        if not other.is_structured or other.op is not None or other.target.array != array:
+        is_map = other.is_structured and other.op is None and not other.is_guarded
+        if not is_map or other.target.array != array:
             return None
         names = _same_elements(other, task)
         if names is None or other.value is None or other.dtype != task.dtype:

@@ -9,7 +9,7 @@ reductions aside (Kennedy and Allen's distribution theorem without cycles).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.access import AccessSet, maps_of
 from ..ir.affine import Affine, to_affine
@@ -28,6 +28,7 @@ from .distribute import (
     reads_of,
     user_loop,
 )
+from .guards import Conditions, guard_of
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ class Use:
     path: Path
     is_write: bool
     op: ReduceOp | None = None  # of an update
+    conditions: Conditions = ()
 
     @property
     def elements(self) -> AccessSet:
-        return AccessSet(BOX, self.path, maps_of(self.axes))
+        return AccessSet(BOX, self.path, maps_of(self.axes), guard_of(self.conditions, self.path))
 
 
 def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[Affine, ...]:
@@ -60,12 +62,13 @@ def uses_of(s: Flat) -> tuple[Use, ...]:
     """All accesses of a flat statement. Raises NotStructuredError."""
     path = full_path(s)
     result = [
-        Use(x.array, affine_axes(x.indices, s.where), path, False)
+        Use(x.array, affine_axes(x.indices, s.where), path, False, conditions=s.conditions)
         for e in reads_of(s)
         for x in loads(e)
     ]
     if isinstance(s, Assign):
-        result.append(Use(s.array, affine_axes(s.indices, s.where), path, True, s.op))
+        axes = affine_axes(s.indices, s.where)
+        result.append(Use(s.array, axes, path, True, s.op, s.conditions))
     return tuple(dict.fromkeys(result))
 
 
@@ -105,9 +108,9 @@ def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
             Closure.CARRIED, f"a reduction into {s.array} that reads {s.array}", s.where
         )
     path = tuple(loop for loop in s.path if loop not in over)
-    write = Use(write.array, write.axes, path, True)
+    write = replace(write, path=path, op=None)
     for u in uses:
-        if u.array == s.array and carried(Use(u.array, u.axes, path, u.is_write), write, path):
+        if u.array == s.array and carried(replace(u, path=path, op=None), write, path):
             raise NotStructuredError(
                 Closure.CARRIED, f"iterations of one statement that meet in {s.array}", s.where
             )

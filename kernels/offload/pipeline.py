@@ -27,7 +27,7 @@ from ..ir.walk import (
     without,
 )
 from .closed import PRINTED, closed_task
-from .distribute import NotStructuredError, flatten, unique_loops
+from .distribute import NotStructuredError, first_branch, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .reductions import Split, split
 
@@ -98,7 +98,8 @@ def _segment_tasks(
     fast_math: bool,
 ) -> Split:
     try:
-        return split(flatten(body, fast_math), label, kernel, known, fast_math)
+        flat = flatten(body, fast_math)
+        return split(flat, label, kernel, known, fast_math, first_branch(body))
     except NotStructuredError as e:
         task = closed_task(body, kernel, known, fast_math, e.reason)
         return Split((task,) if task is not None else (), ())

@@ -8,11 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.access import Access
-from ..ir.body import Closure
+from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, Local, LoopIndex
+from ..ir.kernel import (
+    Accumulator,
+    ArrayParam,
+    Binary,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    Load,
+    Local,
+    LoopIndex,
+    Select,
+)
 from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, joined, loads, locals_read, size, walk
+from .branches import applied, in_box, join_branches, may_run
 from .distribute import (
     MAX_INLINED_NODES,
     Assign,
@@ -24,6 +37,7 @@ from .distribute import (
     full_path,
     reads_of,
 )
+from .guards import conjunction
 from .legality import Use, affine_axes, carried, check_distribution, reduction_loops, writes_between
 
 
@@ -43,20 +57,26 @@ def split(
     kernel: str,
     arrays: Mapping[str, ArrayParam],
     fast_math: bool,
+    branch: Reason | None = None,
 ) -> Split:
-    """The tasks of a flat nest. `call` prefixes the names of temporaries. Raises
-    NotStructuredError.
+    """The tasks of a flat nest. `call` prefixes the names of temporaries. Raises NotStructuredError, for the reason `branch` where
+    something would be computed for which nobody has asked, and cannot be.
     """
+    if branch is not None:
+        flat = join_branches(flat, arrays)
     check_distribution(flat, fast_math)
     work = _Splitter(list(flat), call, dict(arrays))
     work.place_definitions()
     work.place_reductions()
-    tasks = tuple(
-        _task(s, work.merged.get(k), kernel, work.arrays, fast_math)
-        for k, s in enumerate(work.flat)
-        if isinstance(s, Assign)
-    )
-    return Split(tasks, tuple(work.temps))
+    tasks: list[Task] = []
+    for k, s in enumerate(work.flat):
+        if isinstance(s, Assign):
+            made = _task(s, work.merged.get(k), kernel, work.arrays, fast_math)
+            if made is not None:
+                if branch is not None and not may_run(made, work.arrays):
+                    raise NotStructuredError(branch.kind, branch.text, branch.where)
+                tasks.append(made)
+    return Split(tuple(tasks), tuple(work.temps))
 
 
 class _Splitter:
@@ -81,7 +101,7 @@ class _Splitter:
         for k in self.users(name):
             s = self.flat[k]
             assert s is not None
-            self.flat[k] = _applied(renaming, s)
+            self.flat[k] = applied(renaming, s)
         for k, r in self.merged.items():
             self.merged[k] = replace(r, value=renaming.apply(r.value), init=renaming.apply(r.init))
 
@@ -102,10 +122,9 @@ class _Splitter:
         own = [x for x in loads(read) if x.array == s.array]
         if not own or reduction_loops(s):
             return bool(own)
-        write = Use(s.array, affine_axes(s.indices), s.path, True)
-        return any(
-            carried(Use(x.array, affine_axes(x.indices), s.path, False), write, s.path) for x in own
-        )
+        write = Use(s.array, affine_axes(s.indices), s.path, True, None, s.conditions)
+        uses = (Use(x.array, affine_axes(x.indices), s.path, False) for x in own)
+        return any(carried(replace(u, conditions=s.conditions), write, s.path) for u in uses)
 
     def place_definitions(self) -> None:
         for k, s in enumerate(self.flat):
@@ -167,12 +186,18 @@ class _Splitter:
         shape = tuple(loop.extent for loop in path) or (1,)
         indices: tuple[Expr, ...] = tuple(LoopIndex(loop.name) for loop in path)
         indices = indices or (Const(0, DType.i64),)
-        self.arrays[array] = ArrayParam(array, value.dtype, shape)
+        dtype = DType.i32 if value.dtype is DType.bool_ else value.dtype
+        self.arrays[array] = ArrayParam(array, dtype, shape)
         self.temps.append(self.arrays[array])
         old = self.flat[k]
         assert old is not None
         self.flat[k] = None
-        self.substitute(name, Load(array, indices, value.dtype))
+        kept: Expr = Load(array, indices, value.dtype)
+        if dtype is not value.dtype:  # as a number: arrays hold no conditions
+            zero, one = Const(0, dtype), Const(1, dtype)
+            value = Select(value, one, zero, dtype)
+            kept = Compare("ne", Load(array, indices, dtype), zero)
+        self.substitute(name, kept)
         self.flat[k] = Assign(array, indices, value, None, path, old.where)
 
     def temp_name(self, version: str) -> str:
@@ -190,20 +215,15 @@ def _count(name: str, s: Flat | None) -> int:
     return sum(isinstance(x, Local) and x.name == name for e in reads_of(s) for x in walk(e))
 
 
-def _applied(renaming: Renaming, s: Flat) -> Flat:
-    match s:
-        case Define():
-            return replace(s, value=renaming.apply(s.value))
-        case Reduce():
-            return replace(s, value=renaming.apply(s.value), init=renaming.apply(s.init))
-        case Assign():
-            indices = tuple(renaming.apply(i) for i in s.indices)
-            return replace(s, indices=indices, value=renaming.apply(s.value))
-
-
 def _task(
     s: Assign, r: Reduce | None, kernel: str, arrays: Mapping[str, ArrayParam], fast_math: bool
-) -> Task:
+) -> Task | None:
+    """None where its conditions never hold."""
+    if s.conditions and r is None:
+        boxed = in_box(s)
+        if boxed is None:
+            return None
+        s = boxed
     dtype = arrays[s.array].dtype
     target = Access(s.array, affine_axes(s.indices))
     old = Load(s.array, s.indices, dtype)
@@ -219,7 +239,11 @@ def _task(
     else:
         if s.op is not None:
             value = Binary(s.op, old, value, dtype)
-        task = replace(task, value=value)
+        condition = conjunction(s.conditions)
+        if condition is not None and r is not None:  # sums are finished in every iteration
+            value = Select(condition, value, old, dtype)
+            condition = None
+        task = replace(task, value=value, condition=condition)
         if r is not None:
             total = joined(r.op, r.init, Accumulator(dtype), dtype)
             finish_value = Renaming(locals={r.name: total}).apply(value)
@@ -232,7 +256,7 @@ def _task(
 
 
 def _check_affine(task: Task) -> None:
-    for e in (task.value, task.finish):
+    for e in (task.condition, task.value, task.finish):
         for x in loads(e) if e is not None else ():
             affine_axes(x.indices, task.where)
         if e is not None and locals_read(e):
@@ -267,6 +291,7 @@ def renamed(task: Task, names: Mapping[str, str]) -> Task:
         task,
         loops=tuple(Loop(names[x.name], x.extent, x.is_reduction) for x in task.loops),
         target=Access(task.target.array, axes),
+        condition=renaming.apply(task.condition) if task.condition is not None else None,
         value=renaming.apply(task.value) if task.value is not None else None,
         finish=renaming.apply(task.finish) if task.finish is not None else None,
     )

@@ -64,7 +64,7 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
 def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
     """Reads of a task whose neighbours along a loop no load covers together, each once."""
     task, v, tasks = space.problem.tasks[t], space.variables, space.problem.tasks
-    if not task.is_structured:
+    if not task.is_structured or task.is_guarded:
         return
     # A value that another task hands over may lie in a buffer of another layout.
     doubtful = {f.array for f in v.mem_space if f.consumer == t} | set(arrays_written(task))

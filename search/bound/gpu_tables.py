@@ -163,14 +163,15 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
 
     for k, array in enumerate(problem.arrays):
         for t, task in enumerate(problem.tasks):
-            loads = () if not task.is_structured else sure_loads(task.value)
+            is_sure = task.is_structured and not task.is_guarded
+            loads = sure_loads(task.value) if is_sure else ()
             for access in dict.fromkeys(access_of(x) for x in loads if x.array == array.name):
                 begin = len(flows)
                 flows += [var for var, _ in sources.get((t, array.name), [])]
                 add(k, t, access, staged.get((t, array.name), -1), begin)
             if array.name in arrays_written(task):
                 # A temporary that may be left away has a choice that says so; that it has none says nothing.
-                is_sure = task.is_structured and (array.role != "temp" or t in v.store)
+                is_sure = is_sure and (array.role != "temp" or t in v.store)
                 store = v.store.get(t, -1) if array.role == "temp" else -1
                 add(k, t, task.target if is_sure else None, store, -1)
     return {

@@ -7,9 +7,10 @@ regrouped so that invariant operands meet first, and what two tasks have in comm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
+from ...kernels.ir.affine import Affine
 from ...kernels.ir.kernel import (
     Binary,
     Bitcast,
@@ -24,8 +25,10 @@ from ...kernels.ir.kernel import (
 )
 from ...kernels.ir.ops import OPS, is_reduction
 from ...kernels.ir.task import Task
+from .traffic import wanted_iterations
 
 _CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
+_PARTLY = "in some iterations: "
 _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
 
 
@@ -78,13 +81,20 @@ class SureOperations:
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
+        self._residues: dict[str, set[int]] = {}
 
     def count(self, task: Task) -> tuple[float, float]:
         """Surely executed operations of `task` on f32 and on f64 values."""
         if not task.is_structured:
             return 0.0, 0.0
+        iterations = wanted_iterations(task)
+        if not iterations:  # values decide
+            return 0.0, 0.0
+        wanted = max(iterations, key=lambda x: prod(x.values()))
         sums = {4: 0.0, 8: 0.0}
-        counter = _TaskOperations(task, self._seen)
+        counter = _TaskOperations(task, self._seen, wanted)
+        if task.is_guarded:
+            self._apart(task, counter)
         for e in (task.value, task.finish):
             for size_bytes, n in counter.of(e) if e is not None else ():
                 sums[size_bytes] += n
@@ -94,21 +104,40 @@ class SureOperations:
                 sums[task.dtype.size_bytes] += counter.reduction_steps()
         return sums[4], sums[8]
 
+    def _apart(self, task: Task, counter: _TaskOperations) -> None:
+        """What is computed for one residue is computed for no other one of the same modulus; where residues are of different kinds,
+        only the first kind counts.
+        """
+        part = task.guard.residues[0]
+        kind = counter.text_of(part.affine, part.modulus)
+        if self._residues and kind not in self._residues:
+            counter.is_counted = False
+        self._residues.setdefault(kind, set()).add(part.remainder)
+        counter.prefix = f"{kind} {part.remainder}: "
+
 
 class _TaskOperations:
-    def __init__(self, task: Task, seen: set[str]) -> None:
-        self.task, self.seen = task, seen
+    def __init__(self, task: Task, seen: set[str], wanted: Mapping[str, int]) -> None:
+        self.task, self.seen, self.wanted = task, seen, wanted
         self.extents = {loop.name: loop.extent for loop in task.loops}
+        self.prefix, self.is_counted = "", True
+
+    def text_of(self, affine: Affine, modulus: int) -> str:
+        terms = sorted((self.extents[name], k) for name, k in affine.terms)
+        return f"{terms} {affine.const} mod {modulus}"
 
     def reduction_steps(self) -> float:
         outputs = prod(loop.extent for loop in self.task.loops if not loop.is_reduction)
         return float(prod(self.extents.values()) - outputs)
 
     def is_new(self, text: str) -> bool:
-        if text in self.seen:
+        if not self.is_counted or text in self.seen or self.prefix + text in self.seen:
             return False
-        self.seen.add(text)
-        return True
+        is_partly_known = not self.prefix and _PARTLY + text in self.seen
+        self.seen.add(self.prefix + text)
+        if self.prefix:
+            self.seen.add(_PARTLY + text)
+        return not is_partly_known
 
     def of(self, e: Expr) -> Iterator[tuple[int, float]]:
         """(element size, operations) of every node that is new."""
@@ -122,7 +151,7 @@ class _TaskOperations:
                 n = min(n, max(1.0, varying - (varying == len(leaves))))
             size_bytes = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
             if n:
-                yield size_bytes, n * prod(self.extents[loop] for loop in loops)
+                yield size_bytes, n * prod(self.wanted[loop] for loop in loops)
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf)

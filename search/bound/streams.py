@@ -61,7 +61,12 @@ def _goes_through(task: Task, array: str) -> bool:
     accesses = {access for access, _ in reads} | {w for w in task_writes(task) if w.array == array}
     # What a reduction adds to, and what it is finished with, may be touched in any iteration.
     is_late = any(late for _, late in reads) or task.target.array == array
-    if not task.is_structured or len(accesses) != 1 or (is_late and task.is_reduction):
+    if (
+        not task.is_structured
+        or task.is_guarded
+        or len(accesses) != 1
+        or (is_late and task.is_reduction)
+    ):
         return False
     loops = extents(task)
     n_iterations = int(np.prod(list(loops.values()), dtype=np.int64))

@@ -7,6 +7,7 @@ a body touches, since its control flow may depend on what the arrays hold.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from math import gcd, prod
 
 from ...kernels.ir.access import Access, access_of, flat_strides
@@ -38,15 +39,54 @@ def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
         return 0
     loads = (*sure_loads(task.value), *sure_loads(task.finish))
     accesses = {access_of(x) for x in loads if x.array == array.name}
+    if task.is_guarded:
+        return _guarded_read_bytes(task, array, accesses, line)
     # Two accesses may touch the same lines: the largest alone is certain.
     return max((line_bytes(a, extents(task), array, line) for a in accesses), default=0)
+
+
+def wanted_iterations(task: Task) -> list[dict[str, int]]:
+    """Extents of a task's loops with which they have no more iterations than those in which it surely assigns; [] where nothing is
+    known, several where more than one loop can be meant.
+
+    A residue leaves every modulus-th iteration of a loop that it names with coefficient 1 or -1, whatever the others are at.
+    """
+    loops, guard = extents(task), task.guard
+    if not task.is_guarded:
+        return [loops]
+    if guard.bounds or guard.data or not guard.is_exact or len(guard.residues) != 1:
+        return []
+    part = guard.residues[0]
+    strided = [name for name, k in part.affine.terms if k in (1, -1)]
+    found = [{**loops, name: loops[name] // part.modulus} for name in strided]
+    return [wanted for wanted in found if all(wanted.values())]
+
+
+def _guarded_read_bytes(task: Task, array: ArrayInfo, accesses: set[Access], line: int) -> int:
+    found, size, loops = 0, array.dtype.size_bytes, extents(task)
+    for access, wanted in product(accesses, wanted_iterations(task)):
+        strided = next((name for name in loops if wanted[name] != loops[name]), "")
+        axes = [dict(a.terms) for a in access.axes if a is not None]
+        along = [terms for terms in axes if strided in terms]
+        if len(along) > 1 or any(len(terms) > 1 for terms in along):
+            continue  # of axes that move together nothing is said
+        elements = distinct_elements(access, wanted)
+        step = loops[strided] // wanted[strided] if strided else 1
+        is_contiguous = flat_strides(access, array).get(strided) == 1
+        # A line may hold the end of a row and the beginning of the next: one more.
+        per_line = -(-(line // size) // step) + 1 if is_contiguous else line // size
+        found = max(found, elements * size, -(-elements // per_line) * line)
+    return found
 
 
 def written_bytes(task: Task, array: ArrayInfo) -> int:
     """Bytes of `array` that the task surely writes (elements: a line may be written in part)."""
     if not task.is_structured or task.target.array != array.name:
         return 0
-    return distinct_elements(task.target, extents(task)) * array.dtype.size_bytes
+    if task.is_guarded and any(a is None or len(a.terms) > 1 for a in task.target.axes):
+        return 0
+    found = (distinct_elements(task.target, wanted) for wanted in wanted_iterations(task))
+    return max(found, default=0) * array.dtype.size_bytes
 
 
 def line_bytes(

@@ -36,7 +36,7 @@ def rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
 def _sole_read(task: Task, array: str) -> Access | None:
     """The one read of an array in the loops of a structured task, if it is a box, each axis a loop."""
     reads = [(a, late) for a, late in task_reads(task) if a.array == array]
-    if not task.is_structured or len(reads) != 1 or reads[0][1]:
+    if not task.is_structured or task.is_guarded or len(reads) != 1 or reads[0][1]:
         return None
     axes = reads[0][0].axes
     simple = all(a is not None and len(a.terms) == 1 and a.terms[0][1] == 1 for a in axes)
@@ -44,7 +44,7 @@ def _sole_read(task: Task, array: str) -> Access | None:
 
 
 def operands(k: int, task: Task) -> list[Operand]:
-    if not task.is_structured or len(task.loops) < 2:
+    if not task.is_structured or task.is_guarded or len(task.loops) < 2:
         return []
     operands: dict[str, Operand] = {}
     reads = task_reads(task)
@@ -62,7 +62,7 @@ def operands(k: int, task: Task) -> list[Operand]:
 
 def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch]:
     task = problem.tasks[k]
-    if not task.is_structured:
+    if not task.is_structured or task.is_guarded:
         return
     for access, in_finish in task_reads(task):
         if in_finish or access.array in written or any(a is None for a in access.axes):
@@ -86,7 +86,8 @@ def shifts(
             values.setdefault(d.sink, []).append(d)
     known = set(merges)
     for k, task in enumerate(problem.tasks):
-        if k in awaited or not task.is_structured or len(task.loops) != 2:
+        is_open = task.is_structured and not task.is_guarded
+        if k in awaited or not is_open or len(task.loops) != 2:
             continue
         possible = []
         for d in values.get(k, ()):

@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 from ...kernels.ir.access import Access, flat_strides
 from ...kernels.ir.effects import overwrites_all, task_reads
+from ...kernels.ir.speculation import may_blend
 from ..backbone import INNER, MID, OUTER, Flow
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import is_small
@@ -46,9 +47,10 @@ def spaces_of(s: Draft, f: Flow) -> int:
         return bits(*spaces)
     sole = s.backbone.flows_into[f.consumer, f.array] == 1
     structured = producer.is_structured and consumer.is_structured
-    if f.is_pointwise and sole:
+    is_blended = not producer.is_guarded or may_blend(producer, s.problem)
+    if f.is_pointwise and sole and is_blended:
         spaces.add(REGISTER)
-    if structured and sole and is_worth_keeping(s, f):
+    if structured and not producer.is_guarded and sole and is_worth_keeping(s, f):
         spaces.add(SHARED)
     return bits(*spaces)
 
@@ -148,6 +150,12 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
             pair = (var, v.reduction[d])
             b.table2("register flow", *pair, register_whole, share=register_whole)
             free.append((v.reduction[d], bits(*SPLIT)))
+    if f.producer in v.guard:
+        from .guard import BLEND, GUARD  # built on this family
+
+        blended = (v.guard[f.producer], bits(BLEND))
+        b.clause("registers blend", [(var, all_but(MEM_SPACE, REGISTER)), blended])
+        free.append((v.guard[f.producer], all_but(GUARD, BLEND)))
     mapped = {c for _, c in f.index_pairs}
     for d in s.dims_at(f.consumer, OUTER):
         if d.loop.name not in mapped:

@@ -33,6 +33,8 @@ def declare(s: Draft) -> None:
 
 def may_stream(s: Draft, task: Task) -> bool:
     """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
+    if task.is_guarded:
+        return False
     if not s.kind.streams_vectors_only:
         return task.is_structured
     return task.is_structured and not task.is_reduction and bool(vector_loops(s, task))

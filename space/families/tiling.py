@@ -8,6 +8,7 @@ from math import gcd
 
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import are_independent
+from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
 from ..draft import Draft, Family, bits
@@ -70,6 +71,8 @@ def is_parallel(task: Task, d: Dim) -> bool:
 def vector_loops(s: Draft, task: Task) -> set[str]:
     """Loops along which the task can run in vectors: its store is contiguous there, or it is reduced there."""
     if not task.is_structured:
+        return set()
+    if task.is_guarded and not (s.kind.has_teams and may_blend(task, s.problem)):
         return set()
     strides = flat_strides(task.target, s.array(task.target.array))
     return {

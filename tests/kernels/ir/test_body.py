@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from kernelscape.kernels.ir.access import AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine
-from kernelscape.kernels.ir.body import FAR, Body, Site
+from kernelscape.kernels.ir.body import FAR, Body, Closure, Reason, Site
 from kernelscape.kernels.ir.domain import Count, Loop, Residue
 from kernelscape.kernels.ir.effects import are_independent
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.closed import closed_task
+from kernelscape.kernels.offload.distribute import unique_loops
 from kernelscape.kernels.offload.pipeline import normalise
 
 nd = types.ndarray()
@@ -25,8 +27,18 @@ def task_of(fn: Any, *args: Any) -> Task:
     return task
 
 
+def closed_of(fn: Any, *args: Any) -> Task:
+    """The one call of a kernel as a closed task, whether or not it could be opened."""
+    (call,) = record_sequence(fn, args).calls
+    arrays = {a.name: a for a in call.ir.arrays}
+    reason = Reason(Closure.BRANCH, "a test", call.where)
+    task = closed_task(unique_loops(call.ir.body), fn.fn.__name__, arrays, True, reason)
+    assert task is not None
+    return task
+
+
 def body_of(fn: Any, *args: Any) -> Body:
-    body = task_of(fn, *args).body
+    body = closed_of(fn, *args).body
     assert body is not None
     return body
 
@@ -193,7 +205,7 @@ def test_independent_iterations(fn: Any, expected: bool) -> None:
 
 
 def test_questions_of_a_task() -> None:
-    closed = task_of(guarded, *(floats(9) for _ in range(5)))
+    closed = closed_of(guarded, *(floats(9) for _ in range(5)))
     assert not closed.is_structured
     assert not closed.is_affine
     assert closed.has_known_extents

@@ -20,16 +20,18 @@ nd = types.ndarray()
 def branch(x: nd, y: nd):
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
-            if x[i, j] > 0.0:  # here
-                y[i, j] = x[i, j]
+            t = x[i, j]
+            while t > 1.0:  # here
+                t = t * 0.5
+                y[i, j] = t
 
 
 @kernel
 def branch_of_a_local(x: nd, y: nd):
     for i in range(x.shape[0]):
         t = 0.0
-        if x[i, 0] > 0.0:  # here
-            t = 1.0
+        if i > 0:  # here
+            t = x[i - 1, 0]  # which is not there in all iterations
         y[i, 0] = t
 
 
@@ -83,7 +85,7 @@ def line_of(fn: Any) -> int:
 @pytest.mark.parametrize(
     ("fn", "kind", "text"),
     [
-        (branch, Closure.BRANCH, "an if around a store"),
+        (branch, Closure.BRANCH, "a while loop around a store"),
         (branch_of_a_local, Closure.BRANCH, "an if around the variable t"),
         (triangle, Closure.RANGE, "a range that depends on i"),
         (data_range, Closure.RANGE, "a range known only at run time"),
@@ -122,6 +124,6 @@ def test_a_sentence_names_three_reasons() -> None:
             one(x, y)
 
     closed = closed_tasks(normalise(record_sequence(sequence, (x, x.copy()), name="one")))
-    assert str(closed).startswith("5 of 5 tasks are closed: an if around a store, line ")
+    assert str(closed).startswith("5 of 5 tasks are closed: a while loop around a store, line ")
     assert str(closed).endswith("; and 1 more")
     assert str(closed).count(";") == 3

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 from itertools import product
 from typing import Any
 
 import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.ir.access import Access
+from kernelscape.kernels.ir.access import Access, Guard
+from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.effects import task_reads
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Binary,
+    Compare,
     Const,
     DType,
     Expr,
     For,
+    If,
     KernelIR,
     Load,
     Local,
@@ -25,6 +29,7 @@ from kernelscape.kernels.ir.kernel import (
     SetLocal,
     Stmt,
     Store,
+    Unary,
     Update,
     UpdateLocal,
 )
@@ -72,16 +77,53 @@ def values(draw: Any, loops: tuple[tuple[str, int], ...], names: tuple[str, ...]
 
 
 @st.composite
+def conditions(
+    draw: Any, loops: tuple[tuple[str, int], ...], names: tuple[str, ...], depth: int = 0
+) -> Expr:
+    """Of values, of parts of loops, and of residues, alone and together."""
+    kind = draw(st.sampled_from(("value", "part", "residue", "and", "or", "not")))
+    if depth < 2 and kind in ("and", "or"):
+        a, b = (draw(conditions(loops, names, depth + 1)) for _ in range(2))
+        return Binary(kind, a, b, DType.bool_)
+    if depth < 2 and kind == "not":
+        return Unary("not", draw(conditions(loops, names, depth + 1)), DType.bool_)
+    if kind == "value" or not loops:
+        return Compare(
+            draw(st.sampled_from(("lt", "ge"))), draw(values(loops, names)), Const(0.0, F)
+        )
+    index: Expr = LoopIndex(draw(st.sampled_from(loops))[0])
+    if kind == "part":
+        bound = Const(draw(st.integers(0, 5)), DType.i64)
+        return Compare(draw(st.sampled_from(("lt", "ge", "eq", "ne"))), index, bound)
+    index = Binary("add", index, LoopIndex(draw(st.sampled_from(loops))[0]), DType.i64)
+    modulus = draw(st.integers(2, 3))
+    rest = Binary("mod", index, Const(modulus, DType.i64), DType.i64)
+    return Compare("eq", rest, Const(draw(st.integers(0, modulus - 1)), DType.i64))
+
+
+@st.composite
 def bodies(
-    draw: Any, loops: tuple[tuple[str, int], ...], names: tuple[str, ...], depth: int
+    draw: Any,
+    loops: tuple[tuple[str, int], ...],
+    names: tuple[str, ...],
+    depth: int,
+    branches: bool = False,
 ) -> tuple[Stmt, ...]:
     result: list[Stmt] = []
+    kinds = ("for", "for", "set", "add", "store", "update") + ("if", "if", "again") * branches
     for position in range(draw(st.integers(1, 4 if depth else 2))):
-        kind = draw(st.sampled_from(("for", "for", "set", "add", "store", "update")))
+        kind = draw(st.sampled_from(kinds))
         if kind == "for" and depth < 3:
             loop, extent = f"l{depth}_{position}", draw(st.sampled_from((1, 3, 4, 6)))
-            inside = draw(bodies((*loops, (loop, extent)), names, depth + 1))
+            inside = draw(bodies((*loops, (loop, extent)), names, depth + 1, branches))
             result.append(For(loop, Const(extent, DType.i64), inside, HERE))
+        elif kind == "if" and depth < 4:
+            then, orelse = (draw(bodies(loops, names, depth + 1, branches)) for _ in range(2))
+            orelse = orelse if draw(st.booleans()) else ()
+            result.append(If(draw(conditions(loops, names)), then, orelse, HERE))
+        elif kind == "again" and names:
+            name = draw(st.sampled_from(names))
+            result.append(SetLocal(name, draw(values(loops, names)), HERE))
         elif kind == "set" or (kind == "add" and not names):
             name = f"t{len(names)}"
             result.append(SetLocal(name, draw(values(loops, names)), HERE))
@@ -100,6 +142,20 @@ def bodies(
     return tuple(result)
 
 
+_MEANING: dict[str, Any] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "mod": operator.mod,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "lt": operator.lt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+
 class _Plain:
     """Statements executed one after the other, in Python."""
 
@@ -116,6 +172,8 @@ class _Plain:
                     for k in range(int(s.extent.value)):
                         self.loops[s.loop] = k
                         self.run(s.body)
+                case If():
+                    self.run(s.then if self.value(s.condition) else s.orelse)
                 case SetLocal():
                     self.locals[s.name] = self.value(s.value)
                 case UpdateLocal():
@@ -136,9 +194,21 @@ class _Plain:
             case Load():
                 return self.arrays[e.array][tuple(self.value(i) for i in e.indices)]
             case Binary():
-                a, b = self.value(e.a), self.value(e.b)
-                return {"add": a + b, "sub": a - b, "mul": a * b}[e.op]
+                return _MEANING[e.op](self.value(e.a), self.value(e.b))
+            case Unary():
+                return not self.value(e.x)
+            case Compare():
+                return _MEANING[e.op](self.value(e.a), self.value(e.b))
         raise AssertionError(e)
+
+
+def _is_inside(guard: Guard, at: dict[str, int]) -> bool:
+    def value(a: Affine) -> int:
+        return a.const + sum(c * at[n] for n, c in a.terms)
+
+    return all(low <= value(a) < high for a, low, high in guard.bounds) and all(
+        value(x.affine) % x.modulus == x.remainder for x in guard.residues
+    )
 
 
 def check_iterations_are_independent(task: Task) -> None:
@@ -149,6 +219,7 @@ def check_iterations_are_independent(task: Task) -> None:
         dict(zip((x.name for x in task.loops), at, strict=True))
         for at in product(*(range(x.extent) for x in task.loops))
     ]
+    points = [at for at in points if _is_inside(task.guard, at)]
 
     def element(access: Access, at: dict[str, int]) -> tuple[int, ...]:
         axes = [a for a in access.axes if a is not None]
@@ -197,9 +268,8 @@ def test_reduction_over_its_own_target_is_stored_first() -> None:
     assert [t.target.array for t in normalise(recording).tasks] == ["nest0.t", "v"]
 
 
-@settings(max_examples=400, deadline=None)
-@given(bodies((), (), 0))
-def test_tasks_of_a_nest_compute_what_its_statements_compute(body: tuple[Stmt, ...]) -> None:
+def check_tasks(body: tuple[Stmt, ...]) -> None:
+    """The tasks of a nest compute what its statements compute one after the other."""
     params = tuple(ArrayParam(n, F, shape) for n, shape in ARRAYS.items())
     ir = KernelIR("nest", params, (), body, HERE)
     recording = Recording("nest", params, (), (), (Call(ir, tuple(ARRAYS), (), HERE),))
@@ -212,5 +282,18 @@ def test_tasks_of_a_nest_compute_what_its_statements_compute(body: tuple[Stmt, .
         if task.is_structured:
             check_iterations_are_independent(task)
     event("structured" if all(t.is_structured for t in problem.tasks) else "closed")
+    event("guarded" if any(t.is_guarded for t in problem.tasks) else "not guarded")
     for name, got in run_tasks(problem, arrays, {}).items():
         np.testing.assert_allclose(got, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@settings(max_examples=400, deadline=None)
+@given(bodies((), (), 0))
+def test_tasks_of_a_nest_compute_what_its_statements_compute(body: tuple[Stmt, ...]) -> None:
+    check_tasks(body)
+
+
+@settings(max_examples=300, deadline=None)
+@given(bodies((), (), 0, branches=True))
+def test_guarded_tasks_compute_what_branches_do(body: tuple[Stmt, ...]) -> None:
+    check_tasks(body)

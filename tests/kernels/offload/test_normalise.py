@@ -67,9 +67,10 @@ def test_tasks_compute_what_the_calls_compute(example: Example) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(sequences())
-def test_only_branches_are_closed(example: Example) -> None:
+def test_all_of_them_are_open(example: Example) -> None:
     for task in normalise(example.recording).tasks:
-        assert (not task.is_structured) == (task.kernel == "branch")
+        assert task.is_structured
+        assert task.is_guarded == (task.kernel == "positive_only")
 
 
 def test_library_tasks(golden: Any) -> None:

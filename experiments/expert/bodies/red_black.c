@@ -1,0 +1,40 @@
+/* One red-black Gauss-Seidel sweep of an N x N grid in place: z = (r + the four neighbours) / 4, where i + j is even, then odd.
+ *
+ * A row goes by in vectors. What is left and right of one is shifted out of the vectors before and behind it, which are held
+ * in registers: a load would overlap with the store before it, and wait until that has reached the cache. */
+#include "expert.h"
+
+typedef __typeof__((vec){0} < (vec){0}) ints;
+
+INLINE ints counted(long first) {
+  ints v;
+  UNROLL for (int l = 0; l < LANES; l++) v[l] = first + l;
+  return v;
+}
+
+INLINE void row(REAL *z, const REAL *r, long parity) {
+  const ints wanted = (counted(0) & 1) == (ints){0} + parity;
+  vec before = {0}, now = get(z, LANES);
+  long j = 0;
+  for (; j + LANES <= N; j += LANES) {
+    const vec behind = j + 2 * LANES <= N ? get(z + j + LANES, LANES) : get(z + j + LANES, N - j - LANES);
+    const vec left = __builtin_shuffle(before, now, counted(LANES - 1)), right = __builtin_shuffle(now, behind, counted(1));
+    const vec made = (get(r + j, LANES) + get(z + j - N, LANES) + get(z + j + N, LANES) + left + right) * (REAL)0.25;
+    const ints at = counted(j), is_new = wanted & (at > 0) & (at < N - 1);
+    put(z + j, (vec)(((ints)made & is_new) | ((ints)now & ~is_new)), LANES);
+    before = now;
+    now = behind;
+  }
+  for (; j < N - 1; j++)
+    if (j > 0 && (j & 1) == parity) z[j] = (r[j] + z[j - N] + z[j + N] + z[j - 1] + z[j + 1]) * (REAL)0.25;
+}
+
+void red_black(void **args) {
+  REAL *z = args[0];
+  const REAL *r = args[1];
+  _Pragma("omp parallel num_threads(THREADS)") {
+    for (long colour = 0; colour < 2; colour++) {
+      _Pragma("omp for schedule(static)") for (long i = 1; i < N - 1; i++) row(z + i * N, r + i * N, (i + colour) & 1);
+    }
+  }
+}

@@ -1,0 +1,65 @@
+"""Which expressions may be evaluated in iterations in which the program does not: they reach no element outside an array, and
+divide no integer by zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from .affine import limits
+from .domain import Loop
+from .kernel import Binary, Const, Expr, Load, Select
+from .task import Problem, Task
+from .walk import children, walk
+
+_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
+Shape = Callable[[str], tuple[int, ...]]
+"""The shape of an array, by name."""
+
+
+def is_safe(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
+    """Whether `e` may be evaluated in every iteration of `loops`."""
+    return all(_is_safe_node(x, loops, shape) for x in walk(e))
+
+
+def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
+    """Whether `e` may be evaluated whole wherever its value is wanted, though conditions in it decide about parts of it."""
+    return all(_is_safe_node(x, loops, shape) for part in _unsure(e) for x in walk(part))
+
+
+def may_blend(task: Task, problem: Problem) -> bool:
+    """Whether the value of a guarded task may be computed in all of its iterations."""
+    assert task.value is not None
+
+    def shape(name: str) -> tuple[int, ...]:
+        return problem.array(name).shape
+
+    return is_safe(task.value, task.loops, shape)
+
+
+def _unsure(e: Expr) -> Iterator[Expr]:
+    """The parts of an expression whose values are not always needed."""
+    match e:
+        case Select():
+            yield e.a
+            yield e.b
+            yield from _unsure(e.condition)
+        case Binary(op="and" | "or"):
+            yield e.b
+            yield from _unsure(e.a)
+        case _:
+            for part in children(e):
+                yield from _unsure(part)
+
+
+def _is_safe_node(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
+    match e:
+        case Load(array=array, indices=indices):
+            extents = {loop.name: loop.extent for loop in loops}
+            for index, n in zip(indices, shape(array), strict=True):
+                known = limits(index, extents)
+                if known is None or known[0] < 0 or known[1] >= n:
+                    return False
+        case Binary(op=op, b=b, dtype=dtype) if op in _DIVISIONS and dtype.is_integer:
+            return isinstance(b, Const) and b.value not in (0, -1)
+    return True

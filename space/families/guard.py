@@ -1,0 +1,103 @@
+"""How a guarded assignment leaves out the iterations in which its condition does not hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernels.ir.access import flat_strides
+from ...kernels.ir.domain import Residue
+from ...kernels.ir.speculation import may_blend
+from ...kernels.ir.task import Problem, Task
+from ..backbone import INNER
+from ..draft import Draft, Family, all_but, bits
+from ..targets.kind import CPU, GPU
+from .tiling import DIM_KIND, UNROLL, VECTOR
+
+BRANCH, BLEND, STRIDE = range(3)
+GUARD = (
+    "BRANCH",  # a test around what an iteration does
+    "BLEND",  # every iteration stores: the new value where the condition holds, else what the element held (if-conversion)
+    "STRIDE",  # of a residue: register tiles have only the iterations that are in it
+)
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stride:
+    """A loop of which every `residue.modulus`-th iteration is wanted, whatever the other loops are at."""
+
+    loop: str
+    residue: Residue
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        if task.is_guarded:
+            name = (f"{task.name}.{task.target.array}",)
+            s.v.guard[t] = s.b.add("guard", name, GUARD, guards_of(s, task))
+
+
+def guards_of(s: Draft, task: Task) -> int:
+    """The ways that a guarded task has by itself. Threads of a GPU that have nothing to do wait for their neighbours."""
+    values = {BRANCH}
+    if may_blend(task, s.problem):
+        values.add(BLEND)
+    if s.kind.has_teams and stride_of(s.problem, task) is not None:
+        values.add(STRIDE)
+    return bits(*values)
+
+
+def stride_of(problem: Problem, task: Task) -> Stride | None:
+    """The loop that a residue makes strides in, where there is one: that of neighbours in memory first."""
+    strides = flat_strides(task.target, problem.array(task.target.array))
+    found = [
+        Stride(loop, part)
+        for part in task.guard.residues
+        for loop, step in part.affine.terms
+        if step in (1, -1)
+    ]
+    return min(found, key=lambda x: strides.get(x.loop, 0) or len(strides) << 40, default=None)
+
+
+# --- predicates ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WholePeriods:
+    """Sizes of the register tile of a loop in strides."""
+
+    sizes: tuple[int, ...]
+    modulus: int
+
+    def __call__(self, guard: int, size: int) -> bool:
+        return guard != STRIDE or self.sizes[size] % self.modulus == 0
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def guarded_vectors(s: Draft) -> None:
+    """Semantics: a vector stores all of its lanes."""
+    for t, var in s.v.guard.items():
+        for d in s.dims_at(t, INNER):
+            scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
+            s.b.clause("vectors blend", [(var, bits(BLEND)), scalar])
+
+
+def strides(s: Draft) -> None:
+    """Coherence: a register tile in strides has whole periods of the residue, as copies of the body."""
+    for t, var in s.v.guard.items():
+        stride = stride_of(s.problem, s.problem.tasks[t])
+        if stride is None:
+            continue
+        d = s.backbone.dim(t, stride.loop, INNER)
+        s.b.clause(
+            "strides in copies", [(var, all_but(GUARD, STRIDE)), (s.v.kind[d], bits(UNROLL))]
+        )
+        whole = WholePeriods(s.v.universe[d], stride.residue.modulus)
+        s.b.table2("whole periods", var, s.v.size[d], whole, share=whole)
+
+
+FAMILY = Family("guard", {CPU: (guarded_vectors, strides), GPU: (guarded_vectors,)}, declare)
