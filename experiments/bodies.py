@@ -34,7 +34,7 @@ from ..runtime.worker.worker import Worker
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
 from ..space.build import build_space
-from ..space.engine.candidate import Candidate
+from ..space.candidate import Candidate
 from .conditions import stamp, stamp_text
 from .expert import body_source
 from .measuring import built, failure_text, time_ns

@@ -14,7 +14,7 @@ from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.space.build import build_space
-from kernelscape.space.engine.candidate import Candidate
+from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
