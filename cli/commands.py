@@ -338,7 +338,8 @@ for _command in (report, export, check, tune, taichi, graph, trace, cache, schem
 def _listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
     """JSON lines go to stdout, and then the rows for people to stderr."""
     from .. import __version__
-    from .log import JsonLog, TextLog
+    from .json_log import JsonLog
+    from .log import TextLog
 
     def write(line: str) -> None:
         say(line, err=talk.is_json)

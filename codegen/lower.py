@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from ..space.candidate import Candidate
 from .c import csyntax as c
-from .c.block import CMemory, Writer
+from .c.block import Writer
+from .c.c_vectors import CHelpers
 from .c.cprint import functions_of
+from .c.memory import CMemory
 from .c.names import c_names
 from .c.scene import Scene
 from .c.source import ENTRY
 from .c.team import team_writer, written
 from .c.text import Program, print_source
 from .c.usage import parameters, thread_parameters
-from .c.vectors import CHelpers, Prelude
+from .c.vectors import Prelude
 from .lower_kernels import lower_kernels
 from .passes.nests import nests
 from .passes.pipeline import PASSES, Passes, run

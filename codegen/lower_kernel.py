@@ -21,14 +21,17 @@ from ..kernels.ir.walk import (
     written_in,
 )
 from .c import csyntax as c
-from .c.block import CMemory, Value, Writer, neutral
+from .c.block import Writer
 from .c.bodies import BodyWriter
+from .c.c_vectors import CHelpers
+from .c.constants import neutral
 from .c.cprint import functions_of
+from .c.memory import CMemory, Value
 from .c.names import c_names
 from .c.source import ENTRY
 from .c.text import Program
 from .c.usage import parameters, without_unused
-from .c.vectors import CHelpers, Prelude, type_name
+from .c.vectors import Prelude, type_name
 from .kernel_plan import KernelPlan, LoopStep, Sum, nest_of
 from .memory import ALIGNMENT_BYTES
 

@@ -16,7 +16,8 @@ from .backbone import build_backbone
 from .candidate import Space
 from .decisions import fix
 from .draft import Draft, Family, Variables
-from .engine.model import ModelBuilder, Places
+from .engine.builder import ModelBuilder
+from .engine.rows import Places
 from .targets.cpu import CPU_KIND
 from .targets.gpu import GPU_KIND
 from .targets.kind import TargetKind

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ..kernels.ir.task import ArrayInfo, Problem
 from .backbone import INNER, MID, OUTER, Backbone, Dim, Flow, Merge, Operand, Shift
-from .engine.model import ModelBuilder
+from .engine.builder import ModelBuilder
 from .targets.kind import TargetKind
 from .targets.target import Target
 

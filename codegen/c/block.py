@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import gcd, isfinite
+from math import gcd
 from typing import NamedTuple
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.ops import OPS
 from ..memory import PASSING_BY
 from . import csyntax as c
+from .constants import constant
 from .cprint import expression
+from .memory import Memory, Value
 from .names import RESERVED, identifier
 from .vectors import Prelude, mask_dtype, math_function, operator, type_name
 
 # Of indices, which are as large as arrays at most.
 _OF_INDICES = {"add": "+", "sub": "-", "mul": "*"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-
-
-@dataclass(frozen=True)
-class Value:
-    """A C expression with its type; `lanes` 0 for scalars."""
-
-    x: c.CExpr
-    dtype: DType
-    lanes: int = 0
 
 
 _LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
@@ -51,91 +42,6 @@ class Block:
     known: dict[tuple[str, str, int], Value] = field(
         default_factory=dict
     )  # (array, index text, lanes)
-
-
-class Memory(ABC):
-    """How elements and vectors are moved between memory and registers."""
-
-    reserved: frozenset[str] = frozenset()  # names that a text keeps for itself besides RESERVED
-
-    @abstractmethod
-    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
-        """One element of an array, loaded with a hint for caches."""
-
-    @abstractmethod
-    def strided(
-        self,
-        w: Writer,
-        base: c.CExpr,
-        index: c.CExpr,
-        dtype: DType,
-        lanes: int,
-        stride: int,
-        hint: str,
-    ) -> c.CExpr:
-        """A vector of elements that are `stride` apart."""
-
-    @abstractmethod
-    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
-        """The operation that moves a vector to or from an index."""
-
-    @abstractmethod
-    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
-        """A vector of these lanes; lanes that are left out are 0."""
-
-    @abstractmethod
-    def alignment(
-        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
-    ) -> tuple[c.CExpr, ...]:
-        """What a store around the caches is told besides its place and value."""
-
-    @abstractmethod
-    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
-        """Stores one element."""
-
-
-class CMemory(Memory):
-    """Of a CPU: there are no hints for loads, only vectors are streamed, and what is not aligned needs no other operation."""
-
-    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
-        return c.Index(base, index)
-
-    def strided(
-        self,
-        w: Writer,
-        base: c.CExpr,
-        index: c.CExpr,
-        dtype: DType,
-        lanes: int,
-        stride: int,
-        hint: str,
-    ) -> c.CExpr:
-        """In a helper: compilers take seconds over long lists of indices."""
-        place = c.Un("&", c.Index(base, index))
-        return c.Call(w.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
-
-    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
-        return operation
-
-    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
-        return c.Literal(w.prelude.vector_type(dtype, lanes), items)
-
-    def alignment(
-        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
-    ) -> tuple[c.CExpr, ...]:
-        """Whether its vector is known to be aligned where ARE_ALIGNED says so of arrays.
-
-        A test at each store takes the place of loads in the core's window, and fewer of these are under way.
-        """
-        if not (w.knows_alignment and w.is_multiple(index, value.lanes)):
-            return (c.Num("0"),)
-        assert isinstance(base, c.Id)
-        size = value.lanes * value.dtype.size_bytes
-        w.aligned[base.name] = max(size, w.aligned.get(base.name, 0))
-        return (c.ARE_ALIGNED,)
-
-    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
-        return c.Assign(place, x)
 
 
 class Writer:
@@ -460,42 +366,3 @@ def _factors(e: ir.Expr) -> list[ir.Expr]:
 
 def _same_product(e: ir.Binary, side: ir.Expr) -> bool:
     return isinstance(side, ir.Binary) and side.op == "mul" and side.dtype is e.dtype
-
-
-def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
-    """A literal of the dtype, exact."""
-    if dtype is DType.f16:
-        return c.CastTo(type_name(dtype, 0), constant(value, DType.f64))
-    if dtype is DType.i64 and value == dtype.range[0]:
-        return c.Id("INT64_MIN")  # a minus sign before a number that is none
-    if not dtype.is_float:
-        suffix = {DType.u32: "u", DType.u64: "ul"}.get(dtype)
-        return c.Num(f"{int(value)}{suffix}") if suffix else c.number(int(value))
-    number = float(value)
-    if number != number:
-        return c.Id("NAN")
-    if number in (float("inf"), float("-inf")):
-        return c.Id("INFINITY") if number > 0 else c.Un("-", c.Id("INFINITY"))
-    text = repr(abs(number))
-    if "." not in text and "e" not in text:
-        text += ".0"
-    literal = c.Num(text + ("f" if dtype is DType.f32 else ""))
-    return (
-        c.Un("-", literal)
-        if number < 0 or (number == 0 and text and str(number).startswith("-"))
-        else literal
-    )
-
-
-def neutral(op: str, dtype: DType) -> c.CExpr:
-    """The neutral element of a reduction."""
-    value = OPS[op].neutral
-    assert value is not None
-    if dtype.is_float:
-        return constant(value, dtype)
-    if isfinite(value):
-        return constant(dtype.wrapped(int(value)), dtype)
-    if not dtype.is_signed and value < 0:
-        return c.Num("0")
-    sign = "" if dtype.is_signed else "U"
-    return c.Id(f"{sign}INT{dtype.size_bytes * 8}_{'MAX' if value > 0 else 'MIN'}")

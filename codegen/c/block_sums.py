@@ -20,8 +20,9 @@ from ..loops.ir import (
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block import Value, neutral
+from .constants import neutral
 from .kernel_scene import KernelScene
+from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scopes import Context
 from .sums import Reductions, SumWriter

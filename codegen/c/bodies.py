@@ -12,9 +12,10 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.text import default_format
 from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
 from . import csyntax as c
-from .block import Block, Value, Writer
+from .block import Block, Writer
 from .cprint import expression
 from .lanes import Lanes, LaneScope, LaneWriter
+from .memory import Value
 from .point import index_of, row_strides
 from .vectors import type_name
 

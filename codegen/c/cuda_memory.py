@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
 from . import csyntax as c
-from .block import Memory, Value, Writer
+from .block import Writer
 from .cprint import expression
 from .cuda_vectors import HINTED_LOADS, STREAMING_STORE
+from .memory import Memory, Value
 from .names import RESERVED_CUDA
 
 

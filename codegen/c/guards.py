@@ -16,7 +16,7 @@ from ...space.families.guard import stride_of
 from ...space.families.rows import shift_of
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block import Value
+from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context

@@ -25,12 +25,14 @@ from ...kernels.ir.walk import (
 )
 from ...kernels.language.record import Recording
 from . import csyntax as c
-from .block import CMemory, Value, Writer
+from .block import Writer
+from .c_vectors import CHelpers
 from .cprint import expression
+from .memory import CMemory, Value
 from .names import c_names
 from .point import index_of, row_strides
 from .source import CHECK, FIND, Argument
-from .vectors import CHelpers, Prelude, type_name
+from .vectors import Prelude, type_name
 
 Range = tuple[int, int]
 

@@ -21,9 +21,11 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import blocks, children, loads, local_changed, nested_statements, size, walk
 from . import csyntax as c
-from .block import Block, Value, Writer, constant, neutral
+from .block import Block, Writer
+from .constants import constant, neutral
 from .lanes_helpers import LaneHelpers
 from .lanes_uniform import Ranges, Uniformity
+from .memory import Value
 from .point import row_strides
 from .vectors import operator, type_name
 

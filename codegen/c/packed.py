@@ -18,7 +18,7 @@ from ..loops.ir import (
 )
 from ..plan import LoopPlan, TaskPlan
 from . import csyntax as c
-from .block import Value
+from .memory import Value
 from .packing import pack, place_in_block
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene

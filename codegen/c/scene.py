@@ -22,7 +22,8 @@ from ..passes.storage import (
 )
 from ..plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from . import csyntax as c
-from .block import Value, Writer
+from .block import Writer
+from .memory import Value
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
 from .tiles import Tile

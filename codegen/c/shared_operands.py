@@ -22,10 +22,10 @@ from ..loops.ir import (
 )
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block import Value
 from .cuda_memory import gather
 from .cuda_prelude import COPY_ASYNC
 from .kernel_scene import BlockLayout, KernelScene
+from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scopes import Context
 from .values import Operands

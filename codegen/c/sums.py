@@ -26,7 +26,8 @@ from ..loops.ir import (
 from ..passes.storage import Buffer
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block import Value, neutral
+from .constants import neutral
+from .memory import Value
 from .point import Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context, Flat

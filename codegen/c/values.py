@@ -15,7 +15,8 @@ from ..loops.ir import CopyPhase, PackPhase, Strips
 from ..passes.storage import SharedLayout
 from ..plan import LoopPlan, TaskPlan
 from . import csyntax as c
-from .block import LineAhead, Value
+from .block import LineAhead
+from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...codegen.c.c_vectors import CHelpers
 from ...codegen.c.index_checks import IndexSite, check_functions
 from ...codegen.c.text import arguments_of, print_source
-from ...codegen.c.vectors import CHelpers, Prelude
+from ...codegen.c.vectors import Prelude
 from ...codegen.lower_kernel import lower_kernel, problem_of
 from ...kernels.ir.kernel import NOWHERE, KernelIR
 from ...kernels.language.record import Call, Recording

@@ -8,7 +8,7 @@ from ...kernels.ir.access import index_loops
 from ...kernels.ir.task import Task
 from ..backbone import INNER, OUTER, Flow, Operand
 from ..draft import Draft, Family, all_but, bits
-from ..engine.model import Group, Literal, Term
+from ..engine.declarations import Group, Literal, Term
 from ..targets.gpu_facts import is_small, row_order, shared_bytes
 from ..targets.kind import GPU
 from .memory import MEM_SPACE, SHARED, spaces_of

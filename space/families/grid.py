@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..backbone import OUTER
 from ..draft import Draft, Family, all_but, bits
-from ..engine.model import Term
+from ..engine.declarations import Term
 from ..targets.kind import GPU
 from .fusion import SEPARATE
 from .order import INSIDE, MERGED

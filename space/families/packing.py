@@ -8,7 +8,7 @@ from itertools import permutations
 
 from ..backbone import INNER, MID, OUTER, Dim, Operand
 from ..draft import Draft, Family, all_but, bits
-from ..engine.model import Term
+from ..engine.declarations import Term
 from ..targets.gpu_facts import row_order
 from ..targets.kind import CPU, GPU
 from .memory import GLOBAL

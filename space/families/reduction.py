@@ -9,7 +9,7 @@ from ...kernels.ir.walk import loads
 from ...kernels.program.dependence import Dependence
 from ..backbone import INNER, MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
-from ..engine.model import Term
+from ..engine.declarations import Term
 from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
 from ..targets.kind import CPU, GPU
 from .fusion import SEPARATE

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from ..backbone import MID, Dim
 from ..draft import Draft, Family, all_but, bits
-from ..engine.model import Term
+from ..engine.declarations import Term
 from ..targets.kind import GPU
 from .tiling import THREAD, kinds_of
 

@@ -12,7 +12,7 @@ from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
 from ..draft import Draft, Family, bits
-from ..engine.model import Term
+from ..engine.declarations import Term
 from ..targets.kind import CPU, GPU
 from .order import INSIDE, MERGED
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import CMemory, Value, Writer
-from kernelscape.codegen.c.vectors import CHelpers, Prelude
+from kernelscape.codegen.c.block import Writer
+from kernelscape.codegen.c.c_vectors import CHelpers
+from kernelscape.codegen.c.memory import CMemory, Value
+from kernelscape.codegen.c.vectors import Prelude
 from kernelscape.kernels.ir.kernel import DType
 
 

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import CMemory, Value, Writer
+from kernelscape.codegen.c.block import Writer
+from kernelscape.codegen.c.c_vectors import CHelpers
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.cuda_memory import CudaMemory
 from kernelscape.codegen.c.cuda_vectors import CudaHelpers
-from kernelscape.codegen.c.vectors import CHelpers, Prelude, type_name
+from kernelscape.codegen.c.memory import CMemory, Value
+from kernelscape.codegen.c.vectors import Prelude, type_name
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.python_text import NAME, can_print, print_python
 from kernelscape.kernels.ir.kernel import (

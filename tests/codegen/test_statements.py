@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import CMemory, Writer
+from kernelscape.codegen.c.block import Writer
 from kernelscape.codegen.c.bodies import BodyWriter
+from kernelscape.codegen.c.c_vectors import CHelpers
 from kernelscape.codegen.c.cprint import Printer
+from kernelscape.codegen.c.memory import CMemory
 from kernelscape.codegen.c.source import Source
 from kernelscape.codegen.c.usage import identifiers
-from kernelscape.codegen.c.vectors import CHelpers, Prelude, type_name
+from kernelscape.codegen.c.vectors import Prelude, type_name
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.interpret.kernel import run_kernel

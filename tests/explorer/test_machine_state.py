@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.cli.log import TextLog, to_fields
+from kernelscape.cli.json_log import to_fields
+from kernelscape.cli.log import TextLog
 from kernelscape.explorer import evaluation
 from kernelscape.explorer.evaluation import Evaluator, Hooks
 from kernelscape.explorer.machine_state import MachineStates, best_of_each

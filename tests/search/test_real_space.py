@@ -11,7 +11,7 @@ from kernelscape.search.events import Finished, Outcome
 from kernelscape.search.run import STRATEGIES
 from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.space.engine.builder import ModelBuilder
 from kernelscape.testing.bare import bare_space
 from kernelscape.tests.search.searching import searched
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from kernelscape.space.candidate import Candidate, Choice, DeadEnd
-from kernelscape.space.engine.model import ModelBuilder, Term
+from kernelscape.space.engine.builder import ModelBuilder
+from kernelscape.space.engine.declarations import Term
 from kernelscape.space.engine.order import MERGED, OUTER, forest
 from kernelscape.testing.bare import bare_space
 

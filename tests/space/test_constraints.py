@@ -21,7 +21,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd, Space
 from kernelscape.space.draft import Family
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.space.engine.builder import ModelBuilder
 from kernelscape.space.families import order
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU

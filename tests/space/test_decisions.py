@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.space.candidate import DeadEnd
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
-from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.space.engine.builder import ModelBuilder
 from kernelscape.testing.bare import bare_space
 
 

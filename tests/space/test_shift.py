@@ -14,7 +14,7 @@ from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.model import ModelBuilder
+from kernelscape.space.engine.builder import ModelBuilder
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking

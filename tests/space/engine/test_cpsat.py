@@ -2,7 +2,8 @@
 
 import pytest
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.model import ModelBuilder, Term
+from kernelscape.space.engine.builder import ModelBuilder
+from kernelscape.space.engine.declarations import Term
 from kernelscape.space.engine.order import MERGED
 from kernelscape.testing.bare import bare_space
 

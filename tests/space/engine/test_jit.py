@@ -15,7 +15,8 @@ import hashlib
 import numpy as np
 from kernelscape.space.candidate import DeadEnd
 from kernelscape.testing.bare import bare_space
-from kernelscape.space.engine.model import ModelBuilder, Term
+from kernelscape.space.engine.builder import ModelBuilder
+from kernelscape.space.engine.declarations import Term
 from kernelscape.space.engine.propagate import decide, random_descent
 
 builder = ModelBuilder()

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.engine import cpsat
-from kernelscape.space.engine.model import Group, Literal, ModelBuilder, Term
+from kernelscape.space.engine.builder import ModelBuilder
+from kernelscape.space.engine.declarations import Group, Literal, Term
 from kernelscape.space.engine.propagate import (
     EXCLUDED,
     FIXPOINT,

@@ -1,0 +1,132 @@
+"""What tasks mean, run on symbols element by element: which task's value each read sees, and who writes each element last.
+
+In plain Python, for judges: it shares no code with constraints, dependences or code generation. Only structured tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+from zlib import crc32
+
+from ..kernels.ir import kernel as ir
+from ..kernels.ir.task import Problem, Task
+
+Point = dict[str, int]
+
+
+def loads(e: Any) -> list[ir.Load]:
+    """Loads of an expression, in order."""
+    if isinstance(e, ir.Load):
+        return [e]
+    parts = [getattr(e, name) for name in getattr(e, "__dataclass_fields__", {})]
+    return [x for p in parts for x in (loads(p) if hasattr(p, "__dataclass_fields__") else [])]
+
+
+def number(e: Any, at: Point) -> int:
+    """The value of an index expression."""
+    match e:
+        case ir.Const(value=value):
+            return int(value)
+        case ir.LoopIndex(loop=loop):
+            return at[loop]
+        case ir.Cast(x=x):
+            return number(x, at)
+        case ir.Unary(op="neg", x=x):
+            return -number(x, at)
+        case ir.Binary(op=op, a=a, b=b):
+            left, right = number(a, at), number(b, at)
+            return {"add": left + right, "sub": left - right, "mul": left * right}[op]
+    raise AssertionError(f"no index: {e}")
+
+
+def read(load: ir.Load, at: Point) -> tuple[str, tuple[int, ...]]:
+    return load.array, tuple(number(x, at) for x in load.indices)
+
+
+def indexing(load: ir.Load) -> set[str]:
+    """Loops that take part in the indices of a load."""
+    found: set[str] = set()
+    stack: list[Any] = list(load.indices)
+    while stack:
+        x = stack.pop()
+        if isinstance(x, ir.LoopIndex):
+            found.add(x.loop)
+        stack += [getattr(x, name) for name in ("x", "a", "b") if hasattr(x, name)]
+    return found
+
+
+def written(task: Task, at: Point) -> tuple[str, tuple[int, ...]]:
+    index = []
+    for axis in task.target.axes:
+        assert axis is not None, f"{task.name} is no structured task"
+        index.append(axis.const + sum(k * at[loop] for loop, k in axis.terms))
+    return task.target.array, tuple(index)
+
+
+def points(task: Task) -> Iterator[Point]:
+    for cell in product(*(range(loop.extent) for loop in task.loops)):
+        yield dict(zip((loop.name for loop in task.loops), cell, strict=True))
+
+
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
+
+
+def holds(task: Task, at: Point) -> bool:
+    """Whether a task assigns at a point. What values decide is drawn, the same whenever it is asked."""
+    return task.condition is None or bool(_truth(task.condition, at))
+
+
+def _truth(e: Any, at: Point) -> int:
+    match e:
+        case ir.Binary(op="and", a=a, b=b):
+            return _truth(a, at) and _truth(b, at)
+        case ir.Binary(op="or", a=a, b=b):
+            return _truth(a, at) or _truth(b, at)
+        case ir.Unary(op="not", x=x):
+            return not _truth(x, at)
+        case ir.Compare(op=op, a=a, b=b) if not loads(e):
+            return _COMPARED[op](_truth(a, at), _truth(b, at))
+        case ir.Binary(op="mod", a=a, b=b):
+            return _truth(a, at) % _truth(b, at)
+        case _ if loads(e):
+            return crc32(repr([read(x, at) for x in loads(e)]).encode()) % 3 > 0
+    return number(e, at)
+
+
+def free_point(task: Task, at: Point) -> Point:
+    return {loop.name: at[loop.name] for loop in task.loops if not loop.is_reduction}
+
+
+def reference(problem: Problem) -> tuple[dict[Any, int | None], dict[Any, int]]:
+    """For each read (task, place in the expression, point), the task whose value it sees; None: the value before the sequence.
+    And the last writer of each element.
+    """
+    memory: dict[Any, int] = {}
+    seen: dict[Any, int | None] = {}
+    for t, task in enumerate(problem.tasks):
+        results: dict[Any, Point] = {}
+        for at in points(task):
+            for k, load in enumerate(loads(task.condition)):
+                seen[t, "condition", k, tuple(at.items())] = memory.get(read(load, at))
+            if not holds(task, at):
+                continue
+            for k, load in enumerate(loads(task.value)):
+                seen[t, "value", k, tuple(at.items())] = memory.get(read(load, at))
+            if task.is_reduction:
+                results[written(task, at)] = free_point(task, at)
+            else:
+                memory[written(task, at)] = t
+        for place, at in results.items():
+            for k, load in enumerate(loads(task.finish)):
+                seen[t, "finish", k, tuple(at.items())] = memory.get(read(load, at))
+            memory[place] = t
+    return seen, memory
