@@ -30,7 +30,8 @@ from .point import row_strides
 from .vectors import operator, type_name
 
 I32, I64, BOOL = DType.i32, DType.i64, DType.bool_
-_FEW_NODES = 16  # a branch of so many operations is done by all lanes rather than asked for
+# A branch of so many operations is done by all lanes rather than asked for: compilers then find what it has in common with others.
+_FEW_NODES = 256
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -269,10 +270,10 @@ class LaneWriter:
             return
         outer, was_live = self.mask, self.is_live
         condition = self.evaluate(s.condition).x
-        then = self.named(c.Bin("&", outer, condition), BOOL, "then")
+        then = self.named(self.masks("and", outer, condition), BOOL, "then")
         self.masked(s.then, then)
         if s.orelse:
-            self.masked(s.orelse, self.named(c.Bin("&", outer, c.Un("~", then)), BOOL, "other"))
+            self.masked(s.orelse, self.named(self.masks("without", outer, then), BOOL, "other"))
         self.mask, self.is_live = outer, was_live
 
     def masked(self, body: tuple[ir.Stmt, ...], mask: c.CExpr) -> None:
@@ -287,6 +288,13 @@ class LaneWriter:
         self.is_live = True
         self.w.write(c.If(self.any(mask), self.nested(body)))
 
+    def masks(self, op: str, a: c.CExpr, b: c.CExpr) -> c.CExpr:
+        return c.Call(self.h.mask_operation(op), (a, b))
+
+    def negated(self, x: Value) -> Value:
+        everywhere = c.Call(self.h.of_bool(), (c.Num("1"),))
+        return Value(self.masks("without", everywhere, x.x), BOOL, x.lanes)
+
     def any(self, mask: c.CExpr) -> c.CExpr:
         return c.Call(self.h.any(), (mask,))
 
@@ -296,12 +304,12 @@ class LaneWriter:
             return
         outer, was_live = self.mask, self.is_live
         live = c.Id(self.w.fresh("live"))
-        start = c.Bin("&", outer, self.evaluate(s.condition).x)
+        start = self.masks("and", outer, self.evaluate(s.condition).x)
         self.w.write(c.Declare(self.h.mask, live.name, start))
         self.mask, self.is_live = live, True
         self.w.blocks.append(Block())
         self.statements(s.body)
-        goes_on = c.Bin("&", live, self.evaluate(s.condition).x)
+        goes_on = self.masks("and", live, self.evaluate(s.condition).x)
         self.w.write(c.Assign(live, goes_on))
         inner = tuple(self.w.blocks.pop().statements)
         self.w.write(c.While(self.any(live), inner))
@@ -333,13 +341,13 @@ class LaneWriter:
             here = self.splat(Value(c.CastTo(type_name(extent.dtype, 0), at), extent.dtype))
             return c.Call(self.h.compare("lt", extent.dtype), (here.x, end))
 
-        self.w.write(c.Declare(self.h.mask, live.name, c.Bin("&", outer, left(c.Num("0")))))
+        self.w.write(c.Declare(self.h.mask, live.name, self.masks("and", outer, left(c.Num("0")))))
         self.w.write(c.Declare("long", index.name, c.Num("0")))
         self.mask, self.is_live = live, True
         self.w.blocks.append(Block())
         self.statements(s.body)
         self.w.write(c.Assign(index, c.Num("1"), "+"))
-        self.w.write(c.Assign(live, c.Bin("&", live, left(index))))
+        self.w.write(c.Assign(live, self.masks("and", live, left(index))))
         inner = tuple(self.w.blocks.pop().statements)
         self.w.write(c.While(self.any(live), inner))
         self.mask, self.is_live = outer, was_live
@@ -572,9 +580,9 @@ class LaneWriter:
             a, b = left, right
         x, y = self.splat(self.evaluate(a)), self.splat(self.evaluate(b))
         if x.dtype is BOOL:
-            differ = c.Bin("^", x.x, y.x)
             assert op in ("eq", "ne")
-            return Value(differ if op == "ne" else c.Un("~", differ), BOOL, x.lanes)
+            differ = Value(self.masks("xor", x.x, y.x), BOOL, x.lanes)
+            return differ if op == "ne" else self.negated(differ)
         return Value(c.Call(self.h.compare(op, x.dtype), (x.x, y.x)), BOOL, x.lanes)
 
     def logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
@@ -583,12 +591,12 @@ class LaneWriter:
         outer, was_live = self.mask, self.is_live
         if loads(b):
             first = Value(self.named(x.x, BOOL, "first"), BOOL, x.lanes)
-            left = first.x if op == "and" else c.Un("~", first.x)
-            self.mask = self.named(c.Bin("&", outer, left), BOOL, "asked")
+            asked = self.masks("and" if op == "and" else "without", outer, first.x)
+            self.mask = self.named(asked, BOOL, "asked")
             self.is_live, x = False, first
         y = self.splat(self.evaluate(b))
         self.mask, self.is_live = outer, was_live
-        return Value(c.Bin("&" if op == "and" else "|", x.x, y.x), BOOL, x.lanes)
+        return Value(self.masks(op, x.x, y.x), BOOL, x.lanes)
 
     def arithmetic(self, op: str, a: ir.Expr, b: ir.Expr, dtype: DType) -> Value:
         if dtype in (I32, I64) and isinstance(b, ir.Const) and op in ("floordiv", "mod"):
@@ -614,7 +622,7 @@ class LaneWriter:
     def unary(self, op: str, x: Value, dtype: DType) -> Value:
         width = self.lanes.width
         if op == "not":
-            return Value(c.Un("~", x.x), BOOL, width)
+            return self.negated(x)
         if op == "isnan":
             named = self.named(x.x, x.dtype, "x")
             return Value(c.Call(self.h.compare("ne", x.dtype), (named, named)), BOOL, width)
@@ -630,8 +638,8 @@ class LaneWriter:
 def _is_cheap(body: tuple[ir.Stmt, ...]) -> bool:
     """Whether a block is done for lanes that need it not sooner than it is asked whether any does. Nothing in it may go wrong."""
     nodes = 0
-    for s in body:
-        if not isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.Store):
+    for s in nested_statements(body):
+        if not isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.Store | ir.If):
             return False
         for e in children(s):
             if loads(e):

@@ -85,11 +85,15 @@ class LaneHelpers:
         """The name of the type of masks."""
         name, n = f"mask{self.width}", self.width
         if name not in self.prelude.defined:
-            self.prelude.vector_type(I32, n)
-            self.prelude.defined[name] = (
-                f"#ifdef LANES_AVX512\ntypedef uint{max(8, n)}_t {name};\n"
-                f"#else\ntypedef i32x{n} {name};\n#endif"
-            )
+            if self.is_pair(I32):
+                half = self.half.mask
+                self.prelude.defined[name] = f"typedef struct {{ {half} lo, hi; }} {name};"
+            else:
+                wide = self.prelude.vector_type(I32, n)
+                self.prelude.defined[name] = (
+                    f"#ifdef LANES_AVX512\ntypedef uint{max(8, n)}_t {name};\n"
+                    f"#else\ntypedef {wide} {name};\n#endif"
+                )
         return name
 
     def _size(self, dtype: DType) -> int:
@@ -116,24 +120,61 @@ class LaneHelpers:
     def first(self) -> str:
         """`lane_first(n)`: the mask of the first n lanes."""
         m, n = self.mask, self.width
-        iota = ", ".join(map(str, range(n)))
+        name, iota = f"lane_first_{n}", ", ".join(map(str, range(n)))
+        if self.is_pair(I32):
+            one, h = self.half.first(), n // 2
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline {m} {name}(long n) {{ return ({m}){{{one}(n), {one}(n - {h})}}; }}"
+                ),
+            )
         return self._made(
-            f"lane_first_{n}",
+            name,
             lambda: self._both(
-                f"{m} lane_first_{n}(long n)",
-                f"return n >= {n} ? {hex((1 << n) - 1)} : ({m})((1u << n) - 1);",
-                f"    const int32_t most = n > {n} ? {n} : (int32_t)n;\n"
-                f"    return (i32x{n}){{{iota}}} < most;",
+                f"{m} {name}(long n)",
+                f"return n >= {n} ? {hex((1 << n) - 1)} : n <= 0 ? 0 : ({m})((1u << n) - 1);",
+                f"    const int32_t most = n > {n} ? {n} : n < 0 ? 0 : (int32_t)n;\n"
+                f"    return ({m}){{{iota}}} < most;",
+            ),
+        )
+
+    def mask_operation(self, op: str) -> str:
+        """`op(a, b)` of masks: "and", "or", "xor", or "without": a where not b. Masks stay in registers of their own."""
+        m, n = self.mask, self.width
+        name, b = f"lane_{op}_{n}", DType.bool_
+        if self.is_pair(I32):
+            one = self.half.mask_operation(op)
+            return self._made(name, lambda: self._by_halves(name, b, one, ((b, "a"), (b, "b"))))
+        plain = {"and": "a & b", "or": "a | b", "xor": "a ^ b", "without": "a & ~b"}[op]
+        instruction = {"and": "kand", "or": "kor", "xor": "kxor", "without": "kandn"}[op]
+        args = "b, a" if op == "without" else "a, b"
+        return self._made(
+            name,
+            lambda: self._both(
+                f"{m} {name}({m} a, {m} b)",
+                f"return ({m})_{instruction}_mask{max(8, n)}({args});",
+                f"    return {plain};",
             ),
         )
 
     def bits(self) -> str:
         """`lane_bits(m)`: a bit a lane."""
         n = self.width
+        name = f"lane_bits_{n}"
+        if self.is_pair(I32):
+            one, h = self.half.bits(), n // 2
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline unsigned {name}({self.mask} m) "
+                    f"{{ return {one}(m.lo) | {one}(m.hi) << {h}; }}"
+                ),
+            )
         return self._made(
-            f"lane_bits_{n}",
+            name,
             lambda: self._both(
-                f"unsigned lane_bits_{n}({self.mask} m)",
+                f"unsigned {name}({self.mask} m)",
                 f"return m & {hex((1 << n) - 1)};",
                 f"    unsigned bits = 0;\n    for (int l = 0; l < {n}; ++l) bits |= (m[l] & 1u) << l;\n"
                 "    return bits;",
@@ -148,28 +189,57 @@ class LaneHelpers:
     def any(self) -> str:
         """`lane_any(m)`: whether a lane is live."""
         n, bits = self.width, self.bits()
+        name = f"lane_any_{n}"
+        if self.is_pair(I32):
+            one, join = self.half.any(), self.half.mask_operation("or")
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline int {name}({self.mask} m) {{ return {one}({join}(m.lo, m.hi)); }}"
+                ),
+            )
+        if n < 8:
+            return self._made(
+                name,
+                lambda: f"static inline int {name}({self.mask} m) {{ return {bits}(m) != 0; }}",
+            )
         return self._made(
-            f"lane_any_{n}",
-            lambda: f"static inline int lane_any_{n}({self.mask} m) {{ return {bits}(m) != 0; }}",
+            name,
+            lambda: self._both(
+                f"int {name}({self.mask} m)",
+                f"return !_kortestz_mask{n}_u8(m, m);",
+                f"    return {bits}(m) != 0;",
+            ),
         )
 
     def of_bool(self) -> str:
         """`lane_mask(x)`: all lanes where x, else none."""
         m, n = self.mask, self.width
+        name = f"lane_mask_{n}"
+        if self.is_pair(I32):
+            one = self.half.of_bool()
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline {m} {name}(int x) {{ return ({m}){{{one}(x), {one}(x)}}; }}"
+                ),
+            )
         return self._made(
-            f"lane_mask_{n}",
+            name,
             lambda: self._both(
-                f"{m} lane_mask_{n}(int x)",
+                f"{m} {name}(int x)",
                 f"return x ? {hex((1 << n) - 1)} : 0;",
-                f"    return (i32x{n}){{0}} - (x != 0);",
+                f"    return ({m}){{0}} - (x != 0);",
             ),
         )
 
     def part(self, is_high: bool) -> str:
-        """`lane_lo(m)`, `lane_hi(m)`: half a mask."""
+        """`lane_lo(m)`, `lane_hi(m)`: half a mask that is no pair."""
         n, which = self.width, "hi" if is_high else "lo"
         h = self.half
-        shift = f"m >> {n // 2}" if is_high else f"m & {hex((1 << n // 2) - 1)}"
+        shift = f"_kshiftri_mask{n}(m, {n // 2})" if is_high else "m"
+        if n <= 8:
+            shift = f"m >> {n // 2}" if is_high else f"m & {hex((1 << n // 2) - 1)}"
         return self._made(
             f"lane_{which}_{n}",
             lambda: self._both(
@@ -180,9 +250,9 @@ class LaneHelpers:
         )
 
     def _half_of(self, dtype: DType, is_high: bool) -> str:
-        """Half of a vector that is in one register."""
+        """Half of a vector of GNU C."""
         n, which = self.width, "hi" if is_high else "lo"
-        whole, half = self.type(dtype), self.half.type(dtype)
+        whole, half = self._vectors(dtype)
         name = f"lane_{which}_{whole}"
         lanes = ", ".join(str(k + (n // 2 if is_high else 0)) for k in range(n // 2))
         return self._made(
@@ -196,8 +266,8 @@ class LaneHelpers:
         )
 
     def _join(self, dtype: DType) -> str:
-        """A vector in one register of its halves."""
-        whole, half = self.type(dtype), self.half.type(dtype)
+        """A vector of GNU C of its halves."""
+        whole, half = self._vectors(dtype)
         name, lanes = f"lane_join_{whole}", ", ".join(map(str, range(self.width)))
         return self._made(
             name,
@@ -209,10 +279,16 @@ class LaneHelpers:
             ),
         )
 
+    def _vectors(self, dtype: DType) -> tuple[str, str]:
+        """The types of a vector and of half of it."""
+        return self.type(dtype), self.half.type(dtype)
+
     def lo(self, x: str, dtype: DType, is_high: bool = False) -> str:
         """The text of one half of the value `x`."""
-        if dtype is DType.bool_:
+        if dtype is DType.bool_ and not self.is_pair(I32):
             return f"{self.part(is_high)}({x})"
+        if dtype is DType.bool_:
+            dtype = I32
         if self.is_pair(dtype):
             return f"{x}.{'hi' if is_high else 'lo'}"
         return f"{self._half_of(dtype, is_high)}({x})"
@@ -227,11 +303,10 @@ class LaneHelpers:
             for is_high in (False, True)
         ]
         result = self.type(dtype)
-        if dtype is DType.bool_:
-            shape = self._join_masks()
-            return f"static inline {result} {name}({parameters}) {{ return {shape}({', '.join(halves)}); }}"
         made = f"({result}){{{', '.join(halves)}}}"
-        if not self.is_pair(dtype):
+        if dtype is DType.bool_ and not self.is_pair(I32):
+            made = f"{self._join_masks()}({', '.join(halves)})"
+        elif dtype is not DType.bool_ and not self.is_pair(dtype):
             made = f"{self._join(dtype)}({', '.join(halves)})"
         return f"static inline {result} {name}({parameters}) {{ return {made}; }}"
 
@@ -241,7 +316,9 @@ class LaneHelpers:
             f"lane_join_{n}",
             lambda: self._both(
                 f"{m} lane_join_{n}({h} lo, {h} hi)",
-                f"return ({m})((lo & {hex((1 << n // 2) - 1)}) | hi << {n // 2});",
+                f"return ({m})_mm512_kunpackb(hi, lo);"
+                if n == 16
+                else f"return ({m})((lo & {hex((1 << n // 2) - 1)}) | hi << {n // 2});",
                 f"    return {self._join(I32)}(lo, hi);",
             ),
         )
@@ -275,7 +352,7 @@ class LaneHelpers:
         """`op(a, b)`: the mask of lanes where it holds."""
         v = self.type(dtype)
         name = f"lane_{op}_{v}"
-        if dtype.size_bytes < 4:
+        if dtype.size_bytes < 4 and not self.is_pair(dtype):
             return self._made(name, lambda: self._by_i32(name, op, dtype))
         if self.is_pair(dtype):
             ab = ((dtype, "a"), (dtype, "b"))
@@ -320,10 +397,12 @@ class LaneHelpers:
         v, m = self.type(dtype), self.mask
         name = f"lane_select_{v}"
         if dtype is DType.bool_:
+            both, either, without = map(self.mask_operation, ("and", "or", "without"))
             return self._made(
                 name,
                 lambda: (
-                    f"static inline {m} {name}({m} m, {m} a, {m} b) {{ return (m & a) | (~m & b); }}"
+                    f"static inline {m} {name}({m} m, {m} a, {m} b) "
+                    f"{{ return {either}({both}(m, a), {without}(b, m)); }}"
                 ),
             )
         args = ((DType.bool_, "m"), (dtype, "a"), (dtype, "b"))
