@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
 from ..runtime.apart import Stopped
 from ..runtime.measure.timing import Sampler, measure
 from ..runtime.records.stored import Parameter
@@ -55,9 +56,11 @@ class UserReference:
         self._call(tuple(values.values()))
         took_s = time.perf_counter() - started_s
         for name, expected in made.expected.items():
-            found = find_mismatch(*_comparable(values[name], expected))
+            got = values[name]
+            real = pairs_of(got) if is_complex_array(got) else got
+            found = find_mismatch(*_comparable(real, expected))
             if found is not None:
-                is_untouched = np.array_equal(values[name], before[name], equal_nan=True)
+                is_untouched = np.array_equal(got, before[name], equal_nan=True)
                 hint = ": it must write its results into its arguments" if is_untouched else ""
                 raise WrongReferenceError(
                     f"the reference disagrees with the kernels: {name}{found}, where the first is of the"
@@ -88,7 +91,8 @@ class UserReference:
     def _value(self, p: Parameter, given: Any, made: InputSet, input_sets: InputSets) -> Any:
         if p.kind == "array":
             is_output = input_sets.roles[p.name] == "output"
-            return np.array(given if is_output else made.arrays[p.name])
+            drawn = made.arrays[p.name]
+            return np.array(given if is_output else complex_of(drawn) if p.is_complex else drawn)
         return made.scalars[p.name] if p.kind == "scalar" else given
 
     def _call(self, values: tuple[Any, ...]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..kernels.ir.kernel import DType, Param
 from ..kernels.ir.task import Problem
+from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
 from .cpu.memory import empty
 from .records.stored import Parameter, text_of
 
@@ -35,6 +36,7 @@ class Signature:
         self.arrays = {a.name: a for a in problem.arrays if a.role != "temp"}
         self.scalars = {s.name: s for s in problem.scalars}
         roles = {a.name: a.role for a in problem.arrays}
+        self._complex = {p.name for p in parameters if p.is_complex}
         self._outputs = [p.name for p in parameters if roles.get(p.name) == "output"]
 
     def __str__(self) -> str:
@@ -71,8 +73,14 @@ class Signature:
     def give_back(self, given: Mapping[str, Any], values: Sequence[Any]) -> None:
         """After a call: what was written to the copies that `values` made of slices and transposes."""
         for name, value in zip(self.arrays, values, strict=False):
-            if self.is_written(name) and not given[name].flags.c_contiguous:
-                given[name][...] = value
+            array = self._real(name, given[name])
+            if self.is_written(name) and not array.flags.c_contiguous:
+                array[...] = value
+
+    def _real(self, name: str, value: Any) -> Any:
+        """An array of complex numbers as one of real ones."""
+        is_one = name in self._complex and is_complex_array(value)
+        return pairs_of(value) if is_one else value
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Arguments by name, and `out`, where no parameter has that name."""
@@ -105,11 +113,14 @@ class Signature:
             raise TypeError(f"out must be {len(left)} arrays ({names}), not {len(places)}")
         for name, place in zip(left, places, strict=True):
             a = self.arrays[name]
-            given[name] = empty(a.shape, a.dtype.numpy) if place is None else place
-        made = tuple(given[name] for name in left)
-        if len(made) < 2:
-            return made[0] if made else None
-        return made
+            made = empty(a.shape, a.dtype.numpy) if place is None else place
+            if place is None and name in self._complex:
+                made = complex_of(made)
+            given[name] = made
+        results = tuple(given[name] for name in left)
+        if len(results) < 2:
+            return results[0] if results else None
+        return results
 
     def _check_constants(self, given: Mapping[str, Any]) -> None:
         for p in self.parameters:
@@ -121,6 +132,10 @@ class Signature:
 
     def _array(self, name: str, value: Any) -> Array:
         a = self.arrays[name]
+        if name in self._complex and not is_complex_array(value):
+            kind = type(value).__name__ if not isinstance(value, np.ndarray) else value.dtype
+            raise TypeError(f"argument {name} must be a NumPy array of complex numbers, not {kind}")
+        value = self._real(name, value)
         array = fitting_array(name, a.dtype.numpy, a.shape, value, takes_views=True)
         if self.is_written(name) and not array.flags.writeable:
             raise TypeError(f"argument {name} is written and must not be read-only")

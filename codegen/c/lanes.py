@@ -69,10 +69,14 @@ def refusal(body: tuple[ir.Stmt, ...], problem: Problem) -> str:
     for s in nested_statements(body):
         if isinstance(s, ir.Print | ir.Assert):
             return "it prints" if isinstance(s, ir.Print) else "it asserts"
+        if isinstance(s, ir.LocalArray | ir.SetElement):
+            return "it has a local array"
         if isinstance(s, ir.Store | ir.Update):
             arrays.add(s.array)
         for e in children(s):
             for x in walk(e):
+                if isinstance(x, ir.LocalElement):
+                    return "it has a local array"
                 if x.dtype is DType.f16:
                     return "it computes in halves"
                 if isinstance(x, ir.Load):

@@ -16,6 +16,7 @@ from .changes import (
     root_of,
     scope_of,
 )
+from .complex_numbers import is_complex
 from .expressions import Expressions
 from .intrinsics import MINMAX_CALLS
 from .operators import BINARY
@@ -168,7 +169,7 @@ class Assignments:
             bound = self._state.frame.find(node.target.id)
             if not is_data(place) or isinstance(bound, LoopVar | Typed) or bound is None:
                 self._refuse_target(node.target, bound)
-        if is_reduction(op):
+        if is_reduction(op) and (op == "add" or not is_complex(place)):
             self._places.update(
                 place, op, self._expr.value(node.value), isinstance(node.op, ast.Sub), node
             )

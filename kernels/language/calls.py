@@ -18,6 +18,7 @@ from ..ir.ops import OPS
 from ..ir.simplify import cast, const
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from . import random
+from .complex_numbers import ComplexType, complex_annotation, complex_value, is_complex
 from .func import BoundFunc, Func
 from .functions import WHOLE, operation_of
 from .intrinsics import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 InlineCall = Callable[..., Value | None]
 _FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
 _FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
+_OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
 _MOST_COMPONENTS = 32  # of a vector; more are a local array
 _PLAIN = (float, int, bool)
 _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
@@ -162,6 +164,8 @@ class Calls:
 
     def _method(self, method: Method, node: ast.Call, is_statement: bool) -> Value | None:
         owner = method.owner
+        if is_complex(owner) and method.name in ("conjugate", "conj") and not node.args:
+            return self._expr.operators.complex.conjugate(owner, node)
         if isinstance(owner, MatrixValue):
             args = self._expr.values(node.args)
             named = self._named(node)
@@ -258,6 +262,9 @@ class Calls:
     def as_type(self, x: Value | None, kind: Any, node: ast.AST) -> Value:
         """A value as a type of the program has it; None is zero."""
         matrices = self._expr.matrices
+        if isinstance(kind, ComplexType):
+            start = x or lifted(self._state, 0)
+            return self._expr.operators.complex.as_type(start, kind, node)
         if isinstance(kind, StructType):
             if isinstance(x, StructValue):
                 return self._struct(kind, [], dict(x.members), node)
@@ -286,6 +293,8 @@ class Calls:
 
     def _functions(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
         operators = self._expr.operators
+        if any(target is f for f in _OF_COMPLEX) or complex_annotation(target) is not None:
+            return self._of_complex(target, args, node)
         if isinstance(target, DType) or target is cast_call or target in _PLAIN:
             return self._conversion(target, args, node)
         if target is bit_cast:
@@ -308,6 +317,26 @@ class Calls:
         if operation is not None:
             return self._math(operation, target, args, node)
         return random.draw(self._state, self._expr.places, target, args, self._dtype, node)
+
+    def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+        """`complex(x, y)`, conversions, parts and conjugates; of a real number too."""
+        complexes = self._expr.operators.complex
+        kind = complex_annotation(target)
+        if kind is not None:
+            self._count(args, 2 if target is complex and len(args) == 2 else 1, node)
+            if len(args) == 2:
+                i = lifted(self._state, 1j)
+                binary = self._expr.operators.binary
+                args = [binary("add", args[0], binary("mul", args[1], i, node), node)]
+            if target is complex:
+                return complex_value(*complexes.parts(args[0], node))
+            return complexes.as_type(args[0], kind, node)
+        self._count(args, 1, node)
+        if target is np.angle:
+            return complexes.angle(args[0], node)
+        if target in (np.conj, np.conjugate):
+            return complexes.conjugate(args[0], node) if is_complex(args[0]) else args[0]
+        return complexes.parts(args[0], node)[target is np.imag]
 
     def _count(self, args: Sequence[Value], n: int, node: ast.Call) -> None:
         if len(args) != n:
@@ -367,6 +396,10 @@ class Calls:
     def _math(self, op: str, target: Any, args: list[Value], node: ast.Call) -> Value:
         operators, row = self._expr.operators, OPS[op]
         self._count(args, row.arity, node)
+        if any(map(is_complex, args)):
+            if op == "pow":
+                return operators.binary("pow", args[0], args[1], node)
+            return operators.complex.function(op, args[0], node)
         if row.arity == 2:
             return operators.each(
                 args, node, lambda a, b: operators.function_of_two(row, a, b, node)

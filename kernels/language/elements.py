@@ -40,7 +40,8 @@ def element_of(
         for k, (i, n) in enumerate(zip(inside, shape, strict=True))
     )
     if not base.element:
-        return base.element_at((*(const(k, DType.i64) for k in base.component), *checked))
+        component = [const(k, DType.i64) for k in base.component]
+        return base.element_at(with_component(base, checked, component))
     items = tuple(
         base.element_at(with_component(base, checked, [const(k, DType.i64) for k in component]))
         for component in _components(base.element)

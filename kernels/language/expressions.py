@@ -13,6 +13,7 @@ from ..ir.simplify import cast
 from .branches import Branches
 from .calls import Calls, InlineCall
 from .changes import is_chain, root_of
+from .complex_numbers import ComplexNumbers, complex_annotation, is_complex
 from .elements import element_of
 from .errors import LanguageError
 from .intrinsics import static
@@ -66,6 +67,7 @@ class Expressions:
         self._state = state
         self.places = places
         self.operators = Operators(state)
+        self.operators.complex = ComplexNumbers(state, self.operators, places)
         self.matrices = Matrices(state, self.operators, places)
         self._calls = Calls(state, self, inline)
         self._branches = Branches(state, self)
@@ -76,7 +78,7 @@ class Expressions:
         """What an expression stands for: a number, a tree of numbers, an array or a Python object."""
         match node:
             case ast.Constant(value=constant):
-                if isinstance(constant, (bool, int, float)):
+                if isinstance(constant, (bool, int, float, complex)):
                     return lifted(self._state, constant)
                 return Static(constant)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
@@ -150,6 +152,8 @@ class Expressions:
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
         """A value as an annotation says: a type of numbers, a vector, a struct; other annotations say nothing."""
         python = kind.python if isinstance(kind, Static) else kind
+        if complex_annotation(python) is not None:
+            return self._calls.as_type(x, complex_annotation(python), node)
         if isinstance(python, DType | MatrixType | StructType) or python in (int, float, bool):
             return self._calls.as_type(x, python, node)
         return x
@@ -279,8 +283,10 @@ class Expressions:
                 member = dict(base.members).get(node.attr)
                 if member is not None:
                     return member
-                if node.attr == "shape":
-                    return self.lift(base.shape)
+                if node.attr in ("shape", "ndim", "size"):
+                    shape = base.shape
+                    known = {"shape": shape, "ndim": len(shape), "size": math.prod(shape)}
+                    return self.lift(known[node.attr])
             case MatrixValue():
                 found = self.matrices.attribute(base, node.attr)
                 if found is not None:
@@ -406,6 +412,8 @@ class Expressions:
     def _unary(self, node: ast.UnaryOp) -> Value:
         x, operators = self.value(node.operand), self.operators
         match node.op:
+            case ast.USub() if is_complex(x):
+                return operators.complex.negative(x, node)
             case ast.USub():
                 return operators.each([x], node, operators.negative)
             case ast.UAdd():

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..fields.compound import MatrixType, StructType
 from ..fields.program import Program
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
+from .complex_numbers import COMPLEX, PARTS
 from .control import without_unread
 from .errors import LanguageError
 from .lifting import lifted
@@ -32,7 +33,7 @@ from .signature import (
 )
 from .statements import Statements
 from .typing_rules import Rules
-from .values import ArrayRef, MatrixValue, StructValue, Typed, Value
+from .values import ArrayRef, MatrixValue, StructArray, StructValue, Typed, Value
 
 MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
 
@@ -101,14 +102,14 @@ def _walk(
     for name, argument in subject.signature:
         state.taken[name] = 0
         match argument:
-            case ArrayArgument(dtype, shape, element, layout):
+            case ArrayArgument(dtype, shape, element, layout, is_pairs):
                 memory, extents = (layout.memory, layout.extents) if layout else (name, shape)
                 param = ArrayParam(memory, dtype, extents)
                 if param not in arrays:
                     arrays.append(param)
                 own = name if layout else ""
                 ref = ArrayRef(param, element, bool(element), layout=layout, argument=own)
-                frame.bind(name, ref)
+                frame.bind(name, _of_pairs(ref) if is_pairs else ref)
             case ScalarArgument(dtype=dtype):
                 scalars.append(Param(name, dtype or state.default_float))
                 frame.bind(name, Typed(scalars[-1]))
@@ -151,6 +152,12 @@ def _walk(
     )
     fields = tuple((param.name, source) for param, source in state.captured.values())
     return state, Instance(ir, fields, results, state.seed is not None)
+
+
+def _of_pairs(ref: ArrayRef) -> StructArray:
+    """An array of complex numbers."""
+    parts = [(n, replace(ref, is_trailing=True, component=(k,))) for k, n in enumerate(PARTS)]
+    return StructArray(tuple(parts), COMPLEX)
 
 
 def _number_type(kind: Any, rules: Rules) -> DType:

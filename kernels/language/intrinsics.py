@@ -39,7 +39,9 @@ ELEMENT_TYPES = (f32, f64, i32, i64, f16, i8, i16, u8, u16, u32, u64)
 class NdarrayAnnotation:
     """`ks.types.ndarray(dtype=, ndim=)`: an array argument; None accepts any."""
 
-    dtype: DType | compound.MatrixType | None = None
+    dtype: DType | compound.MatrixType | compound.StructType | None = (
+        None  # a struct of complex numbers
+    )
     ndim: int | None = None
 
 
@@ -73,10 +75,12 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
         return TemplateAnnotation()
 
 
-def _element_type(x: Any) -> DType | compound.MatrixType | None:
+def _element_type(x: Any) -> DType | compound.MatrixType | compound.StructType | None:
     if x is None or isinstance(x, compound.MatrixType):
         return x
-    return as_dtype(x)
+    from .complex_numbers import complex_annotation
+
+    return complex_annotation(x) or as_dtype(x)
 
 
 def as_dtype(x: Any) -> DType:

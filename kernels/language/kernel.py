@@ -25,6 +25,7 @@ from ..ir.kernel import DType, KernelIR, Location
 from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
 from .calling import holder, run_at_once, runs_now
+from .complex_numbers import Pairs, is_complex_array, pairs_of
 from .errors import LanguageError
 from .func import Func
 from .instantiate import Instance, Subject, instantiate
@@ -75,6 +76,7 @@ from .signature import (
     flattened,
     members_of,
 )
+from .symbols import ComplexSymbol
 from .views import with_views
 
 __all__ = [
@@ -213,7 +215,9 @@ class Kernel:
             value = values[name]
             match argument:
                 case ArrayArgument(layout=Layout(memory=memory)):
-                    arrays[memory] = value.memory
+                    arrays[memory] = (value.array if isinstance(value, Pairs) else value).memory
+                case ArrayArgument(is_complex=True):
+                    arrays[name] = value.array
                 case ArrayArgument():
                     arrays[name] = value.array if isinstance(value, Ndarray) else value
                 case ScalarArgument(dtype=dtype):
@@ -271,7 +275,10 @@ class Kernel:
         bound.apply_defaults()
         given = dict(bound.arguments)
         arrays = {n: x for n, x in given.items() if n in self._array_names}
-        return given | with_views(arrays, self.name, where)
+        pairs: dict[str, Any] = {n: pairs_of(x) for n, x in arrays.items() if is_complex_array(x)}
+        pairs |= {n: x.pairs for n, x in arrays.items() if isinstance(x, ComplexSymbol)}
+        views = with_views(arrays | pairs, self.name, where)
+        return given | views | {n: Pairs(views.get(n, x)) for n, x in pairs.items()}
 
     @functools.cached_property
     def _array_names(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ..ir.kernel import CompareOp, Const, DType, Expr
 from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, cast, compare, const, select, unary
+from .complex_numbers import ComplexNumbers, complex_value, is_complex
 from .places import loaded, what
 from .scopes import Pass
 from .typing_rules import settle, truth, unify
@@ -52,6 +53,8 @@ MAX_POWER = 16  # x ** n is written out as products up to here
 class Operators:
     """Operators of a pass: literals fold as in Python, other operands meet in their common type."""
 
+    complex: ComplexNumbers  # set where they can be kept in locals
+
     def __init__(self, state: Pass) -> None:
         self._state = state
 
@@ -65,7 +68,8 @@ class Operators:
         if isinstance(x, MatrixValue) and len(x.items) == 1:
             return self.number(x.items[0], node)
         return self._state.fail(
-            f"`{ast.unparse(node)}` is {what(x)} where a number is needed: index it, or pass a number",
+            f"`{ast.unparse(node)}` is {what(x)} where a number is needed: "
+            + ("take .real or .imag of it" if is_complex(x) else "index it, or pass a number"),
             node,
         )
 
@@ -97,11 +101,16 @@ class Operators:
                 match several, number:  # a list repeated, as Python has it
                     case TupleValue(items), Typed(Const(times, dtype)) if dtype.is_integer:
                         return TupleValue(items * int(times))
+        if is_complex(a) or is_complex(b):
+            return self.complex.binary(op, a, b, node)
         if op == "matmul":
             return self.matmul(a, b, node)
         return self.each([a, b], node, lambda x, y: self.arithmetic(op, x, y, node))
 
     def compare(self, op: CompareOp, a: Value, b: Value, node: ast.AST) -> Value:
+        if is_complex(a) or is_complex(b):
+            return self.complex.compare(op, a, b, node)
+
         def one(x: Typed, y: Typed) -> Typed:
             left, right, is_weak = unify(x, y, self._state.default_float)
             if is_weak and left.dtype.is_float:
@@ -250,6 +259,8 @@ class Operators:
 
     def selected(self, condition: Value, a: Value, b: Value, node: ast.AST) -> Value:
         """`a if condition else b`; both are evaluated."""
+        if is_complex(a) or is_complex(b):
+            return self.complex.selected(condition, a, b, node)
 
         def one(c: Typed, x: Typed, y: Typed) -> Typed:
             left, right, is_weak = unify(x, y, self._state.default_float)
@@ -259,6 +270,8 @@ class Operators:
 
     def alike(self, a: Value, b: Value, node: ast.AST) -> Value:
         """A value of the common type of two, for locals that take either."""
+        if is_complex(a) is not is_complex(b):
+            a, b = (complex_value(*self.complex.parts(x, node)) for x in (a, b))
         if isinstance(a, StructValue) and isinstance(b, StructValue):
             other = dict(b.members)
             return StructValue(

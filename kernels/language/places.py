@@ -6,6 +6,7 @@ import ast
 
 from ..ir.kernel import (
     Const,
+    DType,
     Load,
     Local,
     LocalElement,
@@ -19,6 +20,7 @@ from ..ir.kernel import (
 )
 from ..ir.simplify import binary, compare, const, is_cheap_and_fixed, select, unary
 from ..ir.walk import walk
+from .complex_numbers import is_complex
 from .scopes import Pass
 from .typing_rules import adopt, settle
 from .values import (
@@ -49,6 +51,8 @@ WHAT = {
 
 def what(x: Value) -> str:
     """What a value is, for people."""
+    if is_complex(x):
+        return "a complex number"
     return WHAT.get(type(x).__name__, "a number" if is_data(x) else "a Python object")
 
 
@@ -119,6 +123,9 @@ class Places:
                 n for n, _ in x.members
             }:
                 return [q for n, m in members for q in self.pairs(m, dict(x.members)[n], node)]
+            case StructValue(((_, real), (_, imag))), Typed() if is_complex(place):
+                none = Typed(const(0.0, DType.f64), weak=True)
+                return [*self.pairs(real, x, node), *self.pairs(imag, none, node)]
             case TupleValue(items), TupleValue(items=values) if len(items) == len(values):
                 return [
                     q for i, v in zip(items, values, strict=True) for q in self.pairs(i, v, node)
@@ -127,6 +134,11 @@ class Places:
             self._state.fail(
                 f"`{ast.unparse(node)}` assigns to {'a value' if isinstance(place, Typed) else what(place)}: "
                 "only locals and elements of arrays can be assigned",
+                node,
+            )
+        if is_complex(x):
+            self._state.fail(
+                f"`{ast.unparse(node)}` gives a complex number to {_shown(place)}: begin it as a complex one, or take .real",
                 node,
             )
         return self._state.fail(

@@ -156,8 +156,8 @@ def _kind_of_template(x: Any) -> object:
 
 def _is_known(x: Any, entry: tuple[str, Any]) -> bool:
     match entry[1]:
-        case ArrayArgument(layout=layout):
-            return type(x) is np.ndarray and layout is None
+        case ArrayArgument(layout=layout, is_complex=is_complex):
+            return type(x) is np.ndarray and layout is None and not is_complex
         case ScalarArgument():
             return type(x) in (int, float)
         case ObjectArgument():

@@ -19,12 +19,13 @@ from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.simplify import cast, const
 from .annotations import resolve_annotation
 from .calling import AbstractHolder, held_by, holder
+from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
 from .errors import LanguageError
 from .intrinsics import TemplateAnnotation, as_dtype
 from .kernel import Kernel
 from .parse import location_of
 from .signature import array_argument, scalar_dtype
-from .symbols import SymbolicArray, SymbolicScalar
+from .symbols import ComplexSymbol, SymbolicArray, SymbolicScalar
 
 __all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record", "record_sequence"]
 
@@ -190,10 +191,13 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
     recorder = holder()
+    kind = complex_annotation(dtype)
+    if recorder is None and kind is not None:
+        return np.zeros(shape, complex_dtype(kind))
     if recorder is None:
         return Ndarray(dtype, shape)
     try:
-        element = as_dtype(dtype)
+        element = as_dtype(dtype if kind is None else complex_dtype(kind)().real.dtype)
         extents = tuple(
             int(n) for n in ([shape] if isinstance(shape, (int, np.integer)) else shape)
         )
@@ -203,6 +207,8 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
         ) from None
     if any(n < 0 for n in extents) or math.prod(extents) * element.size_bytes >= 2**62:
         raise LanguageError(f"ks.ndarray cannot make an array of shape {extents}", where)
+    if kind is not None:
+        return ComplexSymbol(recorder.temporary(element, (*extents, 2), name, where))
     return recorder.temporary(element, extents, name, where)
 
 
@@ -263,7 +269,7 @@ def record_program(
 def _float_dtype(values: Any) -> DType:
     """f32 if all float arrays are f32, else f64: the type of the sequence's Python floats."""
     flat = [x for v in values for x in (v if isinstance(v, tuple) else (v,))]
-    floats = {x.dtype for x in flat if isinstance(x, np.ndarray) and x.dtype.kind == "f"}
+    floats = {x.real.dtype for x in flat if isinstance(x, np.ndarray) and x.dtype.kind in "fc"}
     return DType.f32 if floats == {np.dtype(np.float32)} else DType.f64
 
 
@@ -272,9 +278,13 @@ def _symbolic(
 ) -> Any:
     if isinstance(value, Ndarray):
         value = value.array
+    if is_complex_array(value):
+        return ComplexSymbol(recorder.add_array(name, pairs_of(value), where))
     if isinstance(value, np.ndarray):
         return recorder.add_array(name, value, where)
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(
+        value, bool | complex | np.complexfloating
+    )
     if not is_number or isinstance(annotation, TemplateAnnotation):
         return value
     wanted = (

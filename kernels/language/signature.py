@@ -15,6 +15,7 @@ from ..fields.matrix import Matrix
 from ..fields.ndarray import Ndarray
 from ..fields.structs import Struct
 from ..ir.kernel import DType, Location
+from .complex_numbers import COMPLEX, ComplexType, Pairs, complex_annotation
 from .errors import LanguageError
 from .intrinsics import ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
 from .layout import Layout
@@ -37,6 +38,7 @@ class ArrayArgument:
     shape: tuple[int, ...]
     element: tuple[int, ...] = ()
     layout: Layout | None = None
+    is_complex: bool = False  # the last axis has the parts of a number
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Loca
         return _template(value, label, where)
     if isinstance(annotation, NdarrayAnnotation):
         return _checked_array(annotation, array_argument(value, label, where), label, where)
+    kind = complex_annotation(annotation)
+    if kind is None and annotation in (None, inspect.Parameter.empty):
+        kind = complex_annotation(type(value))
+    if kind is not None:
+        return CompoundArgument(kind)
     if isinstance(annotation, MatrixType | StructType):
         return CompoundArgument(annotation)
     if isinstance(value, (np.ndarray, SymbolicArray)):
@@ -113,6 +120,8 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
     """Type and shape of an array argument; LanguageError for what a kernel cannot use in place."""
     if isinstance(value, SymbolicArray):
         return ArrayArgument(value.element, value.shape)
+    if isinstance(value, Pairs):
+        return replace(array_argument(value.array, label, where), is_complex=True)
     if isinstance(value, View):
         return ArrayArgument(value.element, value.layout.shape, layout=value.layout)
     if isinstance(value, Ndarray):
@@ -131,7 +140,15 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
 def _checked_array(
     annotation: NdarrayAnnotation, found: ArrayArgument, label: str, where: Location
 ) -> ArrayArgument:
-    dtype, n = annotation.dtype, len(found.shape) - len(found.element)
+    dtype, n = annotation.dtype, len(found.shape) - len(found.element) - found.is_complex
+    if found.is_complex != isinstance(dtype, ComplexType) and dtype is not None:
+        kinds = ("real", "complex")
+        raise LanguageError(
+            f"{label} is annotated with {kinds[not found.is_complex]} elements, those of this array are {kinds[found.is_complex]}",
+            where,
+        )
+    if isinstance(dtype, ComplexType):
+        dtype = None if dtype == COMPLEX else dtype.members["real"]
     if isinstance(dtype, MatrixType):
         element = dtype.shape
         if not found.element:
@@ -223,6 +240,14 @@ def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
 
 def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
     """The numbers of an argument in the order of `members_of`."""
+    if isinstance(kind, ComplexType):
+        if isinstance(value, bool | np.bool_) or not isinstance(
+            value, int | float | complex | np.number
+        ):
+            raise LanguageError(
+                f"{label} must be a complex number, not {type(value).__name__}", where
+            )
+        return [float(value.real), float(value.imag)]
     if isinstance(kind, StructType):
         given = value.to_members() if isinstance(value, Struct) else value
         if not isinstance(given, dict) or given.keys() != kind.members.keys():

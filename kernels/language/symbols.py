@@ -49,7 +49,7 @@ class SymbolicArray:
         """A slice, as NumPy has it. LanguageError for elements, and for what NumPy would copy."""
         parts = self._parts(key)
         if parts is None:
-            self._refuse()
+            self.refuse()
         offsets, strides = self.lies
         shape: list[int] = []
         found: list[list[int]] = [[] for _ in offsets]
@@ -147,7 +147,8 @@ class SymbolicArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
+    def refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raises the LanguageError of whoever uses elements."""
         raise LanguageError(
             f"a sequence used the elements of the array {self.name} outside a kernel: "
             "a sequence only passes arrays to kernels, write a kernel for this (and make temporaries "
@@ -164,12 +165,70 @@ class SymbolicArray:
             self.where,
         )
 
+    __setitem__ = __iter__ = __array__ = __bool__ = refuse
+    __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = refuse
+    __mul__ = __rmul__ = __imul__ = __truediv__ = __rtruediv__ = __itruediv__ = refuse
+    __matmul__ = __rmatmul__ = __neg__ = __pow__ = __abs__ = refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = refuse
+
+
+@dataclass(frozen=True, eq=False)
+class ComplexSymbol:
+    """An array of complex numbers of a recorded sequence; `pairs` has their parts along its last axis."""
+
+    pairs: SymbolicArray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.pairs.shape[:-1]
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        return np.result_type(self.pairs.dtype, np.complex64)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> ComplexSymbol:
+        """See `SymbolicArray`."""
+        parts = key if isinstance(key, tuple) else (key,)
+        is_short = not any(p is Ellipsis for p in parts)
+        plain = ComplexSymbol(self.pairs[(*parts, ...) if is_short else (*parts, slice(None))])
+        if not any(p is None or isinstance(p, slice) or p is Ellipsis for p in parts):
+            plain.pairs.refuse()
+        return plain
+
+    @property
+    def T(self) -> ComplexSymbol:
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> ComplexSymbol:
+        """See `SymbolicArray`."""
+        flat = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
+        order = [k % max(1, self.ndim) for k in flat] or [*range(self.ndim)][::-1]
+        return ComplexSymbol(self.pairs.transpose(*order, self.ndim))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self.pairs.refuse()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        self.pairs.refuse()
+
     __setitem__ = __iter__ = __array__ = __bool__ = _refuse
     __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = _refuse
     __mul__ = __rmul__ = __imul__ = __truediv__ = __rtruediv__ = __itruediv__ = _refuse
     __matmul__ = __rmatmul__ = __neg__ = __pow__ = __abs__ = _refuse
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = _refuse
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import numpy as np
 from ..fields.matrix import Matrix
 from ..ir.kernel import Const, DType, Expr, Select
 from ..ir.simplify import cast, compare, const, select
+from .complex_numbers import complex_value
 from .values import ArrayRef, MatrixValue, Static, StructArray, TupleValue, Typed, Value
 
 
@@ -45,6 +46,8 @@ def lift(x: object) -> Value:
         return Typed(const(x, DType.i64), weak=True)
     if isinstance(x, (float, np.floating)):
         return Typed(const(x, DType.f64), weak=True)
+    if isinstance(x, (complex, np.complexfloating)):
+        return complex_value(*(Typed(const(n, DType.f64), weak=True) for n in (x.real, x.imag)))
     if isinstance(x, (tuple, list)):
         return TupleValue(tuple(lift(item) for item in x))
     return Static(x)

@@ -15,19 +15,25 @@ import msgspec
 import numpy as np
 
 from ...kernels.ir.kernel import DType
+from ...kernels.language.complex_numbers import is_complex_array, pairs_of
 from ...kernels.language.record import Recording
 from ...kernels.program.archive import ArchiveError, from_values, to_values
 from ..free_memory import total_bytes, within_free_memory
 from ..worker.inputs import Arguments, draw, ranges_of
 from .provenance import SourceFile, changes, source_files
 
+_PARTS = (DType.f32, DType.f64)  # types of the parts of a complex number
+
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A parameter of the sequence's function; `text` shows the value of a constant."""
+    """A parameter of the sequence's function; `text` shows the value of a constant. The last axis of an array that `is_complex`
+    has the parts of its numbers.
+    """
 
     name: str
     kind: Literal["array", "scalar", "constant"]
     text: str = ""
+    is_complex: bool = False
 
 
 class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +63,9 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.scalars
         ):
             raise ArchiveError("its parameters are not the scalars of its kernels")
+        shapes = {a.name: a.shape if a.dtype in _PARTS else () for a in recording.arrays}
+        if any(p.is_complex and shapes.get(p.name, ())[-1:] != (2,) for p in self.parameters):
+            raise ArchiveError("an array of complex numbers has no two parts for each")
         self._check_values(recording)
         check_sizes(recording)
         return recording
@@ -129,16 +138,22 @@ def bind_arguments(
         for name, x in named:
             values[name] = x
             if name in arrays:
-                parameters.append(Parameter(name, "array"))
+                parameters.append(Parameter(name, "array", is_complex=is_complex_array(x)))
             elif name in scalars:
                 parameters.append(Parameter(name, "scalar"))
             else:
                 parameters.append(Parameter(name, "constant", text_of(x)))
     parameters += [Parameter(name, "array") for name in captured or {}]
     return tuple(parameters), Arguments(
-        {p.name: np.ascontiguousarray(values[p.name]) for p in recording.arrays},
+        {p.name: _plain(values[p.name]) for p in recording.arrays},
         {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
     )
+
+
+def _plain(x: Any) -> Any:
+    """An array as its parameter in the recording has it."""
+    plain = np.ascontiguousarray(x)
+    return pairs_of(plain) if is_complex_array(plain) else plain
 
 
 def store_sequence(

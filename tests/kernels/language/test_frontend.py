@@ -212,7 +212,11 @@ def two(x: ks.types.ndarray(dtype=ks.f64, ndim=1), alpha):
         ((np.zeros(4),), r"takes 2 arguments \(x, alpha\), this call gives 1"),
         ((np.zeros(4), 1, 2), "this call gives 3"),
         ((np.zeros(4, "f8,f4")["f0"], 1), "x of the kernel two lie at no multiples of their size"),
-        ((np.zeros(4, np.complex64), 1), "elements of type complex64"),
+        (
+            (np.zeros(4, np.complex64), 1),
+            "annotated with real elements, those of this array are complex",
+        ),
+        ((np.zeros(4, "U1"), 1), "elements of type <U1"),
         ((np.zeros(4, np.float32), 1), "annotated f64, this array is f32"),
         ((np.zeros((4, 4)), 1), "annotated with 1 dimensions"),
         (([1, 2], 1), "must be a NumPy array, not list"),

@@ -1,0 +1,299 @@
+"""Complex numbers as pairs of real ones: a value is a struct of `real` and `imag`, an array has its pairs along its last axis.
+
+The IR has real numbers only, so whatever is known of these holds for complex ones: reductions, vectors, fusion.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ..fields.compound import StructType
+from ..ir.kernel import CompareOp, Const, DType
+from ..ir.ops import OPS
+from ..ir.simplify import binary as joined
+from ..ir.simplify import cast, compare, const, select, unary
+from .values import MatrixValue, StructValue, Typed, Value
+
+if TYPE_CHECKING:
+    from .operators import Operators
+    from .places import Places
+    from .scopes import Pass
+
+PARTS: Final = ("real", "imag")
+_TYPES = {DType.f32: np.complex64, DType.f64: np.complex128}
+
+
+@dataclass(frozen=True)
+class ComplexType(StructType):
+    """The type of complex numbers whose parts are of one type; `float` is the kernel's default float."""
+
+    name: str = "complex"
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A number of Python."""
+        (parts,) = args
+        return complex(parts["real"], parts["imag"])
+
+
+def complex_type(dtype: Any) -> ComplexType:
+    return ComplexType(dict.fromkeys(PARTS, dtype))
+
+
+COMPLEX: Final = complex_type(float)
+
+
+def complex_annotation(x: Any) -> ComplexType | None:
+    """The type that an annotation or a dtype of NumPy stands for; None where it is none of complex numbers."""
+    if x is complex:
+        return COMPLEX
+    if isinstance(x, ComplexType):
+        return x
+    try:
+        dtype = np.dtype(x) if isinstance(x, type | np.dtype) else None
+    except TypeError:
+        return None
+    return next((complex_type(d) for d, t in _TYPES.items() if dtype == t), None)
+
+
+def complex_dtype(kind: ComplexType) -> type[np.complexfloating[Any, Any]]:
+    """NumPy's type; of the default float that of Python."""
+    return _TYPES.get(kind.members[PARTS[0]], np.complex128)
+
+
+def is_complex(x: Value) -> bool:
+    return isinstance(x, StructValue) and isinstance(x.kind, ComplexType)
+
+
+def complex_value(real: Value, imag: Value) -> StructValue:
+    return StructValue(((PARTS[0], real), (PARTS[1], imag)), COMPLEX)
+
+
+# --- arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """An array of complex numbers as one of real numbers, whose last axis has the two parts."""
+
+    array: Any
+
+
+def pairs_of(x: NDArray[Any]) -> NDArray[Any]:
+    """The same memory as real numbers, with an axis more."""
+    part = x.itemsize // 2
+    return as_strided(x.real, (*x.shape, 2), (*x.strides, part))
+
+
+def complex_of(pairs: NDArray[Any]) -> NDArray[Any]:
+    """The complex numbers in contiguous memory of pairs."""
+    return pairs.view(np.complex64 if pairs.dtype == np.float32 else np.complex128)[..., 0]
+
+
+def is_complex_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype in (np.complex64, np.complex128)
+
+
+# --- operators
+
+
+class ComplexNumbers:
+    """Operators and functions of complex numbers in a pass; a real number is one without an imaginary part."""
+
+    def __init__(self, state: Pass, operators: Operators, places: Places) -> None:
+        self._state, self._operators, self._places = state, operators, places
+
+    def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value:
+        if op == "pow":
+            return self._power(a, b, node)
+        if op not in ("add", "sub", "mul", "div"):
+            self._state.fail(f"`{ast.unparse(node)}`: complex numbers have + - * / ** alone", node)
+        if op in ("add", "sub"):
+            return self._each(op, self.parts(a, node), self.parts(b, node), node)
+        x, y = self.shared_parts(a, node), self.shared_parts(b, node)
+        if op == "mul":
+            return self._product(x, y, node)
+        if not is_complex(b):
+            return complex_value(*(self._do("div", n, y[0], node) for n in x))
+        return self._quotient(x, y, node)
+
+    def compare(self, op: CompareOp, a: Value, b: Value, node: ast.AST) -> Typed:
+        if op not in ("eq", "ne"):
+            self._state.fail(f"`{ast.unparse(node)}`: complex numbers have no order", node)
+        pairs = zip(self.parts(a, node), self.parts(b, node), strict=True)
+        first, second = (self._operators.compare(op, x, y, node) for x, y in pairs)
+        assert isinstance(first, Typed)
+        assert isinstance(second, Typed)
+        return Typed(joined("and" if op == "eq" else "or", first.expr, second.expr))
+
+    def selected(self, condition: Value, a: Value, b: Value, node: ast.AST) -> Value:
+        pairs = zip(self.parts(a, node), self.parts(b, node), strict=True)
+        return complex_value(*(self._operators.selected(condition, x, y, node) for x, y in pairs))
+
+    def negative(self, x: Value, node: ast.AST) -> Value:
+        return complex_value(*(self._operators.negative(n) for n in self.parts(x, node)))
+
+    def conjugate(self, x: Value, node: ast.AST) -> Value:
+        real, imag = self.parts(x, node)
+        return complex_value(real, self._operators.negative(imag))
+
+    def angle(self, x: Value, node: ast.AST) -> Typed:
+        real, imag = self.parts(x, node)
+        return self._operators.function_of_two(OPS["atan2"], imag, real, node)
+
+    def function(self, op: str, x: Value, node: ast.AST) -> Value:
+        """`abs`, which is real, and the functions that formulas of real numbers give."""
+        do = self._operators.function
+        real, imag = self.shared_parts(x, node)
+        match op:
+            case "abs":
+                return self._operators.function_of_two(OPS["hypot"], real, imag, node)
+            case "exp":
+                scale = self._kept(do("exp", real), node)
+                return self._each_scaled(scale, do("cos", imag), do("sin", imag), node)
+            case "log":
+                size = self._operators.function_of_two(OPS["hypot"], real, imag, node)
+                return complex_value(do("log", size), self.angle(complex_value(real, imag), node))
+            case "sqrt":
+                return self._root(real, imag, node)
+            case "sin":
+                a, b = self._do("mul", do("sin", real), do("cosh", imag), node), do("cos", real)
+                return complex_value(a, self._do("mul", b, do("sinh", imag), node))
+            case "cos":
+                a, b = self._do("mul", do("cos", real), do("cosh", imag), node), do("sin", real)
+                product = self._do("mul", b, do("sinh", imag), node)
+                return complex_value(a, self._operators.negative(product))
+        return self._state.fail(
+            f"`{ast.unparse(node)}`: complex numbers have abs, exp, log, sqrt, sin and cos",
+            node,
+        )
+
+    def as_type(self, x: Value, kind: ComplexType, node: ast.AST) -> StructValue:
+        """A number as one of this type."""
+        wanted = kind.members[PARTS[0]]
+        dtype = self._state.default_float if wanted is float else wanted
+        parts = (Typed(cast(n.expr, dtype)) for n in self.parts(x, node))
+        return complex_value(*parts)
+
+    # --- parts
+
+    def parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
+        """The real and the imaginary part; a literal has parts that are literals."""
+        if isinstance(x, MatrixValue):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: a vector has real components in a kernel, keep complex numbers apart",
+                node,
+            )
+        if isinstance(x, StructValue) and is_complex(x):
+            real, imag = (self._operators.number(m, node) for _, m in x.members)
+            return real, imag
+        return self._operators.number(x, node), Typed(const(0.0, DType.f64), weak=True)
+
+    def shared_parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
+        """The same, for formulas that use a part several times."""
+        return self.parts(self._places.shared(x, node), node)
+
+    def _kept(self, x: Typed, node: ast.AST) -> Typed:
+        found = self._places.shared(x, node)
+        assert isinstance(found, Typed)
+        return found
+
+    # --- formulas
+
+    def _do(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
+        """One operation; a literal zero adds nothing, and nothing is multiplied with it."""
+        if _is_zero(a) and op in ("add", "mul"):
+            return b if op == "add" else a
+        if _is_zero(b) and op in ("add", "sub", "mul"):
+            return b if op == "mul" else a
+        if _is_zero(a) and op == "sub":
+            return self._operators.negative(b)
+        return self._operators.arithmetic(op, a, b, node)
+
+    def _each(
+        self, op: str, x: tuple[Typed, Typed], y: tuple[Typed, Typed], node: ast.AST
+    ) -> StructValue:
+        return complex_value(*(self._do(op, a, b, node) for a, b in zip(x, y, strict=True)))
+
+    def _each_scaled(self, scale: Typed, a: Typed, b: Typed, node: ast.AST) -> StructValue:
+        return complex_value(*(self._do("mul", scale, n, node) for n in (a, b)))
+
+    def _product(
+        self, x: tuple[Typed, Typed], y: tuple[Typed, Typed], node: ast.AST
+    ) -> StructValue:
+        def times(a: Typed, b: Typed) -> Typed:
+            return self._do("mul", a, b, node)
+
+        real = self._do("sub", times(x[0], y[0]), times(x[1], y[1]), node)
+        return complex_value(real, self._do("add", times(x[0], y[1]), times(x[1], y[0]), node))
+
+    def _quotient(
+        self, x: tuple[Typed, Typed], y: tuple[Typed, Typed], node: ast.AST
+    ) -> StructValue:
+        """Smith, Algorithm 116 (1962): scaled by the larger part of the divisor, so that squares do not overflow."""
+
+        def do(op: str, a: Typed, b: Typed) -> Typed:
+            return self._operators.arithmetic(op, a, b, node)
+
+        def either(a: Typed, b: Typed) -> Typed:
+            left, right, _ = self._operators.unified(a, b)
+            return self._kept(Typed(select(is_wide, left, right)), node)
+
+        c, d, _ = self._operators.unified(*y)
+        is_wide = compare("ge", unary("abs", c), unary("abs", d))
+        large, small = either(y[0], y[1]), either(y[1], y[0])
+        ratio = self._kept(do("div", small, large), node)
+        scale = self._kept(do("add", large, do("mul", small, ratio)), node)
+        near, far = either(x[0], x[1]), either(x[1], x[0])
+        real = do("div", do("add", near, do("mul", far, ratio)), scale)
+        turned = do("div", do("sub", far, do("mul", near, ratio)), scale)
+        sign, opposite, _ = self._operators.unified(turned, self._operators.negative(turned))
+        return complex_value(real, Typed(select(is_wide, sign, opposite)))
+
+    def _root(self, real: Typed, imag: Typed, node: ast.AST) -> StructValue:
+        """The root whose real part is not negative; its imaginary part has the sign of that of the number."""
+        do = self._operators
+        size = do.function_of_two(OPS["hypot"], real, imag, node)
+        half, none = (
+            Typed(const(0.5, DType.f64), weak=True),
+            Typed(const(0.0, DType.f64), weak=True),
+        )
+
+        def part(op: str) -> Typed:
+            square = do.arithmetic("mul", half, do.arithmetic(op, size, real, node), node)
+            positive = do.least("max", [square, none], node)
+            assert isinstance(positive, Typed)
+            return do.function("sqrt", positive)
+
+        height = self._kept(part("sub"), node)
+        x, zero, _ = do.unified(imag, none)
+        up, down, _ = do.unified(height, do.negative(height))
+        return complex_value(part("add"), Typed(select(compare("lt", x, zero), down, up)))
+
+    def _power(self, a: Value, b: Value, node: ast.AST) -> Value:
+        """Products for small whole exponents, else by logarithm."""
+        exponent = b.expr.value if isinstance(b, Typed) and isinstance(b.expr, Const) else None
+        if exponent is None or exponent != int(exponent) or not 0 < exponent <= 16:
+            logarithm = self.function("log", complex_value(*self.parts(a, node)), node)
+            return self.function("exp", self.binary("mul", b, logarithm, node), node)
+        square, result = a, None
+        left = int(exponent)
+        while left:
+            if left % 2:
+                result = square if result is None else self.binary("mul", result, square, node)
+            left //= 2
+            square = self.binary("mul", square, square, node) if left else square
+        assert result is not None
+        return result
+
+
+def _is_zero(x: Typed) -> bool:
+    return x.weak and isinstance(x.expr, Const) and x.expr.value == 0
