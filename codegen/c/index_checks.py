@@ -24,6 +24,7 @@ from ...kernels.ir.walk import (
     written_in,
 )
 from ...kernels.language.record import Recording
+from ...kernels.program.inside import Around, in_loop, where, where_not
 from . import csyntax as c
 from .block import Writer
 from .c_vectors import CHelpers
@@ -141,6 +142,7 @@ class _Checker:
         self.locals: dict[str, Value] = {}  # those that indices depend on
         self.unknown: set[str] = set()  # locals that are not known before the run
         self.proved: set[tuple[str, int, ir.Expr]] = set()
+        self.around = Around()
 
     def lines(self) -> list[str]:
         """The statements of the function's body."""
@@ -152,7 +154,7 @@ class _Checker:
             }
             renaming = Renaming(arrays=arrays, params=params)
             body = tuple(renaming.apply_stmt(s) for s in call.ir.body)
-            self.kernel = call.ir.name
+            self.kernel, self.around = call.ir.name, Around()
             self.unknown = self.unknown_locals(body)
             n_checks = self.n_checks
             with self.nested("{") as written:
@@ -309,10 +311,14 @@ class _Checker:
                     self.look(condition, not self.is_unknown(condition))
                     if not self.is_unknown(condition):
                         test = self.text(condition)
+                        before = self.around
                         with self.nested(f"if ({test}) {{"):
+                            self.around = where(condition, before)
                             self.block(then)
                         with self.nested(f"if (!({test})) {{"):
+                            self.around = where_not(condition, before)
                             self.block(orelse)
+                        self.around = before
 
     def assign(self, s: ir.SetLocal | ir.UpdateLocal, held: Value) -> None:
         value = self.w.converted(self.value(s.value), held.dtype)
@@ -323,7 +329,9 @@ class _Checker:
     def loop(self, s: ir.For) -> None:
         is_unknown = self.is_unknown(s.extent)
         self.look(s.extent, not is_unknown)
-        if is_unknown:
+        around = self.around
+        inside = in_loop(s, around)
+        if is_unknown or inside is None:
             return
         self.ranges[s.loop] = 0, self.range_of(s.extent)[1] - 1
         if self.depends_on_data(s.extent):
@@ -338,8 +346,9 @@ class _Checker:
             self.line(f"const int64_t {end} = {extent};")
             extent = end
         with self.nested(f"for (int64_t {name} = 0; {name} < {extent}; ++{name}) {{"):
+            self.around = inside
             self.block(s.body)
-        self.proved = before
+        self.proved, self.around = before, around
 
     def hoist(self, s: ir.For) -> set[tuple[str, int, ir.Expr]]:
         """Checks before the loop what its index plus something constant indexes in every iteration; these indices."""
@@ -379,7 +388,16 @@ class _Checker:
         low, high = self.range_of(index)
         if (low >= 0 and high < self.shapes[array][axis]) or (array, axis, index) in self.proved:
             return False
-        return not self.is_unknown(index) and (is_loaded or self.depends_on_data(index))
+        if self.is_unknown(index):
+            return False
+        return is_loaded or self.depends_on_data(index) or self.may_leave_unseen(array, axis, index)
+
+    def may_leave_unseen(self, array: str, axis: int, index: ir.Expr) -> bool:
+        """Whether an affine index may be outside: where data decide whether it is reached, nobody has looked before."""
+        x = to_affine(index)
+        if self.around.is_known or x is None or not self.around.has(x):
+            return False
+        return self.around.may_leave(x, self.shapes[array][axis])
 
     def check(self, array: str, indices: tuple[ir.Expr, ...], is_loaded: bool) -> None:
         for axis, index in enumerate(indices):

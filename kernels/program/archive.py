@@ -127,7 +127,7 @@ def _check_call(call: Call, whole: KernelIR) -> None:
     for y in constants:
         if isinstance(y, Const) and y.dtype.is_integer and not y.dtype.holds(y.value):
             raise ArchiveError(f"{y.value!s:.40} is no {y.dtype.name}")
-    outside = first_outside(call.ir)
+    outside = first_outside(call.ir, of_file=True)
     if outside is not None:
         raise ArchiveError(outside)
 

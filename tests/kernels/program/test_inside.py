@@ -92,6 +92,30 @@ def test_what_depends_on_data_is_outside_only_where_nothing_makes_it_right() -> 
     assert first_outside(shortened(ir, 0)) is not None
 
 
+@kernel
+def never(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        if x[i] > 1.0:
+            y[N] = x[i]
+
+
+@kernel
+def never_long(x: nd, y: nd, p: nd):
+    for i in range(x.shape[0]):
+        for j in range(p[i]):
+            y[N + j] = x[i]
+
+
+def test_what_may_never_run_is_refused_of_a_file_alone() -> None:
+    x = np.ones(N, np.float32)
+    for fn, args in ((never, (x, x.copy())), (never_long, (x, x.copy(), np.zeros(N, np.int64)))):
+        ir = record_sequence(fn, args, name="one").calls[0].ir
+        assert first_outside(ir) is None
+    found = first_outside(ir_of(never), of_file=True)
+    assert found is not None
+    assert "`9` of y leaves 0..8" in found
+
+
 @pytest.mark.parametrize("name", names())
 def test_the_library_is_inside(name: str) -> None:
     entry = load(name)

@@ -128,3 +128,97 @@ def inside(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
 def test_indices_that_cannot_leave_are_not_looked_at():
     ir = inside.instantiate(np.zeros(N), np.zeros(256), np.zeros(N, np.uint8))
     assert index_sites(ir)[1] == ()
+
+
+@ks.kernel
+def behind_a_branch(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        if b[i] > 0:
+            y[i] = x[i + 1]
+
+
+@ks.kernel
+def behind_two(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        if (i < 7 or b[i] > 0) and not b[i] > 5:
+            y[i] = x[i + 1]
+
+
+@ks.kernel
+def in_the_other_branch(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        if b[i] == 0:
+            y[i] = 1.0
+        else:
+            y[i + 1] = 2.0
+
+
+@ks.kernel
+def after_continue(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        if b[i] == 0:
+            continue
+        y[i] = x[i + 1]
+
+
+@ks.kernel
+def in_a_loop_of_data(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        for _j in range(b[i]):
+            y[i] += x[i + 1]
+
+
+@ks.kernel
+def constant_one(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        if b[i] > 0 and i == 9:
+            y[12] = x[i]
+
+
+BRANCHES = [
+    behind_a_branch,
+    behind_two,
+    in_the_other_branch,
+    after_continue,
+    in_a_loop_of_data,
+    constant_one,
+]
+
+
+@pytest.mark.parametrize("kernel", BRANCHES, ids=lambda k: k.name)
+def test_an_index_behind_a_branch_is_wrong_where_it_is_reached(engine, kernel):
+    """It is refused where data lead to it, and only there."""
+    y, x, b = np.zeros(N), np.arange(float(N)), np.ones(N, np.int32)
+    ir = kernel.instantiate(y, x, b)
+    given = {"y": y, "x": x, "b": b}
+    with pytest.raises(IndexError, match="outside"):
+        run_kernel(ir, given | {"y": y.copy()}, {})
+    with pytest.raises(IndexError, match="nothing was written"):
+        engine.run(ir, tuple(given[p.name] for p in ir.arrays), ())
+    assert not y.any()
+    b[-1] = 0
+    expected = y.copy()
+    run_kernel(ir, given | {"y": expected}, {})
+    engine.run(ir, tuple(given[p.name] for p in ir.arrays), ())
+    np.testing.assert_array_equal(y, expected)
+
+
+@ks.kernel
+def bounded(y: ks.types.ndarray(), x: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(y.shape[0]):
+        if b[i] > 0:
+            if i > 0:
+                y[i] = x[i - 1]
+            else:
+                y[i + 9] = x[i]
+            if i != 0 and i + 1 != y.shape[0]:
+                y[i] += x[i - 1] + x[i + 1]
+            if not (i < 1 or i >= y.shape[0] - 1):
+                y[i] += x[i - 1] + x[i + 1]
+            if i == 4:
+                y[i + 5] = x[i - 4]
+
+
+def test_indices_that_conditions_keep_inside_are_not_looked_at():
+    ir = bounded.instantiate(np.zeros(N), np.zeros(N), np.zeros(N, np.int32))
+    assert index_sites(ir)[1] == ()
