@@ -282,26 +282,28 @@ def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
 
 def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     """The result block."""
-    closed = f"; {e.closed}" if e.closed else ""
-    fixed = f"; with {fixed_count(e.fixed)} fixed" if e.fixed else ""
+    closed = f"; {e.scope.closed}" if e.scope.closed else ""
+    fixed = f"; with {fixed_count(e.scope.fixed)} fixed" if e.scope.fixed else ""
     status = _STATUS.get(e.status, e.status)
-    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{fixed}{closed}"]
-    if e.best_ns is None:
+    n = e.effort.n_evaluations
+    lines = ["", f"Status       {status} after {e.effort.elapsed_s:.1f}s{fixed}{closed}"]
+    if e.best is None:
         lines.append("Best         nothing valid was found")
     else:
-        noise = f"+/- {e.best_spread:.1%}"
-        verified = f"verified on {e.n_input_sets} input sets" if e.verified else "not verified"
-        built = f", built by {e.compiler}" if e.compiler else ""
-        lines.append(f"Best         {unit.text(e.best_ns)} {noise}, {verified}{built}")
-    below = f"{e.alarms} of {e.evaluations} measurements below their bound"
-    if e.alarms:
+        noise = f"+/- {e.best.spread:.1%}"
+        verified = f"verified on {e.best.n_input_sets} input sets"
+        built = f", built by {e.best.compiler}" if e.best.compiler else ""
+        lines.append(f"Best         {unit.text(e.best.time_ns)} {noise}, {verified}{built}")
+    below = f"{e.limits.n_alarms} of {n} measurements below their bound"
+    if e.limits.n_alarms:
         lines.append(f"Bound        withdrawn: {below}")
     else:
-        counted = "; closed bodies count for nothing" if e.closed else ""
-        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}{fixed}){_gaps(e)}")
+        counted = "; closed bodies count for nothing" if e.scope.closed else ""
+        bound = unit.text(e.limits.bound_ns)
+        lines.append(f"Bound        {bound} ({below}{counted}{fixed}){_gaps(e.limits)}")
     lines.append(f"Speed-up     {_speed_up(e)}")
-    failed = ", ".join(f"{n} {kind}" for kind, n in e.failures if n)
-    lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
+    failed = ", ".join(f"{n} {kind}" for kind, n in e.effort.failures if n)
+    lines.append(f"Failures     {failed or 'none'} of {n} evaluations")
     lines += [f"Doubt        {doubt}" for doubt in e.doubts]
     lines.append(f"Saved        {e.directory}")
     return lines
@@ -312,7 +314,7 @@ def _default_word(is_fixed: bool) -> str:
     return "default with what is fixed" if is_fixed else "unfused default"
 
 
-def _gaps(e: st.Ended) -> str:
+def _gaps(e: st.Limits) -> str:
     """What is proved, and what is left on the machine as it was; nothing where times mean nothing."""
     if e.gap is None:
         return ""
@@ -321,11 +323,13 @@ def _gaps(e: st.Ended) -> str:
 
 
 def _speed_up(e: st.Ended) -> str:
-    if e.best_ns is None:
+    if e.best is None:
         return "-"
     parts = []
-    if e.default_ns is not None:
-        parts.append(f"{e.default_ns / e.best_ns:.2f}x {_default_word(bool(e.fixed))}")
-    if e.numpy_ns is not None:
-        parts.append(f"{e.numpy_ns / e.best_ns:.2f}x NumPy")
+    if e.references.default_ns is not None:
+        parts.append(
+            f"{e.references.default_ns / e.best.time_ns:.2f}x {_default_word(bool(e.scope.fixed))}"
+        )
+    if e.references.numpy_ns is not None:
+        parts.append(f"{e.references.numpy_ns / e.best.time_ns:.2f}x NumPy")
     return ", ".join(parts) or "-"

@@ -108,13 +108,13 @@ def search(workload: Workload, target: Target, options: Options) -> Row:
     return Row(
         name=workload.sequence,
         sizes=workload.sizes,
-        best_ns=ended.best_ns,
-        spread=ended.best_spread,
+        best_ns=None if ended.best is None else ended.best.time_ns,
+        spread=0.0 if ended.best is None else ended.best.spread,
         credited_ns=root_ns(build_space(workload.problem, target), credited),
-        proved_ns=ended.bound_ns,
-        now_ns=ended.bound_now_ns,
-        evaluations=ended.evaluations,
-        alarms=ended.alarms,
+        proved_ns=ended.limits.bound_ns,
+        now_ns=ended.limits.bound_now_ns,
+        evaluations=ended.effort.n_evaluations,
+        alarms=ended.limits.n_alarms,
     )
 
 

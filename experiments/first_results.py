@@ -44,7 +44,7 @@ with tempfile.TemporaryDirectory() as folder:
     options = Options(time_limit_s=seconds, store=False)
     run = explore_workload(workload, options, directory=folder + "/run", on_event=hear)
 ended = run.ended
-print(json.dumps({"found": found, "best_ns": ended.best_ns, "numpy_ns": ended.numpy_ns}))
+print(json.dumps({"found": found, "best_ns": ended.best and ended.best.time_ns, "numpy_ns": ended.references.numpy_ns}))
 """
 _COMPILE = """
 import time

@@ -170,10 +170,10 @@ def _search(
     facts = {
         "compiler": compiler,
         "status": ended.status,
-        "best_ns": ended.best_ns,
-        "bound_ns": ended.bound_ns,
-        "evaluations": ended.evaluations,
-        "elapsed_s": ended.elapsed_s,
+        "best_ns": saved.time_ns,
+        "bound_ns": ended.limits.bound_ns,
+        "evaluations": ended.effort.n_evaluations,
+        "elapsed_s": ended.effort.elapsed_s,
         "decisions": saved.decisions,
     }
     return facts, best.source

@@ -136,7 +136,7 @@ def search(workload: Workload, explored: Options, folder: Path) -> dict[str, Any
     watch = Watch()
     explore_workload(workload, explored, directory=folder, on_event=watch.hear)
     ended = watch.ended
-    if ended is None or ended.best_ns is None:
+    if ended is None or ended.best is None:
         raise RuntimeError("no implementation was found" if ended is None else ended.status)
     records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
     # The journal counts from where the exploration was opened, and has bounds as they were claimed: scaled to the memory of then.
@@ -148,18 +148,18 @@ def search(workload: Workload, explored: Options, folder: Path) -> dict[str, Any
     )
     return {
         "search_status": ended.status,
-        "search_best_ns": ended.best_ns,
-        "bound_ns": ended.bound_ns,
-        "alarms": ended.alarms,
+        "search_best_ns": ended.best.time_ns,
+        "bound_ns": ended.limits.bound_ns,
+        "alarms": ended.limits.n_alarms,
         "below_bound": sum(ns < bound_ns * (1 - SLACK) for _, ns, bound_ns in timed),
-        "failures": dict(ended.failures),
+        "failures": dict(ended.effort.failures),
         "evaluations": len(records),
         "search_s": opened_s + max(r.at_s for r in records) - watch.set_up_s["started"],
         "near_s": near_s,
         "nearer_s": nearer_s,
         "set_up_s": watch.set_up_s,
         "spent_s": spent_s(records),
-        "elapsed_s": ended.elapsed_s,
+        "elapsed_s": ended.effort.elapsed_s,
     }
 
 

@@ -54,27 +54,19 @@ class Ending:
         gap, gap_now = s.claims.gap(best_ns, bound_ns), s.claims.gap_now(best_ns)
         s.writer.end(status)
         n_evaluations = len(s.writer.evaluations)
+        claims = s.claims
         ended = st.Ended(
-            problem=self._workload.problem.name,
             status=status,
-            best_ns=best_ns,
-            best_spread=0.0 if best is None else best.spread,
-            bound_ns=bound_ns,
-            gap=gap,
-            bound_now_ns=None if gap_now is None else s.claims.now_ns,
-            gap_now=gap_now,
-            default_ns=s.default_ns,
-            numpy_ns=s.numpy.ns,
-            evaluations=n_evaluations,
-            alarms=alarms,
-            failures=s.writer.failures(),
-            n_input_sets=s.n_sets,
-            verified=best is not None,
-            compiler=s.compiler,
             directory=self._folder,
-            elapsed_s=self._deadlines.elapsed_s,
-            closed=s.claims.closed,
-            fixed=s.claims.fixed,
+            best=None
+            if best_ns is None or best is None
+            else st.Best(best_ns, best.spread, s.n_sets, s.compiler),
+            limits=st.Limits(
+                bound_ns, gap, None if gap_now is None else claims.now_ns, gap_now, alarms
+            ),
+            references=st.References(s.default_ns, s.numpy.ns),
+            effort=st.Effort(n_evaluations, s.writer.failures(), self._deadlines.elapsed_s),
+            scope=st.Scope(claims.closed, claims.fixed),
             doubts=() if best is None else self._doubts(status, n_evaluations),
         )
         self._tell(ended)

@@ -68,11 +68,11 @@ class Run:
 
     @property
     def bound_ns(self) -> float | None:
-        return self.ended.bound_ns
+        return self.ended.limits.bound_ns
 
     @property
     def gap(self) -> float | None:
-        return self.ended.gap
+        return self.ended.limits.gap
 
     @property
     def closed(self) -> Closed:
@@ -80,22 +80,22 @@ class Run:
 
         With some, `optimal_open` stands for `optimal`, and `bound_ns` counts their bodies for nothing.
         """
-        return self.ended.closed
+        return self.ended.scope.closed
 
     @property
     def fixed(self) -> dict[str, str]:
         """What was decided before the search: status, bound and gap are of the space with these decisions."""
-        return dict(self.ended.fixed)
+        return dict(self.ended.scope.fixed)
 
     @property
     def bound_now_ns(self) -> float | None:
         """The bound on the machine as it was while the best was timed for the last time."""
-        return self.ended.bound_now_ns
+        return self.ended.limits.bound_now_ns
 
     @property
     def gap_now(self) -> float | None:
         """The gap to `bound_now_ns`: what is left to gain without a faster state of the machine."""
-        return self.ended.gap_now
+        return self.ended.limits.gap_now
 
     @property
     def directory(self) -> Path:
@@ -289,7 +289,7 @@ def _run_session(
     interrupt = Interrupt()
     with _interruptible(interrupt, on_interrupt) as seen:
         ended = Session(workload, options, folder, on_event or _silent, interrupt).run()
-    best = load(folder) if ended.best_ns is not None else None
+    best = load(folder) if ended.best is not None else None
     return Run(ended, best, seen[0] if seen else 0)
 
 

@@ -127,36 +127,67 @@ class OtherCompiler:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The result; `gap` and `bound_ns` are None when withdrawn or not known.
+class Best:
+    """The best implementation, verified, as it was timed last."""
+
+    time_ns: float
+    spread: float
+    n_input_sets: int
+    compiler: str  # that built it; "" where there is none to name
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is left; `bound_ns` and `gap` are None when withdrawn or not known.
 
     They hold on the machine at its best, and are proved. `bound_now_ns` and `gap_now` are those on the machine as it was
     while the best was timed for the last time: None where nobody looked.
     """
 
-    problem: str
-    status: str
-    best_ns: float | None
-    best_spread: float
     bound_ns: float | None
     gap: float | None
+    bound_now_ns: float | None
+    gap_now: float | None
+    n_alarms: int  # measurements below their bound
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """What the best is compared with; None where it was not timed."""
+
     default_ns: float | None
     numpy_ns: float | None
-    evaluations: int
-    alarms: int
-    failures: tuple[tuple[str, int], ...]
-    n_input_sets: int
-    verified: bool
-    compiler: str  # that built the best; "" where there is none to name
-    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What was tried."""
+
+    n_evaluations: int
+    failures: tuple[tuple[str, int], ...]  # by kind
     elapsed_s: float
-    bound_now_ns: float | None = None
-    gap_now: float | None = None
-    closed: Closed = NOTHING_CLOSED  # what the bound and the status say nothing of
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What status, bound and gap are of."""
+
+    closed: Closed = NOTHING_CLOSED  # of whose bodies they say nothing
+    fixed: tuple[tuple[str, str], ...] = ()  # decisions before the search
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The result."""
+
+    status: str
+    directory: Path
+    best: Best | None  # None: nothing valid was found
+    limits: Limits
+    references: References
+    effort: Effort
+    scope: Scope
     doubts: tuple[str, ...] = ()  # sentences: too few candidates, disturbed times
-    fixed: tuple[
-        tuple[str, str], ...
-    ] = ()  # before the search: status, bound and gap are of the space with these decisions
 
 
 Stage = (

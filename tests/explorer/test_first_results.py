@@ -51,7 +51,7 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
     assert len(measured) == 4
     assert "U" in {e.tag for e in measured}
     assert told.index("a look") > told.index(measured[-1])
-    assert run.ended.numpy_ns is not None
+    assert run.ended.references.numpy_ns is not None
     # What the others are compared with is told before them, although some were measured before it.
     compared = next(k for k, e in enumerate(told) if isinstance(e, st.Compared))
     assert not any(isinstance(e, ev.Row) for e in told[:compared])

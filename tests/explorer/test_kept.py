@@ -112,4 +112,4 @@ def test_without_the_file_of_the_tree_a_run_goes_on(tmp_path: Path) -> None:
     options = Options(target="fake", max_evals=5, store=False)
     explore_workload(workload, options, directory=tmp_path / "run")
     (tmp_path / "run" / "tree.jsonl").unlink()
-    assert resume(tmp_path / "run", max_evals=5).ended.evaluations == 10
+    assert resume(tmp_path / "run", max_evals=5).ended.effort.n_evaluations == 10
