@@ -13,13 +13,11 @@ _MISSING: Final = {
         " linalg.LinearOperator linalg.SparseCG types.sparse_matrix_builder sparse_matrix_builder sparse"
     ),
     "threads and shared memory of one block": (
-        "simt block_local global_thread_idx cache_read_only mesh_local mesh_patch_idx"
+        "simt global_thread_idx cache_read_only mesh_local mesh_patch_idx"
     ),
     "modules that are compiled ahead of time and graphs of kernels": "aot graph",
     "meshes": "Mesh MeshInstance",
-    "sparse nodes": (
-        "activate deactivate deactivate_all_snodes append length is_active rescale_index get_addr no_activate"
-    ),
+    "addresses of elements": "get_addr",
     "derivatives": "ad stop_grad",
     "packs of arguments": "ArgPack argpack types.argpack",
     "parallel sorts and scans": "algorithms",

@@ -24,6 +24,11 @@ class _Root:
 root = _Root()
 
 
+def deactivate_all_snodes() -> None:
+    """Makes all cells of all sparse fields of the program inactive."""
+    needed_program("ks.deactivate_all_snodes").deactivate_all()
+
+
 class FieldTree:
     """The fields of a finalized builder."""
 
@@ -35,6 +40,10 @@ class FieldTree:
         for leaf in self._tree.leaves:
             leaf.release("its tree was destroyed")
         self._tree.leaves.clear()
+        for top in self._tree.tops:
+            if top._structure is not None:
+                top._structure.released = "its tree was destroyed"
+        self._tree.tops.clear()
         self._program.n_destroyed += 1
 
 
@@ -43,7 +52,8 @@ class FieldsBuilder:
 
     def __init__(self) -> None:
         self._program = needed_program("ks.FieldsBuilder")
-        self._root = SNode("root", None, Tree(is_final=False))
+        tree = Tree(is_final=False, number=next(self._program.n_trees))
+        self._root = SNode("root", None, tree)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -60,4 +70,5 @@ class FieldsBuilder:
         if tree.is_closed:
             fail("this ks.FieldsBuilder is finalized already")
         tree.is_final = tree.is_closed = True
+        self._program.builders.append(tree)
         return FieldTree(tree, self._program)

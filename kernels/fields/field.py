@@ -21,6 +21,7 @@ from .conversion import element_values, number
 from .matrix import Matrix, python_number
 from .place import assigned_name, caller, fail
 from .program import current_program, settle
+from .sparse_cells import SparseCells
 from .tree import Place, SNode
 
 
@@ -109,6 +110,7 @@ class AbstractLeaf(AbstractField):
         self.element_shape = element_shape
         self._place: Place | None = None
         self._array: NDArray[Any] | None = None
+        self._cells: SparseCells | None = None
         self._released = ""
         self.is_lent = False  # its memory is seen from outside: nothing that writes to it may wait
 
@@ -130,10 +132,21 @@ class AbstractLeaf(AbstractField):
         self._place = place
 
     @property
+    def cells(self) -> SparseCells | None:
+        """Its cells where it is sparse, else None."""
+        if self._released:
+            fail(f"{self.label} is gone: {self._released}")
+        if self._cells is None and self._array is None and self.place.snode.is_sparse:
+            self._check_final()
+            self._cells = SparseCells.of(self.place.snode)
+        return self._cells
+
+    @property
     def array(self) -> NDArray[Any]:
         """The components before the indices, in C order: shape (*element_shape, *shape), with (1,) for shape ().
 
         It begins as zeros, and stays the same array until the program ends. What kernels that wait will write is written before.
+        LanguageError where the field is sparse.
         """
         settle()
         return self.storage
@@ -147,10 +160,9 @@ class AbstractLeaf(AbstractField):
         if self._released:
             fail(f"{self.label} is gone: {self._released}")
         place = self.place
-        if not place.snode.tree.is_final:
-            fail(
-                f"{self.label} is placed in a ks.FieldsBuilder() that is not finalized: call its finalize()"
-            )
+        self._check_final()
+        if place.snode.is_sparse:
+            fail(f"{self.label} is sparse: it is no array, to_numpy() makes one")
         shape = (*self.element_shape, *(place.shape or (1,)))
         try:
             self._array = memory.zeros(shape, self.dtype)
@@ -158,9 +170,15 @@ class AbstractLeaf(AbstractField):
             fail(f"there is no memory for {self.label} of shape {place.shape}")
         return self._array
 
+    def _check_final(self) -> None:
+        if not self.place.snode.tree.is_final:
+            fail(
+                f"{self.label} is placed in a ks.FieldsBuilder() that is not finalized: call its finalize()"
+            )
+
     def release(self, reason: str) -> None:
         """Gives its memory back; `reason` is told to whoever uses it again."""
-        self._array, self._released = None, reason
+        self._array, self._cells, self._released = None, None, reason
 
     def index(self, key: Any) -> tuple[int, ...]:
         """An index of the program as one of the array; LanguageError where it is outside."""
@@ -182,10 +200,16 @@ class AbstractLeaf(AbstractField):
             found.append(at)
         return tuple(found) or (0,)
 
+    def _sparse_index(self, key: Any) -> tuple[int, ...]:
+        """As `index`, of a field without dimensions ()."""
+        return self.index(key) if self.shape else ()
+
     @property
     def trailing(self) -> NDArray[Any]:
         """A view with the components last, and without the axis of a field without dimensions: what `to_numpy` copies."""
         n = len(self.element_shape)
+        if self.cells is not None:
+            return np.moveaxis(self.cells.dense(self.shape), range(n), range(-n, 0))
         view = self.array if self.shape else self.array[..., 0]
         return np.moveaxis(view, range(n), range(view.ndim - n, view.ndim))
 
@@ -210,7 +234,12 @@ class AbstractLeaf(AbstractField):
         if arr.dtype.kind not in "biuf":
             fail(f"{self.label} takes an array of numbers, not one of {arr.dtype}")
         with np.errstate(all="ignore"):
-            target[...] = arr.astype(self.dtype.numpy, copy=False)
+            if self.cells is not None:
+                n = len(self.element_shape)
+                first = np.moveaxis(arr, range(arr.ndim - n, arr.ndim), range(n))
+                self.cells.take(first)
+            else:
+                target[...] = arr.astype(self.dtype.numpy, copy=False)
 
     def to_torch(self, device: Any = None) -> Any:
         """As `to_numpy`, as a tensor on `device`. ImportError where torch is not installed."""
@@ -239,11 +268,18 @@ class AbstractLeaf(AbstractField):
             values = element_values(
                 value, self.dtype.numpy, self.element_shape, f"{self.label}.fill"
             )
-            self.trailing[...] = values
+            if self.cells is not None:
+                self.cells.fill(values)
+            else:
+                self.trailing[...] = values
             return
         if self.dtype.is_integer and isinstance(value, (float, np.floating)):
             value = int(value)
-        self.array[...] = number(value, self.dtype, f"{self.label}.fill")
+        filling = number(value, self.dtype, f"{self.label}.fill")
+        if self.cells is not None:
+            self.cells.fill(np.full(self.element_shape, filling, self.dtype.numpy))
+        else:
+            self.array[...] = filling
 
     def copy_from(self, other: Any) -> None:
         if not isinstance(other, AbstractLeaf):
@@ -253,7 +289,15 @@ class AbstractLeaf(AbstractField):
                 f"{self.label}.copy_from: {other.label} has another shape, {other.shape} and not {self.shape}"
             )
         with np.errstate(all="ignore"):
-            self.array[...] = other.array.astype(self.dtype.numpy, copy=False)
+            if self.cells is not None or other.cells is not None:
+                n = len(self.element_shape)
+                given = np.moveaxis(other.trailing, range(-n, 0), range(n)) if n else other.trailing
+                if self.cells is not None:
+                    self.cells.take_all(given)
+                else:
+                    self.array[...] = given.astype(self.dtype.numpy).reshape(self.array.shape)
+            else:
+                self.array[...] = other.array.astype(self.dtype.numpy, copy=False)
 
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._place is not None else repr(self)
@@ -293,9 +337,17 @@ class ScalarField(AbstractLeaf):
         return component
 
     def __getitem__(self, key: Any) -> int | float:
+        cells = self.cells
+        if cells is not None:
+            return python_number(cells.read(self._sparse_index(key))[self.component])
         return python_number(self.array[self.index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        cells = self.cells
+        if cells is not None:
+            place = (*self.component, cells.activated(self._sparse_index(key)))
+            cells.values[place] = number(value, self.dtype, self.label)
+            return
         self.array[self.index(key)] = number(value, self.dtype, self.label)
 
 
@@ -339,6 +391,10 @@ class MatrixField(AbstractLeaf):
         first = places[0]
         if any((p.shape, p.offset) != (first.shape, first.offset) for p in places):
             fail(f"the components of {self.label} are placed in different shapes")
+        if first.snode.is_sparse:
+            fail(
+                f"the components of {self.label} are placed one by one: place the whole field in a sparse tree"
+            )
         if len(places) == len(self._components):
             self._place = first
 
@@ -352,12 +408,17 @@ class MatrixField(AbstractLeaf):
         return torch_tensor(self.to_numpy(keep_dims=keep_dims), device)
 
     def __getitem__(self, key: Any) -> Matrix:
+        if self.cells is not None:
+            return self.cells.element(self._sparse_index(key))
         return Matrix.of_element(self.array[self._components_at(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         values = element_values(
             value, self.dtype.numpy, self.element_shape, self.label, is_exact=True
         )
+        if self.cells is not None:
+            self.cells.values[..., self.cells.activated(self._sparse_index(key))] = values
+            return
         self.array[self._components_at(key)] = values
 
     def _components_at(self, key: Any) -> tuple[Any, ...]:

@@ -58,9 +58,12 @@ class Matrix(NDArrayOperatorsMixin):
     of what is given: i64, f64 or truth values for Python's numbers.
     """
 
-    __slots__ = ("_data", "_is_element")
+    __slots__ = ("_begin", "_data", "_is_element")
     _data: NDArray[Any]
     _is_element: bool
+    _begin: (
+        Callable[[], NDArray[Any]] | None
+    )  # gives the components where they are before they are written
 
     def __init__(self, items: Any, dt: Any = None) -> None:
         if not isinstance(items, (list, tuple, np.ndarray, Matrix)):
@@ -70,12 +73,15 @@ class Matrix(NDArrayOperatorsMixin):
             fail(f"a vector or matrix has one or two dimensions, this list has {data.ndim}")
         self._data = np.array(data, dtype=None if dt is None else element_dtype(dt).numpy)
         self._is_element = False
+        self._begin = None
 
     @classmethod
-    def of_element(cls, view: NDArray[Any]) -> Matrix:
-        """The element of a field whose components are `view`: writing a component writes the field."""
+    def of_element(
+        cls, view: NDArray[Any], begin: Callable[[], NDArray[Any]] | None = None
+    ) -> Matrix:
+        """The element of a field whose components are `view`: writing a component writes the field, in what `begin` gives then."""
         made = cls.__new__(cls)
-        made._data, made._is_element = view, True
+        made._data, made._is_element, made._begin = view, True, begin
         return made
 
     @property
@@ -143,6 +149,8 @@ class Matrix(NDArrayOperatorsMixin):
     def _write(self, place: Any, value: Any) -> None:
         shape = np.shape(self._data[place]) if np.ndim(value) else ()
         what = "this part of a vector or matrix"
+        if self._begin is not None:
+            self._data = self._begin()
         self._data[place] = element_values(
             value, self._data.dtype, shape, what, is_exact=self._is_element
         )

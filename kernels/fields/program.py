@@ -87,6 +87,9 @@ class Config:
     fast_math: bool = True
 
 
+_ENDED = "its program has ended: ks.init and ks.reset end the program before"
+
+
 class Program:
     """A program: its options, and its fields in the order in which they were made."""
 
@@ -95,6 +98,8 @@ class Program:
         self.ignored = ignored
         self.fields: list[AbstractField] = []
         self.root = SNode("root", None, Tree(is_final=True))
+        self.n_trees = itertools.count(1)  # of builders; the root's is 0
+        self.builders: list[Tree] = []
         self.draws = itertools.count()  # calls of kernels that draw random numbers
         self.follower: AbstractFollower | None = None
         self.n_destroyed = (
@@ -107,8 +112,18 @@ class Program:
             self.follower.end()
         for field in self.fields:
             for leaf in field.leaves():
-                leaf.release("its program has ended: ks.init and ks.reset end the program before")
+                leaf.release(_ENDED)
+        for tree in (self.root.tree, *self.builders):
+            for top in tree.tops:
+                if top._structure is not None:
+                    top._structure.released = _ENDED
         self.fields.clear()
+
+    def deactivate_all(self) -> None:
+        """Makes all cells of all sparse fields inactive."""
+        for tree in (self.root.tree, *self.builders):
+            for top in tree.tops if tree.is_final else ():
+                top.deactivate_all()
 
 
 _current: Program | None = None

@@ -1,6 +1,7 @@
-"""Trees of dense nodes, which give fields their shape: `root.dense(ij, (8, 8)).dense(ij, (4, 4)).place(x)`.
+"""Trees of nodes, which give fields their shape: `root.pointer(ij, (8, 8)).dense(ij, (4, 4)).place(x)`.
 
-A tree decides shapes and parents, and not where elements lie in memory: nothing that a program computes depends on that.
+Where all nodes above a field are dense, it is one array: where its elements lie cannot be seen. Else it is sparse, and its
+elements are in the storage of its tree (storage.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.structure import KINDS, StructureTree, TreeNode
+from ..sparse.layout import FieldPlace, layout_of
 from .place import fail
+from .storage import TreeStorage
 
 if TYPE_CHECKING:
     from .field import AbstractField, AbstractLeaf
@@ -45,6 +49,8 @@ class Tree:
     is_final: bool
     is_closed: bool = False
     leaves: list[AbstractLeaf] = field(default_factory=list)
+    number: int = 0  # among those of the program
+    tops: list[SNode] = field(default_factory=list)  # the nodes below the root
 
 
 @dataclass(frozen=True)
@@ -56,13 +62,7 @@ class Place:
     snode: SNode
 
 
-_SPARSE = "sparse nodes are not there yet: use dense ones"
 _MISSING = {
-    "pointer": _SPARSE,
-    "bitmasked": _SPARSE,
-    "dynamic": _SPARSE,
-    "hash": _SPARSE,
-    "deactivate_all": _SPARSE,
     "quant_array": "quantised types are not there yet: use fields of i8, i16 or f16",
     "bit_struct": "quantised types are not there yet: use fields of i8, i16 or f16",
     "lazy_grad": "autodiff is not there yet",
@@ -71,7 +71,7 @@ _MISSING = {
 
 
 class SNode:
-    """A node of a tree. `kind` is root, dense or place; a dense node splits each cell of its parent along `axes` into `extents`."""
+    """A node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell above along `axes` into `extents`."""
 
     def __init__(
         self,
@@ -79,22 +79,94 @@ class SNode:
         above: SNode | None,
         tree: Tree,
         cells: tuple[Axes, tuple[int, ...]] = ((), ()),
+        chunk: int = 1,
     ) -> None:
         self.kind = kind
         self.axes, self.extents = cells
+        self.chunk = chunk
         self.tree = tree
+        self.below: list[SNode] = []
+        self.leaf: AbstractLeaf | None = None
         self._above = above
+        self._structure: Structure | None = None  # of a node below the root
+        if above is not None:
+            above.below.append(self)
+            if above._above is None:
+                tree.tops.append(self)
 
     def dense(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
-        """Splits each cell; `dimensions` is one number for all axes, or one each."""
+        """Splits each cell; `dimensions` is one number for all axes, or one each. All cells are there."""
+        return self._node("dense", axes, dimensions)
+
+    def bitmasked(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
+        """As `dense`, with a bit for each cell that says whether it is active."""
+        return self._node("bitmasked", axes, dimensions)
+
+    def pointer(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
+        """As `dense`, but only active cells have memory."""
+        return self._node("pointer", axes, dimensions)
+
+    def hash(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
+        """As `pointer`."""
+        return self._node("hash", axes, dimensions)
+
+    def dynamic(
+        self, axis: Axes | Sequence[int], dimension: int, chunk_size: int | None = None
+    ) -> SNode:
+        """Splits each cell along one axis into a list of at most `dimension` cells, which grows by `chunk_size` at once."""
+        if len(tuple(axis)) != 1:
+            fail("a dynamic node has one axis")
+        (n,) = extents_of(dimension, f"{self.kind}.dynamic")
+        (chunk,) = extents_of(min(n, 1024) if chunk_size is None else chunk_size, "chunk_size")
+        return self._node("dynamic", axis, n, min(chunk, n))
+
+    def _node(self, kind: str, axes: Any, dimensions: Any, chunk: int = 1) -> SNode:
         self._check_open()
         numbers = tuple(axes)
-        extents = extents_of(dimensions, f"{self.kind}.dense")
-        if isinstance(dimensions, (int, np.integer)):
+        extents = extents_of(dimensions, f"{self.kind}.{kind}")
+        if len(extents) == 1 and len(numbers) > 1:
             extents = extents * len(numbers)
         if len(extents) != len(numbers):
-            fail(f"dense is given {len(numbers)} axes and {len(extents)} dimensions")
-        return SNode("dense", self, self.tree, (numbers, extents))
+            fail(f"{kind} is given {len(numbers)} axes and {len(extents)} dimensions")
+        return SNode(kind, self, self.tree, (numbers, extents), chunk)
+
+    @property
+    def structure(self) -> Structure | None:
+        """The tree of sparse fields that it is in, with its memory; None where it has only dense nodes above."""
+        if not self.is_sparse:
+            return None
+        top = self.top
+        if top._structure is None:
+            top._structure = Structure(top)
+        return top._structure
+
+    @property
+    def top(self) -> SNode:
+        """The node below the root that it is in, itself where it is the root."""
+        node = self
+        while node._above is not None and node._above._above is not None:
+            node = node._above
+        return node
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it or a node above has cells that may be inactive."""
+        node: SNode | None = self
+        while node is not None:
+            if node.kind in KINDS and KINDS[node.kind].is_sparse:
+                return True
+            node = node._above
+        return False
+
+    def deactivate_all(self) -> None:
+        """Makes all cells inactive; of dense nodes, those of the nodes below."""
+        if self.kind != "place" and self.is_sparse:
+            structure = self.structure
+            assert structure is not None
+            structure.storage.deactivate_all(structure.numbers[id(self)])
+        else:
+            for node in self.below:
+                node.deactivate_all()
 
     def place(self, *args: Any, offset: int | Sequence[int] | None = None) -> SNode:
         """Gives fields, or lists of fields, their shape. `offset` is the least index along each axis."""
@@ -112,7 +184,9 @@ class SNode:
         shape = self.shape
         least = () if offset is None else offset_of(offset, shape)
         for leaf in placed.leaves():
-            leaf.set_place(Place(shape, least, SNode("place", self, self.tree)))
+            node = SNode("place", self, self.tree)
+            node.leaf = leaf
+            leaf.set_place(Place(shape, least, node))
             self.tree.leaves.append(leaf)
 
     def parent(self, n: int = 1) -> SNode | None:
@@ -153,6 +227,65 @@ class SNode:
     def _check_open(self) -> None:
         if self.tree.is_closed:
             fail("this ks.FieldsBuilder is finalized: make another one for more fields")
+        if self._above is not None and self.top._structure is not None:
+            fail("sparse fields of this tree are in use: place all fields of a tree before")
+
+
+class Structure:
+    """A tree with sparse fields that is in use: its nodes and fields by number, and its memory."""
+
+    def __init__(self, top: SNode) -> None:
+        nodes: list[TreeNode] = []
+        self.numbers: dict[int, int] = {}  # of nodes, by identity; of fields, those of their place
+        fields: list[FieldPlace] = []
+        self.fields: dict[int, int] = {}
+        self._held = top
+        self.released = ""  # why its memory may not be used any more
+
+        def visit(node: SNode, parent: int) -> None:
+            number = len(nodes)
+            nodes.append(TreeNode(node.kind, parent, node.axes, node.extents, node.chunk))  # type: ignore[arg-type]
+            self.numbers[id(node)] = number
+            for below in node.below:
+                if below.kind != "place":
+                    visit(below, number)
+                elif below.is_sparse and below.leaf is not None:
+                    self.fields[id(below)] = len(fields)
+                    leaf = below.leaf
+                    fields.append(FieldPlace(leaf.dtype, leaf.element_shape, number))
+
+        visit(top, -1)
+        name = f"tree{top.tree.number}_{top.tree.tops.index(top)}"
+        self.tree = StructureTree(name, tuple(nodes))
+        self.layout = layout_of(self.tree, tuple(fields))
+        try:
+            self.storage = TreeStorage(self.layout)
+        except MemoryError as error:
+            fail(f"there is no memory for a tree of sparse fields: {error}")
+
+    def section(self, key: str) -> SectionSource:
+        """An array of the storage, as calls of kernels ask for it."""
+        return SectionSource(self, key)
+
+
+class SectionSource:
+    """An array of a tree's storage. Kernels that use it never wait."""
+
+    is_lent = True
+
+    def __init__(self, structure: Structure, key: str) -> None:
+        self._structure, self._key = structure, key
+
+    @property
+    def array(self) -> Any:
+        return self.storage
+
+    @property
+    def storage(self) -> Any:
+        """The array; LanguageError where the program, or the tree, has ended."""
+        if self._structure.released:
+            fail(f"a sparse field is gone: {self._structure.released}")
+        return self._structure.storage.arrays[self._key]
 
 
 def extents_of(shape: Any, what: str) -> tuple[int, ...]:

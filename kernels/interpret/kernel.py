@@ -100,7 +100,9 @@ class _Lane:
 
 
 @dataclass
-class _Run:
+class AbstractRun:
+    """A run of a kernel on its arrays."""
+
     arrays: dict[str, Array]
     scalars: dict[str, Any]
     plans: Plans
@@ -418,6 +420,10 @@ class _Run:
         view = view.transpose(sorted(range(len(order)), key=lambda a: -order[a]))
         missing = tuple(len(self.lanes) - 1 - k for k in range(len(self.lanes)) if k not in order)
         return np.expand_dims(view, missing)
+
+
+class _Run(AbstractRun):
+    """On plain arrays."""
 
 
 def printed(value: Any, dtype: DType, wanted: str) -> str:

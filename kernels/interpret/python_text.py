@@ -24,7 +24,9 @@ from ..ir.kernel import (
     Expr,
     For,
     If,
+    IsActive,
     KernelIR,
+    Length,
     Load,
     Local,
     LocalArray,
@@ -322,6 +324,8 @@ class _Printer:
                 return f"{_TYPES[y.dtype]}({self.value(y)}).view({_TYPES[dtype]})"
             case Accumulator():
                 raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
+            case IsActive() | Length():
+                raise TypeError("a kernel on sparse fields is lowered first")
 
     def _unary(self, op: str, x: str, of: DType, dtype: DType) -> str:
         match op:

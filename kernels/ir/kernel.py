@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .structure import StructureTree
+
 
 class DType(Enum):
     """A scalar type: its name is the name in the language, its value the NumPy name."""
@@ -214,6 +216,26 @@ class Bitcast:
 
 
 @dataclass(frozen=True)
+class IsActive:
+    """Whether the cell of a tree's node at these indices, one for each axis of the node, is active; outside of it none is."""
+
+    tree: str
+    node: int
+    indices: tuple[Expr, ...]
+    dtype: DType = DType.bool_
+
+
+@dataclass(frozen=True)
+class Length:
+    """How many cells of a dynamic node are there, in its container at these indices of its parent."""
+
+    tree: str
+    node: int
+    indices: tuple[Expr, ...]
+    dtype: DType = DType.i32
+
+
+@dataclass(frozen=True)
 class Accumulator:
     """The finished value of a task's reduction; appears only in `Task.finish` (kernels/ir/task.py)."""
 
@@ -233,6 +255,8 @@ Expr = (
     | Select
     | Cast
     | Bitcast
+    | IsActive
+    | Length
     | Accumulator
 )
 
@@ -357,6 +381,57 @@ class Assert:
     where: Location
 
 
+@dataclass(frozen=True)
+class ForActive:
+    """A loop over the cells of a tree's node that are active when it begins, in any order. `loops` are the indices, one for each
+    axis of the node.
+    """
+
+    tree: str
+    node: int
+    loops: tuple[str, ...]
+    body: tuple[Stmt, ...]
+    where: Location
+
+
+@dataclass(frozen=True)
+class Activate:
+    """Makes the cell of a node at these indices active, with the cells above that it is in. Its fields are zero where it was not.
+
+    Of a dynamic node the cells before it, too. Nothing happens where an index is outside, but that the call ends with an error.
+    """
+
+    tree: str
+    node: int
+    indices: tuple[Expr, ...]
+    where: Location
+
+
+@dataclass(frozen=True)
+class Deactivate:
+    """Makes the cell inactive, and all that is in it: it reads as zero. Of a dynamic node, all cells of the container at these
+    indices of its parent. Nothing happens where it is not active.
+    """
+
+    tree: str
+    node: int
+    indices: tuple[Expr, ...]
+    where: Location
+
+
+@dataclass(frozen=True)
+class Append:
+    """Makes the next cell of a dynamic node active, in its container at these indices of its parent; the local `result` takes its
+    index (i32). In parallel loops the order of several is open.
+    """
+
+    tree: str
+    node: int
+    indices: tuple[Expr, ...]
+    result: str
+    where: Location
+
+
 Stmt = (
     For
     | SetLocal
@@ -369,6 +444,10 @@ Stmt = (
     | While
     | Print
     | Assert
+    | ForActive
+    | Activate
+    | Deactivate
+    | Append
 )
 
 
@@ -382,8 +461,24 @@ class ArrayParam:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """An array that is a sparse field: its last axes are those of a node of a tree. Inactive elements, and those outside, are 0.
+
+    Whoever stores to one has it activated just before; else nothing is stored where it is inactive.
+    """
+
+    array: str
+    tree: str
+    node: int
+
+
+@dataclass(frozen=True)
 class KernelIR:
-    """One instantiated kernel: `body` is its statements at top level, each outermost `For` a parallel range-for."""
+    """One instantiated kernel: `body` is its statements at top level, each outermost `For` a parallel range-for.
+
+    A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays, whose leaf loops are `independent`: their
+    iterations are parallel by definition, too; indices of `trusted` arrays are right.
+    """
 
     name: str
     arrays: tuple[ArrayParam, ...]
@@ -391,3 +486,7 @@ class KernelIR:
     body: tuple[Stmt, ...]
     where: Location
     fast_math: bool = True  # False forbids the reassociation of reductions
+    trees: tuple[StructureTree, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    independent: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()

@@ -16,17 +16,23 @@ from .body import Body
 from .domain import Loop
 from .kernel import (
     Accumulator,
+    Activate,
+    Append,
     Assert,
     Binary,
     Bitcast,
     Cast,
     Compare,
     Const,
+    Deactivate,
     DType,
     Expr,
     For,
+    ForActive,
     If,
+    IsActive,
     KernelIR,
+    Length,
     Load,
     Local,
     LocalArray,
@@ -130,6 +136,13 @@ class _Printer:
                 case While(condition=condition, body=inner):
                     yield f"{pad}while {self.text(condition, 0)}:"
                     yield from self.nested(inner, depth)
+                case ForActive(loops=names, body=inner):
+                    yield f"{pad}for {', '.join(names)} in active {s.tree}.{s.node}:"
+                    yield from self.nested(inner, depth)
+                case Activate() | Deactivate():
+                    yield f"{pad}{type(s).__name__.lower()} {self.cell(s.tree, s.node, s.indices)}"
+                case Append():
+                    yield f"{pad}{s.result}: i32 = append {self.cell(s.tree, s.node, s.indices)}"
                 case Print():
                     parts = [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(
                         s.formats
@@ -177,6 +190,9 @@ class _Printer:
     def element(self, array: str, indices: tuple[Expr, ...]) -> str:
         return f"{self.name('array', array)}[{', '.join(map(self.index, indices))}]"
 
+    def cell(self, tree: str, node: int, indices: tuple[Expr, ...]) -> str:
+        return f"{tree}.{node}[{', '.join(self.text(i, 0) for i in indices)}]"
+
     def index(self, x: Expr) -> str:
         affine = None if self.names is None else to_affine(x)
         return self.text(x, 0) if affine is None else show_affine(affine, self.names)
@@ -199,6 +215,10 @@ class _Printer:
                 return self.element(array, indices)
             case Accumulator():
                 return "acc"
+            case IsActive():
+                return f"is_active({self.cell(x.tree, x.node, x.indices)})"
+            case Length():
+                return f"length({self.cell(x.tree, x.node, x.indices)})"
             case Cast(x=y, dtype=dtype):
                 return f"{dtype.name if typed else dtype.name.rstrip('_')}({self.text(y, 0)})"
             case Bitcast(x=y, dtype=dtype):

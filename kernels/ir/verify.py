@@ -10,6 +10,8 @@ from typing import NoReturn
 
 from .kernel import (
     Accumulator,
+    Activate,
+    Append,
     ArrayParam,
     Assert,
     Binary,
@@ -17,11 +19,15 @@ from .kernel import (
     Cast,
     Compare,
     Const,
+    Deactivate,
     DType,
     Expr,
     For,
+    ForActive,
     If,
+    IsActive,
     KernelIR,
+    Length,
     Load,
     Local,
     LocalArray,
@@ -140,6 +146,16 @@ class _Checker:
                     self._expr(condition, loops, bound)
                     self._expect(condition, DType.bool_, "the condition")
                     self.block(inner, loops, bound)
+                case ForActive(loops=names, body=inner):
+                    self._node(s.tree, s.node, len(names))
+                    for name in names:
+                        self._new_loop(name)
+                    self.block(inner, loops | set(names), bound)
+                case Activate() | Deactivate() | Append():
+                    self._cell(s, loops, bound)
+                    if isinstance(s, Append):
+                        self._same_type(s.result, DType.i32)
+                        bound[s.result] = DType.i32
                 case Print(parts=parts, formats=formats):
                     self._printed(parts, formats, loops, bound)
                 case Assert(condition=condition, parts=parts):
@@ -167,15 +183,45 @@ class _Checker:
                 self._fail(f"%{wanted} is no format of `{show_expr(x)}`, which is {x.dtype.name}")
 
     def _for(self, s: For, loops: set[str], bound: dict[str, DType]) -> None:
-        if s.loop in self._loops or s.loop in self._arrays or s.loop in self._scalars:
-            self._fail(f"the loop name {s.loop} is used twice")
-        self._loops.add(s.loop)
+        self._new_loop(s.loop)
         self._expr(s.extent, loops, bound)
         if not s.extent.dtype.is_integer:
             self._fail(f"the extent of loop {s.loop} is {s.extent.dtype.name}")
         if isinstance(s.extent, Const) and s.extent.value < 0:
             self._fail(f"the extent of loop {s.loop} is {s.extent.value}")
         self.block(s.body, loops | {s.loop}, bound)
+
+    def _new_loop(self, name: str) -> None:
+        if name in self._loops or name in self._arrays or name in self._scalars:
+            self._fail(f"the loop name {name} is used twice")
+        self._loops.add(name)
+
+    def _node(self, tree: str, node: int, n_indices: int, is_list: bool = False) -> None:
+        """A node of a tree with so many indices, of its cells or of the lists that a dynamic one has."""
+        found = next((t for t in self._ir.trees if t.name == tree), None)
+        if found is None or not 0 <= node < len(found.nodes):
+            self._fail(f"there is no node {node} in a tree {tree}")
+        cell = found.nodes[node].parent if is_list else node
+        if is_list and not found.nodes[node].has.length:
+            self._fail(f"the node {node} of {tree} is {found.nodes[node].kind}, not dynamic")
+        if n_indices != len(found.axes(cell) if cell >= 0 else ()):
+            self._fail(f"the node {node} of {tree} is given {n_indices} indices")
+
+    def _cell(
+        self,
+        x: Activate | Deactivate | Append | IsActive | Length,
+        loops: set[str],
+        bound: dict[str, DType],
+    ) -> None:
+        is_list = isinstance(x, Append | Length)
+        if isinstance(x, Deactivate):
+            tree = next((t for t in self._ir.trees if t.name == x.tree), None)
+            is_list = tree is not None and tree.nodes[x.node].has.length
+        self._node(x.tree, x.node, len(x.indices), is_list)
+        for i in x.indices:
+            self._expr(i, loops, bound)
+            if not i.dtype.is_integer:
+                self._fail(f"the index `{show_expr(i)}` of a node of {x.tree} is {i.dtype.name}")
 
     def _same_type(self, name: str, dtype: DType) -> None:
         if name in self._arrays or name in self._scalars or name in self._loops:
@@ -281,6 +327,8 @@ class _Checker:
                 self._expr(y, loops, bound)
                 if DType.bool_ in (y.dtype, dtype) or y.dtype.size_bytes != dtype.size_bytes:
                     self._fail(f"the bits of `{show_expr(y)}`, {y.dtype.name}, are no {dtype.name}")
+            case IsActive() | Length():
+                self._cell(x, loops, bound)
             case Accumulator():
                 self._fail("an Accumulator appears outside Task.finish")
             case _:

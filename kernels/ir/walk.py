@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .kernel import (
+    Append,
     Binary,
     Bitcast,
     Cast,
@@ -125,7 +126,7 @@ def local_changed(s: Stmt) -> str:
     match s:
         case SetLocal() | UpdateLocal() | LocalArray() | SetElement():
             return s.name
-        case Update():
+        case Update() | Append():
             return s.result
     return ""
 

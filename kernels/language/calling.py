@@ -51,6 +51,19 @@ def run_at_once(ir: KernelIR, arrays: Mapping[str, Any], scalars: Mapping[str, A
         engine.run(ir, tuple(arrays.values()), tuple(scalars.values()))
 
 
+def interpret_trees(
+    ir: KernelIR, arrays: Mapping[str, Any], scalars: Mapping[str, Any], trees: Mapping[str, Any]
+) -> None:
+    """Runs a kernel on sparse fields in the interpreter: `arrays` are views of them, `trees` the storages by name."""
+    run = import_module("...interpret.trees", __name__).run_on_trees
+    run(ir, arrays, scalars, trees)
+
+
+def interprets() -> bool:
+    """Whether kernels are run by the interpreter."""
+    return _interprets.get()
+
+
 def runs_now() -> bool:
     """Whether a call is neither held back nor interpreted."""
     return _current.get() is None and not _interprets.get()

@@ -17,7 +17,7 @@ from ..ir.kernel import Bitcast, Const, DType, LocalArray
 from ..ir.ops import OPS
 from ..ir.simplify import cast, const
 from ..ir.verify import LOCAL_ARRAY_BYTES
-from . import random
+from . import random, sparse
 from .complex_numbers import ComplexType, complex_annotation, complex_value, is_complex
 from .func import BoundFunc, Func
 from .functions import WHOLE, operation_of
@@ -39,6 +39,7 @@ from .scopes import Pass
 from .typing_rules import settle, truth
 from .values import (
     ArrayRef,
+    ListOf,
     LocalRef,
     MatrixValue,
     Method,
@@ -86,10 +87,14 @@ class Calls:
             return True
         if isinstance(node.func, ast.Attribute) and self._is_method_of_value(node.func.value):
             return node.func.attr not in methods.METHODS
-        callee = python_object(self._expr.place(node.func))
+        place = self._expr.place(node.func)
+        callee = python_object(place)
+        if isinstance(place, Method) and isinstance(place.owner, ArrayRef | StructArray | ListOf):
+            return place.name != "length"
         return (
             isinstance(callee, Func | BoundFunc)
             or callee in ATOMIC_CALLS
+            or any(callee is c for c in sparse.CHANGING)
             or any(callee is c for c in random.CALLS)
         )
 
@@ -124,6 +129,8 @@ class Calls:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` can only stand as the range of a for loop", node
             )
+        if sparse.is_call(target):
+            return sparse.call(self._state, self._expr, target, node, is_statement)
         args = self._expr.values(node.args)
         named = self._named(node)
         return self._of_language(target, args, named, node)
@@ -164,6 +171,8 @@ class Calls:
 
     def _method(self, method: Method, node: ast.Call, is_statement: bool) -> Value | None:
         owner = method.owner
+        if isinstance(owner, ArrayRef | StructArray | ListOf):
+            return sparse.method(self._state, self._expr, method, node, is_statement)
         if is_complex(owner) and method.name in ("conjugate", "conj") and not node.args:
             return self._expr.operators.complex.conjugate(owner, node)
         if isinstance(owner, MatrixValue):

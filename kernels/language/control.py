@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from ..ir.kernel import DType, Expr, For, If, Local, SetLocal, Stmt, While
+from ..ir.kernel import DType, Expr, For, ForActive, If, Local, SetLocal, Stmt, While
 from ..ir.simplify import binary, const, unary
 from .scopes import Flag, Pass
 
@@ -90,6 +91,8 @@ def _without(statements: tuple[Stmt, ...], unread: set[str]) -> tuple[Stmt, ...]
                 continue
             case For():
                 s = For(s.loop, s.extent, _without(s.body, unread), s.where)
+            case ForActive():
+                s = replace(s, body=_without(s.body, unread))
             case While():
                 s = While(s.condition, _without(s.body, unread), s.where)
             case If():

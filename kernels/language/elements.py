@@ -5,11 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from ..fields.field import AbstractLeaf
+from ..fields.tree import SNode
 from ..ir.affine import limits, reach
 from ..ir.kernel import Assert, DType, Expr
 from ..ir.simplify import binary, compare, const
 from .scopes import Pass
-from .values import ArrayRef, LocalItem, LocalRef, MatrixValue, StructArray, StructValue, Value
+from .values import (
+    ArrayRef,
+    ListOf,
+    LocalItem,
+    LocalRef,
+    MatrixValue,
+    StructArray,
+    StructValue,
+    Value,
+)
 
 
 def element_of(
@@ -17,9 +28,14 @@ def element_of(
 ) -> Value:
     """The place, or tree of places, that `base[indices]` is."""
     if isinstance(base, StructArray):
+        if len(indices) == len(base.shape) - 1 and list_node(base) is not None:
+            return ListOf(base, tuple(indices))
         members = tuple((n, element_of(state, m, indices, node)) for n, m in base.members)
         return StructValue(members, base.kind)
     shape = base.shape
+    is_short = len(indices) == len(shape) - 1
+    if is_short and isinstance(base, ArrayRef) and list_node(base) is not None:
+        return ListOf(base, tuple(indices))
     if len(indices) != len(shape):
         state.fail(
             f"{base.name} has {len(shape)} dimensions but is indexed with {len(indices)}: "
@@ -61,6 +77,16 @@ def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.
         inside = _checked(state, i, n, base, k, node)
         at = binary("add", binary("mul", at, const(n, DType.i64)), inside)
     return LocalItem(base, at)
+
+
+def list_node(base: ArrayRef | StructArray) -> SNode | None:
+    """The dynamic node that the cells of a field are in; None of other fields."""
+    while isinstance(base, StructArray):
+        base = base.members[0][1]
+    if not isinstance(base.source, AbstractLeaf):
+        return None
+    node = base.source.parent()
+    return node if node is not None and node.kind == "dynamic" else None
 
 
 def with_component(

@@ -10,6 +10,7 @@ from typing import NoReturn
 from ..fields.compound import MatrixType, StructType
 from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import cast
+from . import sparse
 from .branches import Branches
 from .calls import Calls, InlineCall
 from .changes import is_chain, root_of
@@ -26,6 +27,7 @@ from .scopes import LoopVar, Pass
 from .typing_rules import python_value, settle, static_value, truth
 from .values import (
     ArrayRef,
+    ListOf,
     LocalRef,
     MatrixValue,
     Method,
@@ -276,6 +278,8 @@ class Expressions:
 
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self.place(node.value)
+        if isinstance(base, ArrayRef | StructArray | ListOf) and sparse.is_method(base, node.attr):
+            return Method(base, node.attr)
         match base:
             case ArrayRef() | LocalRef():
                 return self._array_attribute(base, node)
@@ -287,6 +291,8 @@ class Expressions:
                     shape = base.shape
                     known = {"shape": shape, "ndim": len(shape), "size": math.prod(shape)}
                     return self.lift(known[node.attr])
+                if base.source is not None and hasattr(base.source, node.attr):
+                    return self.lift(getattr(base.source, node.attr))
             case MatrixValue():
                 found = self.matrices.attribute(base, node.attr)
                 if found is not None:

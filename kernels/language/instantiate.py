@@ -13,8 +13,11 @@ from typing import Any
 
 from ..fields.compound import MatrixType, StructType
 from ..fields.program import Program
+from ..fields.storage import FieldView, TreeStorage
+from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
+from ..sparse.lower import lower_trees
 from .complex_numbers import COMPLEX, PARTS
 from .control import without_unread
 from .errors import LanguageError
@@ -48,6 +51,14 @@ class Instance:
     fields: tuple[tuple[str, Any], ...] = ()
     results: Results | None = None
     draws: bool = False
+    logical: KernelIR | None = None  # on sparse fields, where `ir` is what it was lowered to
+    views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
+    structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
+
+    @property
+    def storages(self) -> dict[str, TreeStorage]:
+        """The memory of the trees."""
+        return {name: s.storage for name, s in self.structures}
 
 
 def rules_of(signature: Signature, program: Program | None) -> Rules:
@@ -151,7 +162,29 @@ def _walk(
         subject.fast_math,
     )
     fields = tuple((param.name, source) for param, source in state.captured.values())
-    return state, Instance(ir, fields, results, state.seed is not None)
+    instance = Instance(ir, fields, results, state.seed is not None)
+    return state, _on_trees(state, instance) if state.structures and is_final else instance
+
+
+def _on_trees(state: Pass, x: Instance) -> Instance:
+    """A kernel on sparse fields, lowered to the arrays of their trees."""
+    cells = {name: source.cells for name, source in x.fields if name in state.placed}
+    logical = replace(
+        x.ir,
+        trees=tuple(s.tree for s in state.structures.values()),
+        placed=tuple(state.placed.values()),
+    )
+    layouts = {name: s.layout for name, s in state.structures.items()}
+    lowered = lower_trees(logical, layouts, {name: c.number for name, c in cells.items()})
+    sections = [(n, state.structures[tree].section(key)) for n, tree, key in lowered.sections]
+    return replace(
+        x,
+        ir=lowered.ir,
+        fields=(*((n, source) for n, source in x.fields if n not in cells), *sections),
+        logical=logical,
+        structures=tuple(state.structures.items()),
+        views=tuple((n, FieldView(c.storage, c.number)) for n, c in cells.items()),
+    )
 
 
 def _of_pairs(ref: ArrayRef) -> StructArray:

@@ -24,7 +24,7 @@ from ..fields.program import Program, current_program, settle
 from ..ir.kernel import DType, KernelIR, Location
 from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
-from .calling import holder, run_at_once, runs_now
+from .calling import holder, interpret_trees, interprets, run_at_once, runs_now
 from .complex_numbers import Pairs, is_complex_array, pairs_of
 from .errors import LanguageError
 from .func import Func
@@ -237,10 +237,22 @@ class Kernel:
             scalars[SEED] = _next_seed()
         given = {p.name: arrays[p.name] for p in ir.arrays}
         recorder = holder()
+        if recorder is not None and instance.logical is not None:
+            raise LanguageError(
+                f"the kernel {self.name} uses sparse fields, which sequences cannot have yet: call it outside of one",
+                where,
+            )
         if recorder is not None:
             fields = frozenset(name for name, _ in instance.fields)
             recorder.hold(ir, list(given.values()), list(scalars.values()), where, fields)
             return None
+        if instance.logical is not None and interprets():
+            settle()
+            arrays.update(instance.views)
+            ir = instance.logical
+            given = {p.name: arrays[p.name] for p in ir.arrays}
+            interpret_trees(ir, given, scalars, instance.storages)
+            return None if instance.results is None else instance.results.read(returned)
         followed = self._followed(instance, ir)
         if followed is None:
             settle()

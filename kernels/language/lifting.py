@@ -11,7 +11,7 @@ from ..fields.field import AbstractLeaf, ScalarField
 from ..fields.matrix import Matrix
 from ..fields.struct_field import StructField
 from ..fields.structs import Struct
-from ..ir.kernel import ArrayParam
+from ..ir.kernel import ArrayParam, Placed
 from .scopes import Pass
 from .typing_rules import lift, strong
 from .values import (
@@ -55,9 +55,17 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
         return replace(whole, element=(), component=x.component, source=x)
     known = state.captured.get(id(x))
     if known is None:
-        array = x.storage
-        param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype, array.shape)
+        cells = x.cells
+        if cells is not None:
+            shape = (*x.element_shape, *x.shape)
+        else:
+            shape = x.storage.shape
+        param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype, shape)
         known = state.captured[id(x)] = (param, x)
+        if cells is not None:
+            tree = cells.structure.tree.name
+            state.structures[tree] = cells.structure
+            state.placed[param.name] = Placed(param.name, tree, cells.node)
     return ArrayRef(
         known[0],
         x.element_shape,

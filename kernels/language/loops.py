@@ -6,11 +6,13 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..fields.tree import SNode
 from ..ir.kernel import (
     Const,
     DType,
     Expr,
     For,
+    ForActive,
     If,
     Local,
     LoopIndex,
@@ -24,9 +26,11 @@ from .control import escapes, none_of, targets_of
 from .intrinsics import grouped, ndrange
 from .places import loaded
 from .scopes import Jumps, LoopVar, Pass
+from .sparse import number_of
 from .values import (
     ArrayRef,
     MatrixValue,
+    Static,
     StructArray,
     TupleValue,
     Typed,
@@ -88,6 +92,10 @@ class Loops:
             while isinstance(first, StructArray):
                 first = first.members[0][1]
             offset = first.offset or (0,) * len(x.shape)
+            placed = state.placed.get(first.param.name)
+            if placed is not None:
+                self._active((placed.tree, placed.node), offset, node, is_grouped)
+                return
             shape = x.shape or (1,)
             bounds = [
                 (const(o, DType.i64), const(o + n, DType.i64), 1)
@@ -96,12 +104,44 @@ class Loops:
             self._nest(bounds, node, is_grouped, is_empty_group=not x.shape)
         elif isinstance(x, TupleValue | MatrixValue):
             self._written_out(node, list(x.items))
+        elif isinstance(x, Static) and isinstance(x.python, SNode):
+            found = number_of(state, x.python)
+            if found is not None:
+                self._active(found, (0,) * len(x.python.shape), node, is_grouped)
+                return
+            ends = [(const(0, DType.i64), const(n, DType.i64), 1) for n in x.python.shape]
+            self._nest(ends, node, is_grouped)
         else:
             state.fail(
                 f"a for loop over `{ast.unparse(node.iter)}` is not supported in a kernel: use "
                 f"range, ks.ndrange, ks.static, or an array or field",
                 node,
             )
+
+    def _active(
+        self, place: tuple[str, int], offset: Sequence[int], node: ast.For, is_grouped: bool
+    ) -> None:
+        """A loop over the active cells of a node of a tree."""
+        state, (tree, number) = self._state, place
+        shape = state.structures[tree].tree.shape(number)
+        names = [state.fresh(n) for n in self._names(node, len(shape), is_grouped)]
+        jumps = escapes(node.body, self._statements.taken, targets_of(node))
+        if "return" in jumps or "break" in jumps:
+            state.fail("a loop over active cells cannot be left early: use a flag", node)
+        indices = []
+        for name, n, o in zip(names, shape, offset, strict=True):
+            state.extents[name] = n
+            index = LoopIndex(name, self._index_type())
+            indices.append(Typed(binary("add", index, const(o, index.dtype))))
+        state.is_serial = False
+        with state.frame.scope(), state.guarded(), state.collected() as body:
+            self._bind(node, indices, is_grouped)
+            state.n_parallel += 1
+            state.iteration = self._iteration(indices)
+            self._body(node, Jumps(can_break=False), True)
+            state.iteration = None
+        where = state.frame.parsed.where(node)
+        state.emit(ForActive(tree, number, tuple(names), tuple(body), where))
 
     def _range_bounds(self, call: ast.Call) -> Bounds:
         bounds = [

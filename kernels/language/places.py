@@ -7,6 +7,9 @@ import ast
 from ..ir.kernel import (
     Const,
     DType,
+    Expr,
+    IsActive,
+    Length,
     Load,
     Local,
     LocalElement,
@@ -178,7 +181,9 @@ class Places:
                 state.emit(SetLocal(name, adopt(x.expr, dtype), where))
             case Element(array, indices):
                 self._check_written(place, node)
-                state.emit(Store(array.name, indices, adopt(x.expr, array.dtype), where))
+                stored = self.before_activation(array.name, adopt(x.expr, array.dtype), node)
+                state.activate(array.name, indices, node)
+                state.emit(Store(array.name, indices, stored, where))
             case LocalItem(array, index):
                 state.emit(SetElement(array.name, index, adopt(x.expr, array.dtype), where))
             case OneOf(options, index):
@@ -231,6 +236,8 @@ class Places:
             case Element(array, indices):
                 self._check_written(place, node)
                 result = state.fresh("old") if wants_old else ""
+                value = self.before_activation(array.name, value, node)
+                state.activate(array.name, indices, node)
                 state.emit(Update(array.name, indices, op, value, where, result))  # type: ignore[arg-type]
                 return (
                     Typed(Local(result, array.dtype)) if wants_old else Typed(const(0, array.dtype))
@@ -239,6 +246,15 @@ class Places:
         old = self.in_local("old", old, node) if wants_old else old
         self.store(place, Typed(binary(op, old.expr, value)), node)  # type: ignore[arg-type]
         return old
+
+    def before_activation(self, array: str, value: Expr, node: ast.AST) -> Expr:
+        """A value that is stored to a sparse field, as it is before the element becomes active."""
+        asks = any(isinstance(e, IsActive | Length) for e in walk(value))
+        return (
+            self.in_local("kept", Typed(value), node).expr
+            if asks and array in self._state.placed
+            else value
+        )
 
     # --- locals
 

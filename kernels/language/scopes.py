@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..ir.kernel import ArrayParam, DType, Expr, Param, Stmt
+from ..ir.kernel import Activate, ArrayParam, DType, Expr, Param, Placed, Stmt
 from .errors import LanguageError
 from .parse import ParsedFunction
 from .typing_rules import Rules, promote
 from .values import LocalVar, Typed, Value
 
 if TYPE_CHECKING:
+    from ..fields.tree import Structure
     from .results import Returns
 
 
@@ -108,6 +109,13 @@ class Pass:
     draws: str = ""  # the local that counts random numbers; "" where none was drawn
     seed: Param | None = None  # the argument that random numbers begin with
     is_debug: bool = False
+    structures: dict[str, Structure] = field(
+        default_factory=dict
+    )  # trees of sparse fields, by name
+    placed: dict[str, Placed] = field(default_factory=dict)  # arrays that are sparse fields
+    not_activated: set[tuple[str, int]] = field(
+        default_factory=set
+    )  # nodes to which stores do not activate
     flags: list[Flag] = field(default_factory=list)
 
     @property
@@ -128,6 +136,15 @@ class Pass:
 
     def emit(self, statement: Stmt) -> None:
         self.blocks[-1].append(statement)
+
+    def activate(self, array: str, indices: tuple[Expr, ...], node: ast.AST) -> None:
+        """Emits what a store to an element of a sparse field does before."""
+        p = self.placed.get(array)
+        if p is None or (p.tree, p.node) in self.not_activated:
+            return
+        n_axes = len(self.structures[p.tree].tree.axes(p.node))
+        own = indices[len(indices) - n_axes :]
+        self.emit(Activate(p.tree, p.node, own, self.frame.parsed.where(node)))
 
     def fresh(self, name: str) -> str:
         """A name no loop or local of this kernel has yet: `i`, then `i_1`, `i_2`."""

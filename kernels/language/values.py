@@ -192,6 +192,14 @@ class StructArray:
 
 
 @dataclass(frozen=True)
+class ListOf:
+    """The cells of a dynamic node in one container: a field of them with all indices but the last."""
+
+    base: ArrayRef | StructArray
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class TupleValue:
     items: tuple[Value, ...]
 
@@ -222,6 +230,7 @@ Value = (
     | StructValue
     | ArrayRef
     | StructArray
+    | ListOf
     | TupleValue
     | Static
     | Method

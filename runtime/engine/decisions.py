@@ -63,10 +63,20 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
     for s in body:
         if isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
             step = _loop_step(ir, s, shared, cores)
-            steps.append(replace(step, lanes=_lanes(ir, s, vector_bytes)))
+            free = step.independent | _by_definition(ir, s)
+            steps.append(replace(step, independent=free, lanes=_lanes(ir, s, vector_bytes)))
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
+
+
+def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:
+    """Loops in a loop whose iterations are as parallel as its own; they have numbers behind their names by now."""
+    return frozenset(
+        x.loop
+        for x in nested_statements(loop.body)
+        if isinstance(x, For) and x.loop.partition("@")[0] in ir.independent
+    )
 
 
 def _shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:

@@ -19,6 +19,7 @@ _ROOMS = (
     "kernels/language",
     "kernels/offload",
     "kernels/program",
+    "kernels/sparse",
     "runtime/cpu",
     "runtime/engine",
 )

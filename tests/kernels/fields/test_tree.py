@@ -110,11 +110,6 @@ def test_an_unplaced_field_is_named():
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (lambda: ks.root.pointer(ks.ij, 4), "sparse nodes are not there yet"),
-        (lambda: ks.root.dense(ks.i, 4).bitmasked(ks.i, 4), "sparse nodes are not there yet"),
-        (lambda: ks.root.dynamic(ks.i, 4), "sparse nodes are not there yet"),
-        (lambda: ks.root.hash(ks.i, 4), "sparse nodes are not there yet"),
-        (lambda: ks.FieldsBuilder().pointer(ks.i, 4), "sparse nodes are not there yet"),
         (
             lambda: ks.root.quant_array(ks.i, 4, max_num_bits=32),
             "quantised types are not there yet",

@@ -256,13 +256,13 @@ def test_an_index_that_a_while_loop_changes_is_not_known() -> None:
 
 def test_lanes_of_a_while_loop_stop_on_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     passes = []
-    original = module._Run._while
+    original = module.AbstractRun._while
 
     def counted(self: Any, s: While) -> None:
         passes.append(self.shape)
         original(self, s)
 
-    monkeypatch.setattr(module._Run, "_while", counted)
+    monkeypatch.setattr(module.AbstractRun, "_while", counted)
     arrays = given()
     run_kernel(COLLATZ, arrays, {})
     assert passes == [(N,)]  # once, for all lanes

@@ -1,0 +1,345 @@
+"""The states of a tree of sparse fields in memory, and what Python does with them: NumPy on the same arrays that kernels use.
+
+Indices are arrays, one for each axis of the node, all of one length, and inside the node.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.structure import StructureTree
+from ..sparse.layout import (
+    CHANGED,
+    FREE,
+    FREED,
+    FRESH,
+    TAKEN,
+    WORD,
+    Layout,
+    Section,
+    words,
+)
+from .place import fail
+
+Array = NDArray[Any]
+Indices = Sequence[Array]
+_PAGE = 4096
+
+
+class Arena:
+    """Zeros in address space: pages get memory when they are written."""
+
+    def __init__(self, sections: dict[str, Section]) -> None:
+        offsets, end = {}, 0
+        for key, s in sections.items():
+            offsets[key] = end
+            end += -(-max(s.n_bytes, 1) // _PAGE) * _PAGE
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+        try:
+            raw = np.frombuffer(mmap.mmap(-1, end, flags), np.uint8)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"{end} bytes: {error}") from None
+        self.arrays: dict[str, Array] = {
+            key: raw[offsets[key] : offsets[key] + s.n_bytes].view(s.dtype.numpy).reshape(s.shape)
+            for key, s in sections.items()
+        }
+
+
+class TreeStorage:
+    """One tree with its fields."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.tree = layout, layout.tree
+        self.arrays = Arena(layout.sections).arrays
+        counters = self.arrays["counters"]
+        counters[:-1, FRESH] = 1
+        counters[:-1, CHANGED] = 1
+
+    # --- where cells are
+
+    def _cells(self, node: int, target: int, indices: Indices) -> Array:
+        """The cell in its container of `node` that each cell of a node below is in."""
+        t = self.tree
+        axes, at = t.axes(target), t.path(target).index(node)
+        cell = np.zeros(len(indices[0]) if indices else 1, np.int64)
+        for axis, extent in zip(t.nodes[node].axes, t.nodes[node].extents, strict=True):
+            parts = t.split(target, axis)
+            x = indices[axes.index(axis)] // prod(parts[at + 1 :]) % extent
+            cell = cell * extent + x
+        return cell
+
+    def find(self, node: int, indices: Indices) -> tuple[Array, Array]:
+        """The item of each cell, and whether it is active."""
+        t = self.tree
+        n = len(indices[0]) if indices else 1
+        container, active = np.zeros(n, np.int64), np.ones(n, bool)
+        for k in t.path(node):
+            node_k = t.nodes[k]
+            cell = self._cells(k, node, indices)
+            if node_k.has.mask:
+                w = container * words(node_k.cells) + cell // WORD
+                bits = self.arrays[f"mask{k}"][w] >> (cell % WORD).astype(np.uint64)
+                active &= (bits & np.uint64(1)).astype(bool)
+            if node_k.has.length:
+                active &= cell < self.arrays[f"length{k}"][container]
+            if node_k.has.pool:
+                entry = container * node_k.entries + cell // node_k.chunk
+                slot = self.arrays[f"table{k}"][entry].astype(np.int64)
+                active &= slot != 0
+                container = slot * node_k.chunk + cell % node_k.chunk
+            else:
+                container = container * node_k.cells + cell
+        return container, active
+
+    def containers(self, node: int, indices: Indices) -> tuple[Array, Array]:
+        """The container of a node in each cell of the node above, and whether that cell is active."""
+        parent = self.tree.nodes[node].parent
+        if parent < 0:
+            return np.zeros(1, np.int64), np.ones(1, bool)
+        return self.find(parent, indices)
+
+    # --- what is there
+
+    def activate(self, node: int, indices: Indices) -> Array:
+        """Makes cells active; their items."""
+        t = self.tree
+        container = np.zeros(len(indices[0]) if indices else 1, np.int64)
+        for k in t.path(node):
+            node_k = t.nodes[k]
+            cell = self._cells(k, node, indices)
+            if node_k.has.mask:
+                w = container * words(node_k.cells) + cell // WORD
+                bits = np.uint64(1) << (cell % WORD).astype(np.uint64)
+                np.bitwise_or.at(self.arrays[f"mask{k}"], w, bits)
+                self._changed(k)
+            if node_k.has.length:
+                np.maximum.at(self.arrays[f"length{k}"], container, cell + 1)
+            if node_k.has.pool:
+                entry = container * node_k.entries + cell // node_k.chunk
+                table = self.arrays[f"table{k}"]
+                new = np.unique(entry[table[entry] == 0])
+                if len(new):
+                    table[new] = self._taken(k, len(new))
+                    self._changed(k)
+                container = table[entry].astype(np.int64) * node_k.chunk + cell % node_k.chunk
+            else:
+                container = container * node_k.cells + cell
+        return container
+
+    def append(self, node: int, indices: Indices) -> tuple[int, int]:
+        """The item and the index of a new cell at the end of one container of a dynamic node."""
+        t = self.tree
+        container = np.zeros(1, np.int64)
+        if t.nodes[node].parent >= 0:
+            container = self.activate(t.nodes[node].parent, indices)
+        k = int(self.arrays[f"length{node}"][container[0]])
+        node_k = t.nodes[node]
+        if k >= node_k.cells:
+            fail(f"a dynamic node of {node_k.cells} cells is full")
+        entry = container[0] * node_k.entries + k // node_k.chunk
+        table = self.arrays[f"table{node}"]
+        if not table[entry]:
+            table[entry] = self._taken(node, 1)[0]
+        self.arrays[f"length{node}"][container[0]] = k + 1
+        return int(table[entry]) * node_k.chunk + k % node_k.chunk, k
+
+    def length(self, node: int, indices: Indices) -> int:
+        """How many cells of a dynamic node's container are there."""
+        container, active = self.containers(node, indices)
+        return int(self.arrays[f"length{node}"][container[0]]) if active[0] else 0
+
+    def deactivate(self, node: int, indices: Indices) -> None:
+        """Makes cells inactive; of a dynamic node all cells of containers, by indices of the node above."""
+        node_k = self.tree.nodes[node]
+        if node_k.has.length:
+            container, active = self.containers(node, indices)
+            self._clear(node, container[active])
+            return
+        item, active = self.find(node, indices)
+        if not node_k.has.pool:
+            if node_k.has.mask:
+                w = item // node_k.cells * words(node_k.cells) + item % node_k.cells // WORD
+                bits = ~(np.uint64(1) << (item % node_k.cells % WORD).astype(np.uint64))
+                np.bitwise_and.at(self.arrays[f"mask{node}"], w[active], bits[active])
+            self._changed(node)
+            self._clear_items(node, np.unique(item[active]))
+            return
+        t = self.tree
+        container = np.zeros(len(item), np.int64)
+        if node_k.parent >= 0:
+            upper = [
+                x // prod(t.split(node, a)[len(t.path(node_k.parent)) :])
+                for x, a in zip(indices, t.axes(node), strict=True)
+                if a in t.axes(node_k.parent)
+            ]
+            container = self.find(node_k.parent, upper)[0]
+        entry = container * node_k.entries + self._cells(node, node, indices)
+        self._give_back(node, np.unique(entry[active]))
+
+    def deactivate_all(self, node: int) -> None:
+        """Makes all cells of a node inactive, and all that are in them."""
+        used = {k: self._used(k) for k in self.tree.below(node)}
+        for k, (n_containers, n_items) in used.items():
+            node_k = self.tree.nodes[k]
+            counters = self.arrays["counters"]
+            if node_k.has.pool:
+                self.arrays[f"table{k}"][: n_containers * node_k.entries] = 0
+                counters[k, [FREE, TAKEN, FREED]] = 0
+                counters[k, FRESH] = 1
+            if node_k.has.mask:
+                self.arrays[f"mask{k}"][: n_containers * words(node_k.cells)] = 0
+            if node_k.has.length:
+                self.arrays[f"length{k}"][:n_containers] = 0
+            for number, f in enumerate(self.layout.fields):
+                if f.node == k:
+                    self.arrays[f"field{number}"][..., :n_items] = 0
+        self._changed(node)
+
+    def _used(self, node: int) -> tuple[int, int]:
+        """So many containers and items, from the first on, may have been written."""
+        node_k = self.tree.nodes[node]
+        n = 1 if node_k.parent < 0 else self._used(node_k.parent)[1]
+        if not node_k.has.pool:
+            return n, n * node_k.cells
+        free, taken, fresh = self.arrays["counters"][node, [FREE, TAKEN, FRESH]]
+        n_slots = min(fresh + max(taken - free, 0), self.layout.slots[node])
+        return n, int(n_slots) * node_k.chunk
+
+    def active(self, node: int) -> tuple[Array, ...]:
+        """The indices of a node's active cells, one array for each axis."""
+        t = self.tree
+        container = np.zeros(1, np.int64)
+        found: dict[int, Array] = {}
+        for k in t.path(node):
+            node_k = t.nodes[k]
+            cell = np.tile(np.arange(node_k.cells), len(container))
+            upper = np.repeat(container, node_k.cells)
+            found = {a: np.repeat(x, node_k.cells) for a, x in found.items()}
+            rest = cell
+            for axis, extent in zip(reversed(node_k.axes), reversed(node_k.extents), strict=True):
+                found[axis] = found.get(axis, np.zeros_like(cell)) * extent + rest % extent
+                rest = rest // extent
+            there = np.ones(len(cell), bool)
+            if node_k.has.mask:
+                w = upper * words(node_k.cells) + cell // WORD
+                bits = self.arrays[f"mask{k}"][w] >> (cell % WORD).astype(np.uint64)
+                there = (bits & np.uint64(1)).astype(bool)
+            if node_k.has.length:
+                there = cell < self.arrays[f"length{k}"][upper]
+            item = upper * node_k.cells + cell
+            if node_k.has.pool:
+                slot = self.arrays[f"table{k}"][upper * node_k.entries + cell // node_k.chunk]
+                there = there & (slot != 0)
+                item = slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk
+            container = item[there]
+            found = {a: x[there] for a, x in found.items()}
+        return tuple(found[a] for a in t.axes(node))
+
+    # --- pools
+
+    def _changed(self, node: int) -> None:
+        self.arrays["counters"][list(self.tree.below(node)), CHANGED] = 1
+
+    def settle(self, node: int) -> None:
+        """What was taken is taken, and what was given back can be taken again, of a pool and of those below."""
+        for k in self.tree.below(node):
+            node_k = self.tree.nodes[k]
+            if not node_k.has.pool:
+                continue
+            row = self.arrays["counters"][k]
+            free, taken, n_freed = int(row[FREE]), int(row[TAKEN]), int(row[FREED])
+            row[FRESH] = min(row[FRESH] + max(taken - free, 0), self.layout.slots[k])
+            free = max(free - taken, 0)
+            freed = self.arrays[f"freed{k}"][:n_freed].astype(np.int64)
+            self.arrays[f"free{k}"][free : free + n_freed] = freed
+            row[FREE], row[TAKEN], row[FREED] = free + n_freed, 0, 0
+            items = freed[:, None] * node_k.chunk + np.arange(node_k.chunk)
+            self._clear_items(k, items.ravel())
+
+    def _taken(self, node: int, n: int) -> Array:
+        """Slots that nobody has."""
+        self.settle(node)
+        row = self.arrays["counters"][node]
+        again = min(n, int(row[FREE]))
+        kept = self.arrays[f"free{node}"][int(row[FREE]) - again : int(row[FREE])].copy()
+        fresh = np.arange(row[FRESH], row[FRESH] + n - again, dtype=np.uint32)
+        if row[FRESH] + n - again > self.layout.slots[node]:
+            fail(
+                f"the tree is full: it has room for {self.layout.slots[node] - 1} cells of a "
+                f"{self.tree.nodes[node].kind} node"
+            )
+        row[FREE] -= again
+        row[FRESH] += n - again
+        return np.concatenate([kept, fresh])
+
+    def _give_back(self, node: int, entries: Array) -> None:
+        table, row = self.arrays[f"table{node}"], self.arrays["counters"][node]
+        slots = table[entries]
+        slots = slots[slots != 0]
+        table[entries] = 0
+        n = int(row[FREED])
+        self.arrays[f"freed{node}"][n : n + len(slots)] = slots
+        row[FREED] = n + len(slots)
+        self._changed(node)
+
+    def _clear(self, node: int, containers: Array) -> None:
+        """Makes all cells of containers inactive."""
+        node_k = self.tree.nodes[node]
+        if node_k.has.pool:
+            entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
+            self._give_back(node, entries.ravel())
+        if node_k.has.length:
+            self.arrays[f"length{node}"][containers] = 0
+        if node_k.has.mask:
+            n = words(node_k.cells)
+            self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)] = 0
+            self._changed(node)
+        if not node_k.has.pool:
+            items = containers[:, None] * node_k.cells + np.arange(node_k.cells)
+            self._clear_items(node, items.ravel())
+
+    def _clear_items(self, node: int, items: Array) -> None:
+        for number, f in enumerate(self.layout.fields):
+            if f.node == node:
+                for at in itertools.product(*map(range, f.components)):
+                    self.arrays[f"field{number}"][at][items] = 0
+        for child in self.tree.nodes_in(node):
+            self._clear(child, items)
+
+
+class FieldView:
+    """A sparse field as the interpreter has arrays: indices of components and cells, checked by nobody; inactive ones read as 0."""
+
+    def __init__(self, storage: TreeStorage, number: int) -> None:
+        self.storage, self.number = storage, number
+        self.place = storage.layout.fields[number]
+        self.values = storage.arrays[f"field{number}"]
+        self.dtype = self.values.dtype
+        self.shape = (*self.place.components, *storage.tree.shape(self.place.node))
+
+    def split(self, indices: Sequence[Any]) -> tuple[tuple[Any, ...], Indices]:
+        n = len(self.place.components)
+        return tuple(indices[:n]), [np.asarray([int(i)]) for i in indices[n:]]
+
+    def read(self, indices: Sequence[Any]) -> Any:
+        """One number."""
+        at, cell = self.split(indices)
+        item, active = self.storage.find(self.place.node, cell)
+        return self.values[(*at, item[0])] if active[0] else self.dtype.type(0)
+
+    def write(self, indices: Sequence[Any], value: Any) -> None:
+        """Sets one number; nothing where it is inactive."""
+        at, cell = self.split(indices)
+        item, active = self.storage.find(self.place.node, cell)
+        if active[0]:
+            self.values[(*at, item[0])] = value
+
+
+__all__ = ["Arena", "FieldView", "StructureTree", "TreeStorage"]

@@ -1,0 +1,123 @@
+"""The meaning of kernels on sparse fields: one iteration after the other, on the storage as Python changes it.
+
+It shares nothing with kernels/sparse/lower.py but the layout: it is what lowered and compiled kernels are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..fields.storage import FieldView, TreeStorage
+from ..ir.kernel import (
+    Activate,
+    Append,
+    Deactivate,
+    Expr,
+    ForActive,
+    IsActive,
+    KernelIR,
+    Length,
+    Load,
+    Stmt,
+    Store,
+    Update,
+)
+from ..ir.ops import OPS
+from .kernel import AbstractRun
+
+
+def run_on_trees(
+    ir: KernelIR,
+    arrays: Mapping[str, Any],
+    scalars: Mapping[str, Any],
+    trees: Mapping[str, TreeStorage],
+) -> None:
+    """Runs a kernel in place; arrays that are sparse fields are `FieldView`s. Raises as `run_kernel` does, and IndexError where
+    cells outside are activated.
+    """
+    values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
+    with np.errstate(all="ignore"):
+        _TreeRun(dict(arrays), values, {}, trees=dict(trees)).block(ir.body)
+
+
+class _TreeRun(AbstractRun):
+    """On sparse fields and plain arrays."""
+
+    def __init__(self, *args: Any, trees: dict[str, TreeStorage]) -> None:
+        super().__init__(*args)
+        self.trees = trees
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        for s in body:
+            match s:
+                case ForActive():
+                    before = set(self.local)
+                    for cell in zip(*self.trees[s.tree].active(s.node), strict=True):
+                        self.indices.update(zip(s.loops, map(int, cell), strict=True))
+                        self.block(s.body)
+                    for name in set(self.local) - before:
+                        del self.local[name]
+                case Activate():
+                    self.trees[s.tree].activate(s.node, self.cell(s.tree, s.node, s.indices))
+                case Deactivate():
+                    tree = self.trees[s.tree].tree
+                    at = tree.nodes[s.node].parent if tree.nodes[s.node].has.length else s.node
+                    if self.is_inside(s.tree, at, s.indices):
+                        found = [np.asarray([int(self.value(i))]) for i in s.indices]
+                        self.trees[s.tree].deactivate(s.node, found)
+                case Append():
+                    above = self.trees[s.tree].tree.nodes[s.node].parent
+                    found = self.cell(s.tree, above, s.indices)
+                    self._set(s.result, np.int32(self.trees[s.tree].append(s.node, found)[1]))
+                case _:
+                    super().block((s,))
+
+    def is_inside(self, tree: str, node: int, indices: tuple[Expr, ...]) -> bool:
+        shape = self.trees[tree].tree.shape(node) if node >= 0 else ()
+        return all(0 <= int(self.value(i)) < n for i, n in zip(indices, shape, strict=True))
+
+    def cell(self, tree: str, node: int, indices: tuple[Expr, ...]) -> list[Any]:
+        """The indices of one cell; IndexError where it is outside."""
+        found = [int(self.value(i)) for i in indices]
+        if not self.is_inside(tree, node, indices):
+            raise IndexError(f"the cell {found} is outside of its node in {tree}")
+        return [np.asarray([i]) for i in found]
+
+    def value(self, x: Expr) -> Any:
+        match x:
+            case IsActive():
+                if not self.is_inside(x.tree, x.node, x.indices):
+                    return np.bool_(False)
+                cell = self.cell(x.tree, x.node, x.indices)
+                return self.trees[x.tree].find(x.node, cell)[1][0]
+            case Length():
+                above = self.trees[x.tree].tree.nodes[x.node].parent
+                if not self.is_inside(x.tree, above, x.indices):
+                    return np.int32(0)
+                return np.int32(
+                    self.trees[x.tree].length(x.node, self.cell(x.tree, above, x.indices))
+                )
+        return super().value(x)
+
+    def _load(self, x: Load) -> Any:
+        view = self.arrays[x.array]
+        if not isinstance(view, FieldView):
+            return super()._load(x)
+        indices = [int(self.value(i)) for i in x.indices]
+        inside = all(0 <= i < n for i, n in zip(indices, view.shape, strict=True))
+        return view.read(indices) if inside else view.dtype.type(0)
+
+    def _change(self, s: Store | Update) -> None:
+        view = self.arrays[s.array]
+        if not isinstance(view, FieldView):
+            super()._change(s)
+            return
+        value = self.value(s.value)
+        indices = [int(self.value(i)) for i in s.indices]
+        if all(0 <= i < n for i, n in zip(indices, view.shape, strict=True)):
+            if isinstance(s, Update):
+                value = OPS[s.op].numpy(view.read(indices), value)
+            view.write(indices, value)

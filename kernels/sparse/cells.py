@@ -1,0 +1,311 @@
+"""Expressions of where cells lie: items of nodes by their indices, in plain IR on the sections of a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from ..ir.affine import limits
+from ..ir.kernel import (
+    NOWHERE,
+    Cast,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    Location,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from ..ir.simplify import binary, cast, compare, const, select
+from ..ir.structure import StructureTree
+from .layout import BUSY, WORD, Layout, words
+
+I64, U32, U64 = DType.i64, DType.u32, DType.u64
+
+
+def number(value: int) -> Expr:
+    """An index that is a constant."""
+    return const(value, I64)
+
+
+def plus(*parts: Expr) -> Expr:
+    """A sum of indices."""
+    total = parts[0]
+    for x in parts[1:]:
+        total = binary("add", total, x)
+    return total
+
+
+def times(x: Expr, n: int) -> Expr:
+    return binary("mul", x, number(n))
+
+
+def quotient(x: Expr, n: int) -> Expr:
+    """x // n of an index that is not negative."""
+    if n & (n - 1) == 0:
+        return binary("shr", x, number(n.bit_length() - 1))
+    return binary("raw_div", x, number(n))
+
+
+def remainder(x: Expr, n: int) -> Expr:
+    """x % n of an index that is not negative."""
+    if n == 1:
+        return number(0)
+    if n & (n - 1) == 0:
+        return binary("bit_and", x, number(n - 1))
+    return binary("raw_mod", x, number(n))
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cell: its item, and the condition under which it is there at all; else the item is one that reads as zero, or any.
+
+    `reads_zero`: the item is one of zeros where `is_there` does not hold.
+    """
+
+    item: Expr
+    is_there: Expr
+    reads_zero: bool
+
+
+@dataclass
+class Names:
+    """Sections that were asked for, as arrays of the kernel, and names that nothing has yet."""
+
+    taken: set[str]
+    arrays: dict[str, tuple[str, str]] = field(default_factory=dict)  # name -> (tree, key)
+    by_key: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def fresh(self, stem: str) -> str:
+        name, k = stem, 1
+        while name in self.taken:
+            name, k = f"{stem}_{k}", k + 1
+        self.taken.add(name)
+        return name
+
+    def section(self, tree: str, key: str) -> str:
+        """The array that a section is."""
+        found = self.by_key.get((tree, key))
+        if found is None:
+            found = self.by_key[tree, key] = self.fresh(f"{tree}_{key}")
+            self.arrays[found] = tree, key
+        return found
+
+
+class Block:
+    """Statements as they are made."""
+
+    def __init__(self, names: Names, where: Location = NOWHERE) -> None:
+        self.names, self.where = names, where
+        self.statements: list[Stmt] = []
+
+    def put(self, s: Stmt) -> None:
+        self.statements.append(s)
+
+    def inner(self) -> Block:
+        """A block within this one."""
+        return Block(self.names, self.where)
+
+    def hold(self, stem: str, value: Expr) -> Expr:
+        """The value in a new local; constants and locals as they are."""
+        if (
+            not isinstance(value, Load | Cast)
+            and not hasattr(value, "op")
+            and not hasattr(value, "condition")
+        ):
+            return value
+        name = self.names.fresh(stem)
+        self.put(SetLocal(name, value, self.where))
+        return Local(name, value.dtype)
+
+    def set(self, name: str, value: Expr) -> Local:
+        self.put(SetLocal(name, value, self.where))
+        return Local(name, value.dtype)
+
+    def store(self, array: str, indices: Sequence[Expr], value: Expr) -> None:
+        self.put(Store(array, tuple(indices), value, self.where))
+
+    def fetch(self, array: str, indices: Sequence[Expr], op: str, value: Expr) -> Local:
+        """The old value of an element that is updated at once."""
+        name = self.names.fresh("old")
+        self.put(Update(array, tuple(indices), op, value, self.where, name))  # type: ignore[arg-type]
+        return Local(name, value.dtype)
+
+    def update_local(self, name: str, op: str, value: Expr) -> None:
+        self.put(UpdateLocal(name, op, value, self.where))  # type: ignore[arg-type]
+
+    def branch(self, condition: Expr, then: Block, orelse: Block | None = None) -> None:
+        other = tuple(orelse.statements) if orelse is not None else ()
+        self.put(If(condition, tuple(then.statements), other, self.where))
+
+    def loop(self, name: str, extent: Expr, body: Block) -> None:
+        self.put(For(name, extent, tuple(body.statements), self.where))
+
+
+class Cells:
+    """Where cells of the trees of one kernel lie."""
+
+    def __init__(self, layouts: Mapping[str, Layout], names: Names) -> None:
+        self.layouts, self.names = layouts, names
+        self.extents: dict[str, int | None] = {}  # of loops around
+        self.busy: set[tuple[str, int]] = set()  # pools of which slots may be put while others look
+
+    def array(self, tree: str, key: str) -> str:
+        return self.names.section(tree, key)
+
+    def dtype(self, tree: str, key: str) -> DType:
+        return self.layouts[tree].sections[key].dtype
+
+    def load(self, tree: str, key: str, *indices: Expr) -> Load:
+        return Load(self.array(tree, key), indices, self.dtype(tree, key))
+
+    # --- indices
+
+    def inside(self, tree: str, node: int, indices: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
+        """Whether a cell is within its node, and the indices, made 0 where it is not."""
+        ok: Expr = const(True, DType.bool_)
+        for x, n in zip(indices, self.layouts[tree].tree.shape(node), strict=True):
+            known = limits(x, self.extents)
+            if known is None or known[0] < 0:
+                ok = binary("and", ok, compare("ge", x, const(0, x.dtype)))
+            if known is None or known[1] >= n:
+                ok = binary("and", ok, compare("lt", x, const(n, x.dtype)))
+        return ok, [select(ok, cast(x, I64), number(0)) for x in indices]
+
+    def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[Expr]) -> Expr:
+        """The number of a cell in its container of `node`, by indices of a node at or below it."""
+        axes, path, total = t.axes(target), t.path(target), number(0)
+        at = path.index(node)
+        for axis, extent in zip(t.nodes[node].axes, t.nodes[node].extents, strict=True):
+            parts = t.split(target, axis)
+            x = indices[axes.index(axis)]
+            x = quotient(x, prod(parts[at + 1 :]))
+            if prod(parts[:at]) > 1:
+                x = remainder(x, extent)
+            total = plus(times(total, extent), x)
+        return total
+
+    # --- items
+
+    def slot(self, tree: str, node: int, entry: Expr) -> Expr:
+        """What a table has at an entry, 0 where that is nothing."""
+        x: Expr = self.load(tree, f"table{node}", entry)
+        if (tree, node) in self.busy:
+            x = binary("bit_and", x, const(BUSY - 1, U32))
+        return cast(x, I64)
+
+    def entry(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> Expr:
+        """The entry of a cell in the table of a node."""
+        n = t.nodes[node]
+        return plus(times(container, n.entries), quotient(cell, n.chunk))
+
+    def item(
+        self, t: StructureTree, node: int, container: Expr, cell: Expr, slot: Expr | None
+    ) -> Expr:
+        """The item of a cell, of which a node with a pool has `slot`."""
+        n = t.nodes[node]
+        if slot is None:
+            return plus(times(container, n.cells), cell)
+        return plus(times(slot, n.chunk), remainder(cell, n.chunk))
+
+    def find(
+        self,
+        tree: str,
+        node: int,
+        indices: Sequence[Expr],
+        begin: tuple[int, Expr] | None = None,
+        block: Block | None = None,
+    ) -> Found:
+        """The cell at these indices of a node. `begin`: a node above and the item of the cell there, where that is known."""
+        layout = self.layouts[tree]
+        t = layout.tree
+        ok, inside = self.inside(tree, node, indices)
+        path = t.path(node)
+        container: Expr = number(0)
+        if begin is not None:
+            path = path[path.index(begin[0]) + 1 :]
+            container, ok, inside = (
+                begin[1],
+                const(True, DType.bool_),
+                [cast(x, I64) for x in indices],
+            )
+        if block is not None:
+            ok = block.hold("ok", ok)
+        last = max((n for n in path if t.nodes[n].has.pool), default=-1)
+        for n in path:
+            cell = self.cell(t, n, node, inside)
+            slot: Expr | None = None
+            if t.nodes[n].has.pool:
+                if block is not None:
+                    cell = block.hold("cell", cell)
+                slot = self.slot(tree, n, self.entry(t, n, container, cell))
+                if n == last:
+                    slot = select(ok, slot, number(0))
+                if block is not None:
+                    slot = block.hold("slot", slot)
+            container = self.item(t, n, container, cell, slot)
+        if block is not None and path:
+            container = block.hold("item", container)
+        return Found(container, ok, last >= 0 or ok == const(True, DType.bool_))
+
+    def bit(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> tuple[Expr, Expr]:
+        """The word of a mask that a cell's bit is in, and that bit."""
+        w = plus(times(container, words(t.nodes[node].cells)), quotient(cell, WORD))
+        shift = cast(remainder(cell, WORD) if t.nodes[node].cells > WORD else cell, U64)
+        return w, binary("shl", const(1, U64), shift)
+
+    def has_bit(self, tree: str, node: int, container: Expr, cell: Expr) -> Expr:
+        w, bit = self.bit(self.layouts[tree].tree, node, container, cell)
+        met = binary("bit_and", self.load(tree, f"mask{node}", w), bit)
+        return compare("ne", met, const(0, U64))
+
+    def is_active(self, tree: str, node: int, indices: Sequence[Expr]) -> Expr:
+        """Whether a cell is active, and all those that it is in."""
+        t = self.layouts[tree].tree
+        masked = t.last(node, "is_sparse")
+        ok, inside = self.inside(tree, node, indices)
+        if masked < 0:
+            return ok
+        # The cell of the masked node that this one is in.
+        index = self.above(t, node, masked, inside)
+        parent = t.nodes[masked].parent
+        container: Expr = number(0)
+        if parent >= 0:
+            container = self.find(tree, parent, self.above(t, masked, parent, index)).item
+        cell = self.cell(t, masked, masked, index)
+        has = t.nodes[masked].has
+        if has.length:
+            n = cast(self.load(tree, f"length{masked}", container), I64)
+            found = compare("lt", cell, n)
+        elif has.mask:
+            found = self.has_bit(tree, masked, container, cell)
+        else:
+            slot = self.slot(tree, masked, self.entry(t, masked, container, cell))
+            found = compare("ne", slot, number(0))
+        return binary("and", ok, found)
+
+    def above(self, t: StructureTree, node: int, upper: int, indices: Sequence[Expr]) -> list[Expr]:
+        """Indices of the cell of a node above that a cell is in; of a dynamic one's container, where its axis is missing."""
+        found = []
+        n_upper = len(t.path(upper))
+        for axis in t.axes(upper):
+            parts = t.split(node, axis)
+            x = indices[t.axes(node).index(axis)]
+            found.append(quotient(x, prod(parts[n_upper:])))
+        return found
+
+    def container(
+        self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
+    ) -> Found:
+        """The container of a node, by indices of the node above it."""
+        parent = self.layouts[tree].tree.nodes[node].parent
+        if parent < 0:
+            return Found(number(0), const(True, DType.bool_), True)
+        return self.find(tree, parent, indices, block=block)

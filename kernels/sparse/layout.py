@@ -1,0 +1,109 @@
+"""Where the states of a tree lie: arrays of one arena, each at its most. Pages that nobody touched cost address space only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ..ir.errors import LanguageError
+from ..ir.kernel import DType
+from ..ir.structure import StructureTree
+
+WORD = 64  # bits of a word of masks
+BUSY = 1 << 31  # in a table: somebody is about to put a slot there
+MOST_BYTES = 1 << 38  # of one tree, in address space
+_LEAST_SLOTS = 1 << 16  # pools are not made smaller than this
+
+# Columns of `counters`, which has a row for each node and one more.
+FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
+OUTSIDE, FULL = range(2)  # columns of the row behind the last node's: writes that were not made
+COLUMNS = 8  # a line of the cache
+
+
+@dataclass(frozen=True)
+class FieldPlace:
+    """A field in a tree: its type, the shape of its components, and the node whose items are its elements."""
+
+    dtype: DType
+    components: tuple[int, ...]
+    node: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """One array of the arena."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        return prod(self.shape) * self.dtype.size_bytes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The sections of a tree with its fields, by key. Of each node: `containers`, `items`, and `slots` of its pool (0: none).
+
+    `tableN`: slot of each entry; `freeN`, `freedN`: slots to be taken, and given back since the last settling; `listN`: slot and
+    coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items.
+    """
+
+    tree: StructureTree
+    fields: tuple[FieldPlace, ...]
+    containers: tuple[int, ...]
+    items: tuple[int, ...]
+    slots: tuple[int, ...]
+    sections: dict[str, Section]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(s.n_bytes for s in self.sections.values())
+
+
+def words(cells: int) -> int:
+    """Words of a container's mask."""
+    return -(-cells // WORD)
+
+
+def layout_of(
+    tree: StructureTree, fields: tuple[FieldPlace, ...], most_bytes: int = MOST_BYTES
+) -> Layout:
+    """The layout of a tree, pools as large as they can ever be, or as `most_bytes` leaves; LanguageError where it cannot be."""
+    most = (1 << 31) - 1
+    while True:
+        found = _layout(tree, fields, most)
+        if found.n_bytes <= most_bytes:
+            return found
+        if most < _LEAST_SLOTS:
+            raise LanguageError(
+                f"the tree {tree.name} has too many cells: {found.n_bytes >> 30} GiB for its tables alone; "
+                "put another pointer node above"
+            )
+        most //= 2
+
+
+def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> Layout:
+    containers, items, slots = list[int](), list[int](), list[int]()
+    sections = {"counters": Section(DType.i64, (len(tree.nodes) + 1, COLUMNS))}
+    for k, node in enumerate(tree.nodes):
+        n = 1 if node.parent < 0 else items[node.parent]
+        n_slots = 0
+        if node.has.pool:
+            n_entries = n * node.entries
+            n_slots = min(n_entries, most) + 1
+            sections[f"table{k}"] = Section(DType.u32, (n_entries,))
+            sections[f"free{k}"] = Section(DType.u32, (n_slots,))
+            sections[f"freed{k}"] = Section(DType.u32, (n_slots,))
+        if node.has.is_listed:
+            sections[f"list{k}"] = Section(DType.i32, (1 + len(tree.axes(k)), n_slots))
+        if node.has.mask:
+            sections[f"mask{k}"] = Section(DType.u64, (n * words(node.cells),))
+        if node.has.length:
+            sections[f"length{k}"] = Section(DType.i32, (n,))
+        containers.append(n)
+        slots.append(n_slots)
+        items.append(n_slots * node.chunk if n_slots else n * node.cells)
+    for k, f in enumerate(fields):
+        sections[f"field{k}"] = Section(f.dtype, (*f.components, items[f.node]))
+    return Layout(tree, fields, tuple(containers), tuple(items), tuple(slots), sections)

@@ -1,0 +1,488 @@
+"""Kernels on sparse fields to kernels on the arrays of their trees: plain IR, which every target and every tool knows.
+
+A loop over active cells becomes one over the list of the last pointer node above, and constant loops over what is below one of
+its cells; own cells are items of that. All other accesses walk down the tree. Lists are made again where something has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..ir.errors import LanguageError
+from ..ir.kernel import (
+    Activate,
+    Append,
+    ArrayParam,
+    Assert,
+    Cast,
+    Const,
+    Deactivate,
+    DType,
+    Expr,
+    For,
+    ForActive,
+    If,
+    IsActive,
+    KernelIR,
+    Length,
+    Load,
+    Local,
+    LoopIndex,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from ..ir.simplify import binary, cast, compare, const, select
+from ..ir.structure import StructureTree
+from ..ir.walk import (
+    loads,
+    local_changed,
+    locals_read,
+    mapped,
+    nested_statements,
+)
+from .cells import I64, Block, Cells, Found, Names, number, plus, times
+from .layout import CHANGED, COUNT, OUTSIDE, Layout
+from .pools import Pools, pools_below
+
+OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there"
+FULL_TEXT = "a tree of sparse fields is full: cells that had no room were not written"
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The kernel on plain arrays, and which section each of the arrays is that were not there before: (array, tree, key)."""
+
+    ir: KernelIR
+    sections: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The cell of the loop around: its tree and node, the indices, and the item at each node of the path."""
+
+    tree: str
+    node: int
+    loops: tuple[str, ...]
+    items: Mapping[int, Expr]
+
+
+@dataclass
+class _Active:
+    """A cell that was made active in this block, or in one around."""
+
+    found: Found
+
+
+def lower_trees(ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]) -> Lowered:
+    """A kernel whose arrays are plain. `fields`: the number in its layout of each array of `ir.placed`."""
+    return _Lowering(ir, layouts, fields).run()
+
+
+class _Lowering:
+    def __init__(
+        self, ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]
+    ) -> None:
+        self.ir, self.layouts, self.fields = ir, layouts, fields
+        self.placed = {p.array: p for p in ir.placed}
+        taken = {p.name for p in ir.arrays} | {p.name for p in ir.scalars}
+        for s in nested_statements(ir.body):
+            taken |= {local_changed(s)} | set(s.loops if isinstance(s, ForActive) else ())
+            if isinstance(s, For):
+                taken.add(s.loop)
+        self.names = Names(taken)
+        self.cells = Cells(layouts, self.names)
+        self.pools = Pools(self.cells)
+        self.own: _Own | None = None
+        self.loops: dict[str, Expr] = {}  # indices of loops over active cells
+        self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
+        self.independent: list[str] = []
+        self.only_own: frozenset[str] = frozenset()  # fields whose updates all are of the own cell
+
+    def run(self) -> Lowered:
+        changed = [
+            s
+            for s in nested_statements(self.ir.body)
+            if isinstance(s, Activate | Append | Deactivate)
+        ]
+        self.cells.busy = {
+            (s.tree, n)
+            for s in changed
+            if not isinstance(s, Deactivate)
+            for n in self.layouts[s.tree].tree.path(s.node)
+        }
+        first = Block(self.names, self.ir.where)
+        for tree in dict.fromkeys(s.tree for s in changed):
+            t = self.layouts[tree].tree
+            upper = {t.path(s.node)[0] for s in changed if s.tree == tree}
+            for n in pools_below(t, upper):
+                self.pools.settle(first, tree, n)
+        body = self.block(self.ir.body, is_top=True)
+        last = Block(self.names, self.ir.where)
+        for tree in sorted(self.pools.may_fail):
+            self.claim(last, tree)
+        added = tuple(
+            ArrayParam(
+                name, self.layouts[tree].sections[key].dtype, self.layouts[tree].sections[key].shape
+            )
+            for name, (tree, key) in self.names.arrays.items()
+        )
+        lowered = replace(
+            self.ir,
+            arrays=(*(p for p in self.ir.arrays if p.name not in self.placed), *added),
+            body=(*first.statements, *body, *last.statements),
+            trees=(),
+            placed=(),
+            independent=tuple(self.independent),
+            trusted=tuple(p.name for p in added),
+        )
+        sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
+        return Lowered(lowered, sections)
+
+    def claim(self, b: Block, tree: str) -> None:
+        """The call ends with an error where a write was not made; the next one begins anew."""
+        last = len(self.layouts[tree].tree.nodes)
+        for column, text in ((OUTSIDE, OUTSIDE_TEXT), (1 - OUTSIDE, FULL_TEXT)):
+            seen = b.hold("failed", self.pools.counter(tree, last, column))
+            self.pools.set_counter(b, tree, last, column, number(0))
+            b.put(
+                Assert(
+                    compare("eq", seen, number(0)), f"kernel {self.ir.name}: {text}", (), b.where
+                )
+            )
+
+    # --- statements
+
+    def block(self, body: tuple[Stmt, ...], is_top: bool = False) -> list[Stmt]:
+        kept = dict(self.active)
+        b = Block(self.names, self.ir.where)
+        for s in body:
+            b.where = s.where
+            self.statement(b, s, is_top)
+            self.forget(s)
+        self.active = kept
+        return b.statements
+
+    def forget(self, s: Stmt) -> None:
+        """Which cells are surely active, behind a statement: not those whose indices may be others now."""
+        inside = list(nested_statements((s,)))
+        if any(isinstance(x, Deactivate) for x in inside):
+            self.active.clear()
+            return
+        names = {local_changed(x) for x in inside} - {""}
+        arrays = {x.array for x in inside if isinstance(x, Store | Update)}
+        if isinstance(s, Append):
+            names -= {s.result}
+        self.active = {
+            key: found
+            for key, found in self.active.items()
+            if not any(
+                names & set(locals_read(i)) or any(x.array in arrays for x in loads(i))
+                for i in key[2]
+            )
+        }
+
+    def statement(self, b: Block, s: Stmt, is_top: bool) -> None:
+        match s:
+            case ForActive():
+                if not is_top:
+                    raise LanguageError(
+                        "a loop over a sparse field stands in no other loop and no branch: put it into a kernel of its own",
+                        s.where,
+                    )
+                self.loop(b, s)
+            case For():
+                extent = self.expr(s.extent, b)
+                self.cells.extents[s.loop] = (
+                    int(extent.value) if isinstance(extent, Const) else None
+                )
+                outer, self.only_own = self.only_own, frozenset() if is_top else self.only_own
+                b.put(For(s.loop, extent, tuple(self.block(s.body)), s.where))
+                self.only_own = outer
+            case While():
+                b.put(While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
+            case If():
+                condition = self.expr(s.condition, b)
+                b.put(
+                    If(condition, tuple(self.block(s.then)), tuple(self.block(s.orelse)), s.where)
+                )
+            case Activate():
+                self.activate(b, s)
+            case Append():
+                indices = [self.expr(i, b) for i in s.indices]
+                found = self.pools.append(b, s.tree, s.node, indices, s.result)
+                parent_axes = self.tree(s.tree).axes(self.tree(s.tree).nodes[s.node].parent)
+                (own,) = self.tree(s.tree).nodes[s.node].axes
+                at = dict(zip(parent_axes, s.indices, strict=True))
+                if own not in at:
+                    at[own] = cast(Local(s.result, DType.i32), I64)
+                    key = tuple(at[a] for a in self.tree(s.tree).axes(s.node))
+                    self.active[s.tree, s.node, key] = found
+            case Deactivate():
+                self.pools.deactivate(b, s.tree, s.node, [self.expr(i, b) for i in s.indices])
+            case Store() | Update() if s.array in self.placed:
+                self.write(b, s)
+            case _:
+                b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
+
+    def tree(self, name: str) -> StructureTree:
+        return self.layouts[name].tree
+
+    def activate(self, b: Block, s: Activate) -> None:
+        key = s.tree, s.node, s.indices
+        if key in self.active or self.own_item(*key) is not None:
+            return
+        indices = [b.hold("i", self.expr(i, b)) for i in s.indices]
+        self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
+
+    def write(self, b: Block, s: Store | Update) -> None:
+        """A write to a field: to the own cell, to one that was just made active, or to one that must be active."""
+        p = self.placed[s.array]
+        n = len(s.indices) - len(self.tree(p.tree).axes(p.node))
+        components = tuple(self.expr(i, b) for i in s.indices[:n])
+        key = p.tree, p.node, s.indices[n:]
+        value = self.expr(s.value, b)
+        own = self.own_item(*key)
+        guard: Expr = const(True, DType.bool_)
+        if own is not None:
+            item = own
+        elif key in self.active:
+            item, guard = self.active[key].item, self.active[key].is_there
+        else:
+            indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
+            guard = self.cells.is_active(p.tree, p.node, indices)
+            item = self.cells.find(p.tree, p.node, indices, block=b).item
+        place = (*components, item)
+        array = self.array_of(s.array)
+        made: list[Stmt] = []
+        if isinstance(s, Update) and own is not None and s.array in self.only_own:
+            old: Expr = Load(array, place, s.value.dtype)
+            if s.result:
+                old = b.set(s.result, old)
+            made = [Store(array, place, binary(s.op, old, value), s.where)]
+        else:
+            made = [replace(s, array=array, indices=place, value=value)]
+        if guard != const(True, DType.bool_):
+            if isinstance(s, Update) and s.result:
+                b.set(s.result, const(0, s.value.dtype))
+            made = [If(guard, tuple(made), (), s.where)]
+        b.statements += made
+
+    def array_of(self, field: str) -> str:
+        return self.cells.array(self.placed[field].tree, f"field{self.fields[field]}")
+
+    # --- expressions
+
+    def expr(self, e: Expr, b: Block | None) -> Expr:
+        """The expression on plain arrays; where cells lie is computed in `b` before, or inside where that is None."""
+        match e:
+            case LoopIndex(loop) if loop in self.loops:
+                return cast(self.loops[loop], e.dtype)
+            case Load(array) if array in self.placed:
+                return self.load(e, b)
+            case IsActive():
+                return self.cells.is_active(e.tree, e.node, [self.expr(i, b) for i in e.indices])
+            case Length():
+                indices = [self.expr(i, b) for i in e.indices]
+                found = self.cells.container(e.tree, e.node, indices)
+                n = self.cells.load(e.tree, f"length{e.node}", found.item)
+                return n if found.reads_zero else select(found.is_there, n, const(0, DType.i32))
+        return mapped(e, lambda x: self.expr(x, b), lambda s: s)
+
+    def load(self, e: Load, b: Block | None) -> Expr:
+        p = self.placed[e.array]
+        n = len(e.indices) - len(self.tree(p.tree).axes(p.node))
+        components = tuple(self.expr(i, b) for i in e.indices[:n])
+        array = self.array_of(e.array)
+        own = self.own_item(p.tree, p.node, e.indices[n:])
+        if own is not None:
+            return Load(array, (*components, own), e.dtype)
+        indices = [self.expr(i, b) for i in e.indices[n:]]
+        if b is not None:
+            indices = [b.hold("i", i) if not isinstance(i, Const) else i for i in indices]
+        found = self.cells.find(p.tree, p.node, indices, block=b)
+        value = Load(array, (*components, found.item), e.dtype)
+        return value if found.reads_zero else select(found.is_there, value, const(0, e.dtype))
+
+    def own_item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
+        """The item of a cell that is the own one, or one of a node beside it; None of others."""
+        own = self.own
+        if own is None or own.tree != tree or len(indices) != len(own.loops):
+            return None
+        t = self.tree(tree)
+        if t.axes(node) != t.axes(own.node) or t.shape(node) != t.shape(own.node):
+            return None
+        for x, loop in zip(indices, own.loops, strict=True):
+            while isinstance(x, Cast) and x.x.dtype.is_index:
+                x = x.x
+            if not isinstance(x, LoopIndex) or x.loop != loop:
+                return None
+        if node in own.items:
+            return own.items[node]
+        return None
+
+    # --- loops over active cells
+
+    def loop(self, b: Block, s: ForActive) -> None:
+        t = self.tree(s.tree)
+        path = t.path(s.node)
+        listed = t.last(s.node, "is_listed")
+        if listed >= 0:
+            self.make_list(b, s.tree, listed)
+        self.only_own = self._only_own(s)
+        shrinks = any(
+            isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body)
+        )
+        coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
+
+        def inside(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
+            before = self.own, dict(self.loops), dict(self.cells.extents)
+            own = {} if shrinks else items
+            self.own = _Own(s.tree, s.node, s.loops, own)
+            for loop, axis, n in zip(s.loops, t.axes(s.node), t.shape(s.node), strict=True):
+                self.loops[loop] = found[axis]
+                self.cells.extents[loop] = n
+            inner.statements += self.block(s.body)
+            self.own, self.loops, self.cells.extents = before
+
+        if listed < 0:
+            self.nest(b, s.tree, path, number(0), {}, coordinates, inside)
+        else:
+            self.over_list(
+                b,
+                s.tree,
+                listed,
+                lambda inner, item, found: self.nest(
+                    inner,
+                    s.tree,
+                    path[path.index(listed) + 1 :],
+                    item,
+                    {listed: item},
+                    {**coordinates, **found},
+                    inside,
+                    is_leaf=True,
+                ),
+            )
+        self.only_own = frozenset()
+
+    def _only_own(self, s: ForActive) -> frozenset[str]:
+        """Fields of which the loop stores and updates nothing but the own cell."""
+        before = self.own
+        t = self.tree(s.tree)
+        self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
+        found: dict[str, bool] = {}
+        for x in nested_statements(s.body):
+            if isinstance(x, Store | Update) and x.array in self.placed:
+                p = self.placed[x.array]
+                n = len(x.indices) - len(self.tree(p.tree).axes(p.node))
+                is_own = self.own_item(p.tree, p.node, x.indices[n:]) is not None
+                found[x.array] = found.get(x.array, True) and is_own
+        self.own = before
+        return frozenset(name for name, is_own in found.items() if is_own)
+
+    def over_list(
+        self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]
+    ) -> None:
+        """A loop over a list, with the item and the coordinates of each cell."""
+        t = self.tree(tree)
+        name = self.names.fresh("element")
+        e, inner = LoopIndex(name, I64), b.inner()
+        slot = cast(self.cells.load(tree, f"list{node}", number(0), e), I64)
+        item = inner.hold("own", slot)
+        found = {
+            axis: inner.hold(
+                "at", cast(self.cells.load(tree, f"list{node}", number(1 + k), e), I64)
+            )
+            for k, axis in enumerate(t.axes(node))
+        }
+        write(inner, item, found)
+        b.loop(name, self.pools.counter(tree, node, COUNT), inner)
+
+    def nest(
+        self,
+        b: Block,
+        tree: str,
+        nodes: Sequence[int],
+        container: Expr,
+        items: dict[int, Expr],
+        coordinates: dict[int, Expr],
+        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+        is_leaf: bool = False,
+    ) -> None:
+        """Loops over the active cells of containers: those of the first node, and in each those of the next."""
+        if not nodes:
+            write(b, items, coordinates)
+            return
+        t, n = self.tree(tree), nodes[0]
+        node = t.nodes[n]
+        found = dict(coordinates)
+        cell: Expr = number(0)
+        inner = b.inner()
+        levels: list[tuple[str, Expr]] = []
+        for axis, extent in zip(node.axes, node.extents, strict=True):
+            index: Expr = number(0)
+            if node.has.length or extent > 1:
+                name = self.names.fresh("c")
+                levels.append((name, number(extent)))
+                index = LoopIndex(name, I64)
+                self.cells.extents[name] = extent
+            found[axis] = plus(times(found.get(axis, number(0)), extent), index)
+            cell = plus(times(cell, extent), index)
+        if node.has.length:
+            levels = [(levels[0][0], cast(self.cells.load(tree, f"length{n}", container), I64))]
+        slot: Expr | None = None
+        if node.has.pool:
+            slot = inner.hold(
+                "slot", self.cells.slot(tree, n, self.cells.entry(t, n, container, cell))
+            )
+        item = self.cells.item(t, n, container, cell, slot)
+        below = inner.inner() if node.has.mask or slot is not None else inner
+        if nodes[1:] and not isinstance(item, Local):
+            item = below.hold("item", item)
+        self.nest(below, tree, nodes[1:], item, {**items, n: item}, found, write, is_leaf)
+        if node.has.mask:
+            inner.branch(self.cells.has_bit(tree, n, container, cell), below)
+        elif slot is not None:
+            inner.branch(compare("ne", slot, number(0)), below)
+        for name, extent_of in reversed(levels):
+            outer = b.inner()
+            outer.loop(name, extent_of, inner)
+            inner = outer
+            if is_leaf:
+                self.independent.append(name)
+        b.statements += inner.statements
+
+    def make_list(self, b: Block, tree: str, node: int) -> None:
+        """The list of a node's active cells, where it is not what it was made of any more."""
+        t = self.tree(tree)
+        upper = t.last(t.nodes[node].parent, "is_listed")
+        if upper >= 0:
+            self.make_list(b, tree, upper)
+        making = b.inner()
+        n = self.names.fresh("n")
+        making.set(n, number(0))
+        count = Local(n, I64)
+        array = self.cells.array(tree, f"list{node}")
+
+        def push(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
+            inner.store(array, (number(0), count), cast(items[node], DType.i32))
+            for k, axis in enumerate(t.axes(node)):
+                inner.store(array, (number(1 + k), count), cast(found[axis], DType.i32))
+            inner.update_local(n, "add", number(1))
+
+        path = t.path(node)
+        if upper < 0:
+            self.nest(making, tree, path, number(0), {}, {}, push)
+        else:
+            rest = path[path.index(upper) + 1 :]
+            self.over_list(
+                making,
+                tree,
+                upper,
+                lambda inner, item, found: self.nest(inner, tree, rest, item, {}, found, push),
+            )
+        self.pools.set_counter(making, tree, node, COUNT, count)
+        self.pools.set_counter(making, tree, node, CHANGED, number(0))
+        b.branch(compare("ne", self.pools.counter(tree, node, CHANGED), number(0)), making)

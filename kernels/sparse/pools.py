@@ -1,0 +1,341 @@
+"""What changes which cells are there: activation, deactivation, append, and the settling of pools, as plain IR.
+
+Several threads may activate one cell: the first that marks the entry of the table BUSY takes a slot and puts it there, the others
+wait. Slots that are given back are zeroed and can be taken from the next kernel on that takes any: it settles first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from ..ir.kernel import DType, Expr, Local, LoopIndex, While
+from ..ir.simplify import binary, cast, compare, const, select, unary
+from ..ir.structure import StructureTree
+from .cells import I64, U32, U64, Block, Cells, Found, number, plus, times
+from .layout import BUSY, CHANGED, FREE, FREED, FRESH, FULL, OUTSIDE, TAKEN, words
+
+
+class Pools:
+    """Writes changes of the trees of one kernel."""
+
+    def __init__(self, cells: Cells) -> None:
+        self.cells = cells
+        self.may_fail: set[str] = set()  # trees with writes that may not be made
+
+    # --- counters
+
+    def counter(self, tree: str, node: int, column: int) -> Expr:
+        return self.cells.load(tree, "counters", number(node), number(column))
+
+    def set_counter(self, b: Block, tree: str, node: int, column: int, value: Expr) -> None:
+        b.store(self.cells.array(tree, "counters"), (number(node), number(column)), value)
+
+    def count(self, b: Block, tree: str, node: int, column: int) -> Expr:
+        """Counts one more, and gives what there was before."""
+        place = (number(node), number(column))
+        return b.fetch(self.cells.array(tree, "counters"), place, "add", number(1))
+
+    def fail(self, b: Block, tree: str, column: int) -> None:
+        """Notes that a write was not made."""
+        self.may_fail.add(tree)
+        last = len(self.cells.layouts[tree].tree.nodes)
+        self.set_counter(b, tree, last, column, number(1))
+
+    def note_change(self, b: Block, tree: str, node: int) -> None:
+        """Lists that cells of the node are in are old from now on."""
+        t = self.cells.layouts[tree].tree
+        for k in t.below(node):
+            if t.nodes[k].has.is_listed:
+                self.set_counter(b, tree, k, CHANGED, number(1))
+
+    # --- activation
+
+    def activate(self, b: Block, tree: str, node: int, indices: Sequence[Expr]) -> Found:
+        """Makes a cell active; its item, and whether it could be done."""
+        cells = self.cells
+        t = cells.layouts[tree].tree
+        ok, inside = cells.inside(tree, node, indices)
+        is_sure = ok == const(True, DType.bool_)
+        if not is_sure:
+            ok = b.hold("ok", ok)
+            outside = b.inner()
+            self.fail(outside, tree, OUTSIDE)
+            b.branch(unary("not", ok), outside)
+        names = cells.names
+        item_name = names.fresh("item")
+        b.set(item_name, number(0))
+        inner = b if is_sure else b.inner()
+        container: Expr = number(0)
+        done: Expr = ok
+        for n in t.path(node):
+            cell = inner.hold("cell", cells.cell(t, n, node, inside))
+            container, there = self._activated(inner, tree, n, container, cell)
+            done = binary("and", done, there)
+        inner.set(item_name, container)
+        if not is_sure:
+            b.branch(ok, inner)
+        item = Local(item_name, I64)
+        if t.last(node, "pool") >= 0:
+            return Found(item, compare("ne", item, number(0)), False)
+        return Found(item, ok, False)
+
+    def _activated(
+        self, b: Block, tree: str, n: int, container: Expr, cell: Expr
+    ) -> tuple[Expr, Expr]:
+        """Makes a cell of one container active; its item."""
+        t = self.cells.layouts[tree].tree
+        node = t.nodes[n]
+        slot: Expr | None = None
+        if node.has.mask:
+            self._set_bit(b, tree, n, container, cell)
+        if node.has.pool:
+            slot = self.slot_at(
+                b, tree, n, b.hold("entry", self.cells.entry(t, n, container, cell))
+            )
+        item = b.hold("item", self.cells.item(t, n, container, cell, slot))
+        if node.has.length:
+            behind = cast(plus(cell, number(1)), DType.i32)
+            length = self.cells.array(tree, f"length{n}")
+            shorter = b.inner()
+            shorter.fetch(length, (container,), "max", behind)
+            b.branch(compare("lt", self.cells.load(tree, f"length{n}", container), behind), shorter)
+        return item, const(True, DType.bool_)
+
+    def _set_bit(self, b: Block, tree: str, n: int, container: Expr, cell: Expr) -> None:
+        t = self.cells.layouts[tree].tree
+        w, bit = self.cells.bit(t, n, container, cell)
+        w, bit = b.hold("word", w), b.hold("bit", bit)
+        mask = self.cells.array(tree, f"mask{n}")
+        absent = compare(
+            "eq", binary("bit_and", self.cells.load(tree, f"mask{n}", w), bit), const(0, U64)
+        )
+        setting = b.inner()
+        setting.fetch(mask, (w,), "bit_or", bit)
+        self.note_change(setting, tree, n)
+        b.branch(absent, setting)
+
+    def slot_at(self, b: Block, tree: str, n: int, entry: Expr) -> Expr:
+        """The slot of an entry, which gets one where it has none; 0 where there are no more."""
+        table, names = self.cells.array(tree, f"table{n}"), self.cells.names
+        slot = names.fresh("slot")
+        found = b.set(slot, self.cells.load(tree, f"table{n}", entry))
+        busy, zero = const(BUSY, U32), const(0, U32)
+        absent = binary("or", compare("eq", found, zero), compare("ge", found, busy))
+        slow = b.inner()
+        old = slow.fetch(table, (entry,), "bit_or", busy)
+        slow.set(slot, old)
+        # Ours to fill.
+        filling = slow.inner()
+        k = self.count(filling, tree, n, TAKEN)
+        n_free = filling.hold("n_free", self.counter(tree, n, FREE))
+        again = compare("lt", k, n_free)
+        place = select(again, binary("sub", binary("sub", n_free, number(1)), k), number(0))
+        kept = cast(self.cells.load(tree, f"free{n}", place), I64)
+        fresh = plus(self.counter(tree, n, FRESH), binary("sub", k, n_free))
+        taken = filling.hold("taken", select(again, kept, fresh))
+        n_slots = self.cells.layouts[tree].slots[n]
+        fits, full = filling.inner(), filling.inner()
+        fits.set(slot, cast(taken, U32))
+        self.note_change(fits, tree, n)
+        full.set(slot, zero)
+        self.fail(full, tree, FULL)
+        filling.branch(compare("lt", taken, number(n_slots)), fits, full)
+        filling.store(table, (entry,), found)
+        # Somebody's who is filling it, or has filled it since we looked: then our mark is taken away again.
+        waiting = slow.inner()
+        ours = waiting.inner()
+        ours.fetch(table, (entry,), "bit_and", const(BUSY - 1, U32))
+        round_ = waiting.inner()
+        seen = round_.fetch(table, (entry,), "bit_or", zero)
+        round_.set(slot, seen)
+        theirs = waiting.inner()
+        theirs.put(While(compare("ge", found, busy), tuple(round_.statements), b.where))
+        waiting.branch(compare("lt", found, busy), ours, theirs)
+        slow.branch(compare("eq", old, zero), filling, waiting)
+        b.branch(absent, slow)
+        return cast(found, I64)
+
+    def append(self, b: Block, tree: str, n: int, indices: Sequence[Expr], result: str) -> Found:
+        """Makes the next cell of a dynamic node active; the local `result` takes its index."""
+        cells, t = self.cells, self.cells.layouts[tree].tree
+        node = t.nodes[n]
+        container: Expr = number(0)
+        ok: Expr = const(True, DType.bool_)
+        if node.parent >= 0:
+            above = self.activate(b, tree, node.parent, indices)
+            container, ok = above.item, above.is_there
+        item_name = cells.names.fresh("item")
+        item = b.set(item_name, number(0))
+        b.set(result, const(0, DType.i32))
+        length = cells.array(tree, f"length{n}")
+        adding = b.inner()
+        k = adding.fetch(length, (container,), "add", const(1, DType.i32))
+        adding.set(result, k)
+        fits, full = adding.inner(), adding.inner()
+        at = cast(k, I64)
+        slot = self.slot_at(fits, tree, n, fits.hold("entry", cells.entry(t, n, container, at)))
+        there = compare("ne", fits.hold("slot", slot), number(0))
+        fits.set(item_name, select(there, cells.item(t, n, container, at, slot), number(0)))
+        full.fetch(length, (container,), "add", const(-1, DType.i32))
+        self.fail(full, tree, FULL)
+        adding.branch(compare("lt", at, number(node.cells)), fits, full)
+        if ok == const(True, DType.bool_):
+            b.statements += adding.statements
+        else:
+            b.branch(ok, adding)
+        return Found(item, compare("ne", item, number(0)), False)
+
+    # --- deactivation
+
+    def deactivate(self, b: Block, tree: str, n: int, indices: Sequence[Expr]) -> None:
+        """Makes a cell inactive; of a dynamic node all cells of a container."""
+        cells, t = self.cells, self.cells.layouts[tree].tree
+        node = t.nodes[n]
+        if node.has.length:
+            found = cells.container(tree, n, indices, b)
+            self._if(b, found.is_there, lambda inner: self.clear(inner, tree, n, found.item))
+            return
+        ok, inside = cells.inside(tree, n, indices)
+        parent = node.parent
+        container: Expr = number(0)
+        if parent >= 0:
+            container = cells.find(tree, parent, cells.above(t, n, parent, inside), block=b).item
+        cell = b.hold("cell", cells.cell(t, n, n, inside))
+        self._if(b, ok, lambda inner: self._deactivated(inner, tree, n, container, cell))
+
+    def _if(self, b: Block, condition: Expr, write: Callable[[Block], None]) -> None:
+        if condition == const(True, DType.bool_):
+            write(b)
+            return
+        inner = b.inner()
+        write(inner)
+        b.branch(condition, inner)
+
+    def _deactivated(self, b: Block, tree: str, n: int, container: Expr, cell: Expr) -> None:
+        cells, t = self.cells, self.cells.layouts[tree].tree
+        has = t.nodes[n].has
+        if has.pool:
+            self._give_back(b, tree, n, b.hold("entry", cells.entry(t, n, container, cell)))
+            return
+        w, bit = cells.bit(t, n, container, cell)
+        w, bit = b.hold("word", w), b.hold("bit", bit)
+        mask = cells.array(tree, f"mask{n}")
+        present = compare(
+            "ne", binary("bit_and", cells.load(tree, f"mask{n}", w), bit), const(0, U64)
+        )
+        clearing = b.inner()
+        clearing.fetch(mask, (w,), "bit_and", unary("bit_not", bit))
+        self.note_change(clearing, tree, n)
+        self._clear_item(clearing, tree, n, cells.item(t, n, container, cell, None))
+        b.branch(present, clearing)
+
+    def _give_back(self, b: Block, tree: str, n: int, entry: Expr) -> None:
+        """Empties an entry of a table."""
+        table = self.cells.array(tree, f"table{n}")
+        taking = b.inner()
+        old = taking.fetch(table, (entry,), "bit_and", const(0, U32))
+        giving = taking.inner()
+        k = self.count(giving, tree, n, FREED)
+        giving.store(self.cells.array(tree, f"freed{n}"), (k,), old)
+        self.note_change(giving, tree, n)
+        taking.branch(compare("ne", old, const(0, U32)), giving)
+        b.branch(compare("ne", self.cells.load(tree, f"table{n}", entry), const(0, U32)), taking)
+
+    def clear(self, b: Block, tree: str, n: int, container: Expr) -> None:
+        """Makes all cells of a container inactive."""
+        cells, t = self.cells, self.cells.layouts[tree].tree
+        node = t.nodes[n]
+        if node.has.pool:
+            self._loop(
+                b,
+                node.entries,
+                lambda inner, e: self._give_back(
+                    inner, tree, n, plus(times(container, node.entries), e)
+                ),
+            )
+        if node.has.length:
+            b.store(cells.array(tree, f"length{n}"), (container,), const(0, DType.i32))
+        if node.has.mask:
+            n_words, mask = words(node.cells), cells.array(tree, f"mask{n}")
+            self._loop(
+                b,
+                n_words,
+                lambda inner, w: inner.store(
+                    mask, (plus(times(container, n_words), w),), const(0, U64)
+                ),
+            )
+            self.note_change(b, tree, n)
+        if not node.has.pool:
+            self._loop(
+                b,
+                node.cells,
+                lambda inner, c: self._clear_item(
+                    inner, tree, n, plus(times(container, node.cells), c)
+                ),
+            )
+
+    def _loop(self, b: Block, extent: int, write: Callable[[Block, Expr], None]) -> None:
+        inner = b.inner()
+        name = self.cells.names.fresh("c")
+        write(inner, LoopIndex(name, I64) if extent > 1 else number(0))
+        if extent > 1:
+            if inner.statements:
+                b.loop(name, number(extent), inner)
+        else:
+            b.statements += inner.statements
+
+    def _clear_item(self, b: Block, tree: str, n: int, item: Expr) -> None:
+        """Makes what is in a cell zero: its fields, and containers below."""
+        layout = self.cells.layouts[tree]
+        for k, f in enumerate(layout.fields):
+            if f.node == n:
+                array = self.cells.array(tree, f"field{k}")
+                self._zero(b, array, f.components, item, f.dtype)
+        for child in layout.tree.nodes_in(n):
+            self.clear(b, tree, child, item)
+
+    def _zero(
+        self, b: Block, array: str, components: tuple[int, ...], item: Expr, dtype: DType
+    ) -> None:
+        for at in itertools.product(*map(range, components)):
+            b.store(array, (*map(number, at), item), const(0, dtype))
+
+    # --- settling
+
+    def settle(self, b: Block, tree: str, n: int) -> None:
+        """What was taken is taken, and what was given back is zero and can be taken, of a pool and of those below."""
+        cells, t = self.cells, self.cells.layouts[tree].tree
+        taken, free = (
+            b.hold(stem, self.counter(tree, n, column))
+            for stem, column in (("taken", TAKEN), ("free", FREE))
+        )
+        more = binary("max", binary("sub", taken, free), number(0))
+        fresh = binary(
+            "min", plus(self.counter(tree, n, FRESH), more), number(cells.layouts[tree].slots[n])
+        )
+        left = b.hold("left", binary("max", binary("sub", free, taken), number(0)))
+        freed = b.hold("freed", self.counter(tree, n, FREED))
+        self.set_counter(b, tree, n, FRESH, fresh)
+        self.set_counter(b, tree, n, TAKEN, number(0))
+        name = cells.names.fresh("k")
+        inner = b.inner()
+        k = LoopIndex(name, I64)
+        slot = inner.hold("slot", cells.load(tree, f"freed{n}", k))
+        inner.store(cells.array(tree, f"free{n}"), (plus(left, k),), slot)
+        chunk = t.nodes[n].chunk
+        self._loop(
+            inner,
+            chunk,
+            lambda deeper, c: self._clear_item(
+                deeper, tree, n, plus(times(cast(slot, I64), chunk), c)
+            ),
+        )
+        b.loop(name, freed, inner)
+        self.set_counter(b, tree, n, FREE, plus(left, freed))
+        self.set_counter(b, tree, n, FREED, number(0))
+
+
+def pools_below(t: StructureTree, nodes: set[int]) -> list[int]:
+    """The pools at and below these nodes, upper ones first."""
+    return [k for k, n in enumerate(t.nodes) if n.has.pool and nodes & set(t.path(k))]

@@ -1,0 +1,438 @@
+"""Sparse fields: what is active, what is read, what loops visit; compiled and interpreted."""
+
+import itertools
+from collections.abc import Callable
+
+import kernelscape as ks
+import numpy as np
+import pytest
+
+LEAVES: dict[str, Callable[[], ks.SNode]] = {
+    "pointer": lambda: ks.root.pointer(ks.ij, (4, 3)),
+    "bitmasked": lambda: ks.root.bitmasked(ks.ij, (4, 3)),
+    "hash": lambda: ks.root.hash(ks.ij, (4, 3)),
+    "pointer, dense": lambda: ks.root.pointer(ks.ij, (2, 3)).dense(ks.ij, (3, 2)),
+    "pointer, bitmasked": lambda: ks.root.pointer(ks.ij, 2).bitmasked(ks.ij, (3, 5)),
+    "dense, pointer": lambda: ks.root.dense(ks.ij, 2).pointer(ks.ij, (3, 5)),
+    "dense, bitmasked, dense": lambda: ks.root.dense(ks.i, 2).bitmasked(ks.ij, 3).dense(ks.j, 2),
+    "bitmasked, bitmasked": lambda: ks.root.bitmasked(ks.ij, 2).bitmasked(ks.ij, (9, 10)),
+    "pointer, pointer, dense": lambda: (
+        ks.root.pointer(ks.ij, 2).pointer(ks.ij, (2, 3)).dense(ks.i, 2)
+    ),
+    "pointer, bitmasked, pointer": lambda: (
+        ks.root.pointer(ks.i, 3).bitmasked(ks.j, 5).pointer(ks.ij, 2)
+    ),
+}
+CELLS = [(0, 0), (1, 2), (3, 1), (1, 2)]
+
+
+def written(shape: tuple[int, ...]) -> np.ndarray:
+    """What stores of 1, 2, 3, ... to `CELLS` leave in a field of zeros."""
+    expected = np.zeros(shape, np.int32)
+    for n, cell in enumerate(CELLS):
+        expected[cell] = n + 1
+    return expected
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+def test_what_is_stored_is_read_and_loops_visit_what_is_active(kind: str) -> None:
+    """Cells come in no order; those that are active and were not written are zero."""
+    x, y = ks.field(ks.i32), ks.field(ks.f32)
+    leaf = LEAVES[kind]()
+    leaf.place(x, y)
+    places = ks.field(ks.i32, (len(CELLS), 2))
+    places.from_numpy(np.array(CELLS, np.int32))
+    visits = ks.field(ks.i32, x.shape)
+
+    @ks.kernel
+    def write(scale: ks.i32):
+        ks.loop_config(serialize=True)
+        for n in range(4):
+            x[places[n, 0], places[n, 1]] = (n + 1) * scale
+
+    @ks.kernel
+    def visit():
+        for i, j in x:
+            visits[i, j] += 1
+            y[i, j] = x[i, j] + 0.5
+
+    @ks.kernel
+    def visit_grouped() -> ks.i32:
+        found = 0
+        for _ in ks.grouped(leaf):
+            found += 1
+        return found
+
+    write(1)
+    expected = written(x.shape)
+    np.testing.assert_array_equal(x.to_numpy(), expected)
+    assert x[1, 2] == 4 and x[3, 2] == 0
+    visit()
+    counts = visits.to_numpy()
+    assert counts.max() == 1 and counts[tuple(np.array(CELLS).T)].all()
+    np.testing.assert_array_equal(y.to_numpy(), np.where(counts, expected + 0.5, 0))
+    assert visit_grouped() == counts.sum()
+    assert (counts.sum() == 3) == (leaf.kind != "dense")
+    ks.deactivate_all_snodes()
+    assert visit_grouped() == 0 and not x.to_numpy().any() and not y.to_numpy().any()
+    write(2)
+    np.testing.assert_array_equal(x.to_numpy(), 2 * expected)
+    assert not y.to_numpy().any()
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+def test_python_reads_and_writes_as_kernels_do(kind: str) -> None:
+    x = ks.field(ks.i32)
+    LEAVES[kind]().place(x)
+    for n, cell in enumerate(CELLS):
+        x[cell] = n + 1
+
+    @ks.kernel
+    def total() -> ks.i32:
+        found = 0
+        for i, j in x:
+            found += x[i, j]
+        return found
+
+    assert total() == 4 + 3 + 1
+    np.testing.assert_array_equal(x.to_numpy(), written(x.shape))
+    active = ks.field(ks.i32, x.shape)
+
+    @ks.kernel
+    def visit():
+        for i, j in x:
+            active[i, j] = 1
+
+    visit()
+    x.fill(7)
+    np.testing.assert_array_equal(x.to_numpy(), 7 * active.to_numpy())
+    x.from_numpy(np.arange(np.prod(x.shape), dtype=np.int32).reshape(x.shape))
+    given = np.arange(np.prod(x.shape)).reshape(x.shape)
+    np.testing.assert_array_equal(x.to_numpy(), given * active.to_numpy())
+    dense = ks.field(ks.i32, x.shape)
+    dense.copy_from(x)
+    np.testing.assert_array_equal(dense.to_numpy(), x.to_numpy())
+    dense.fill(3)
+    x.copy_from(dense)
+    assert (x.to_numpy() == 3).all() and total() == 3 * x.to_numpy().size
+
+
+def test_cells_are_activated_and_deactivated_by_name() -> None:
+    """A node's own indices; what is in a cell goes with it."""
+    x = ks.field(ks.i32)
+    upper = ks.root.pointer(ks.ij, 4)
+    lower = upper.pointer(ks.ij, 2)
+    lower.bitmasked(ks.ij, 2).place(x)
+    seen = ks.field(ks.i32, 6)
+
+    @ks.kernel
+    def begin():
+        ks.activate(upper, [0, 1])
+        ks.activate(lower, ks.Vector([1, 2]))
+        x[9, 9] = 5
+
+    @ks.kernel
+    def look():
+        seen[0] = ks.is_active(upper, [0, 1])
+        seen[1] = ks.is_active(lower, [1, 2])
+        seen[2] = ks.is_active(lower, [0, 2])
+        seen[3] = ks.is_active(x, [9, 9])
+        seen[4] = ks.is_active(x, [9, 8])
+        seen[5] = x[9, 9]
+
+    @ks.kernel
+    def end(i: ks.i32):
+        ks.deactivate(upper, [i, i])
+
+    def state() -> list[int]:
+        look()
+        return list(seen.to_numpy())
+
+    begin()
+    assert state() == [1, 1, 0, 1, 0, 5]
+    end(2)
+    assert state() == [1, 1, 0, 0, 0, 0]
+    x[9, 8] = 6
+    assert x[9, 9] == 0 and x[9, 8] == 6
+    assert state() == [1, 1, 0, 0, 1, 0]
+    lower.deactivate_all()
+    assert state() == [1, 0, 0, 0, 0, 0]
+
+
+def test_loops_at_every_level_and_rescaled_indices() -> None:
+    x = ks.field(ks.i32)
+    upper = ks.root.pointer(ks.ij, (3, 5))
+    middle = upper.dense(ks.i, 2)
+    lower = middle.pointer(ks.ij, (2, 3))
+    lower.dense(ks.j, 2).place(x)
+    assert x.shape == (12, 30)
+    counts = ks.field(ks.i32, 4)
+
+    @ks.kernel
+    def count():
+        for _i, _j in upper:
+            counts[0] += 1
+        for _i, _j in middle:
+            counts[1] += 1
+        for cell in ks.grouped(lower):
+            counts[2] += 1
+            up = ks.rescale_index(lower, upper, cell)
+            assert ks.is_active(upper, up)
+            counts[3] += up[0] * 10 + up[1]
+
+    x[5, 17] = 1
+    x[0, 0] = 1
+    x[4, 17] = 1
+    count()
+    # 5 and 4 are in cells of their own of `lower`, in one of `upper`: (1, 2)
+    assert list(counts.to_numpy()) == [2, 4, 3, 24]
+
+
+def test_vectors_structs_offsets_and_several_trees() -> None:
+    a = ks.Vector.field(2, ks.f32)
+    b = ks.Struct.field({"p": ks.types.vector(3, ks.f32), "n": ks.i32})
+    ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(a, offset=-8)
+    ks.root.pointer(ks.i, 8).bitmasked(ks.i, 2).place(b)
+
+    @ks.kernel
+    def write():
+        for k in range(3):
+            a[k - 8] = [k, -k]
+            b[k * 5].p = [k, 1, 2]
+            b[k * 5].n += 2
+
+    @ks.kernel
+    def move():
+        for i in a:
+            a[i].x += i
+        for i in b:
+            b[i].n += i
+
+    write()
+    move()
+    assert list(a[-6]) == [-4, -2] and list(a[-5]) == [-5, 0] and list(a[0]) == [0, 0]
+    assert [b[i].n for i in (0, 1, 5, 10)] == [2, 0, 7, 12] and list(b[10].p) == [2, 1, 2]
+    a[3][1] = 9
+    assert list(a[3]) == [0, 9] and a.to_numpy().shape == (16, 2)
+
+
+def test_neighbours_outside_read_zero_and_writes_there_are_an_error() -> None:
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 3).place(x, y)
+
+    @ks.kernel
+    def smooth():
+        for i in x:
+            y[i] = x[i - 1] + x[i + 1]
+
+    @ks.kernel
+    def write(at: ks.i32):
+        for _ in range(1):
+            x[at] = 1.0
+
+    x[0], x[11] = 2.0, 3.0
+    smooth()
+    assert y[1] == 2 and y[10] == 3 and y[0] == 0 and y[11] == 0 and y[4] == 0
+    with pytest.raises((AssertionError, IndexError), match="outside"):
+        write(12)
+    write(5)
+    assert x[5] == 1 and x.to_numpy().sum() == 6
+
+
+def test_no_activate_and_updates_with_their_old_values() -> None:
+    x = ks.field(ks.i32)
+    ks.root.pointer(ks.i, 4).bitmasked(ks.i, 2).place(x)
+    old = ks.field(ks.i32, ())
+
+    @ks.kernel
+    def without():
+        ks.no_activate(x)
+        for i in range(8):
+            x[i] += 10
+
+    @ks.kernel
+    def add():
+        for _ in range(1):
+            old[None] = ks.atomic_add(x[3], 4)
+
+    x[3] = 1
+    without()
+    assert list(x.to_numpy()) == [0, 0, 0, 11, 0, 0, 0, 0]
+    add()
+    assert old[None] == 11 and x[3] == 15
+
+
+def test_cells_that_are_activated_in_a_loop_are_visited_by_the_next() -> None:
+    """Lists are taken before the loop, and made again where something has changed."""
+    x = ks.field(ks.i32)
+    ks.root.pointer(ks.i, 16).place(x)
+
+    @ks.kernel
+    def spread():
+        for i in x:
+            if i + 1 < 16:
+                x[i + 1] += x[i]
+
+    x[0] = 1
+    for n in range(1, 6):
+        spread()
+        assert np.count_nonzero(x.to_numpy()) == n + 1
+
+
+def test_own_cells_may_be_deactivated_in_a_loop() -> None:
+    x = ks.field(ks.i32)
+    leaf = ks.root.pointer(ks.i, 8).bitmasked(ks.i, 4)
+    leaf.place(x)
+
+    @ks.kernel
+    def halve():
+        for i in x:
+            if i % 2:
+                ks.deactivate(leaf, [i])
+            else:
+                x[i] = x[i] + 1
+
+    for i in range(7):
+        x[i] = i
+    halve()
+    assert list(x.to_numpy()[:8]) == [1, 0, 3, 0, 5, 0, 7, 0]
+    for i in (1, 3):
+        assert x[i] == 0
+
+
+def test_memory_of_deactivated_cells_is_used_again() -> None:
+    x = ks.field(ks.i32)
+    block = ks.root.pointer(ks.i, 64)
+    block.dense(ks.i, 8).place(x)
+
+    @ks.kernel
+    def write(at: ks.i32):
+        for k in range(8):
+            x[at * 8 + k] += 1
+
+    @ks.kernel
+    def clear(at: ks.i32):
+        ks.deactivate(block, at)
+
+    generator = np.random.default_rng(1)
+    expected = np.zeros((64, 8), np.int32)
+    for at in generator.integers(0, 64, 100):
+        if generator.random() < 0.5:
+            write(int(at))
+            expected[at] += 1
+        else:
+            clear(int(at))
+            expected[at] = 0
+    np.testing.assert_array_equal(x.to_numpy().reshape(64, 8), expected)
+    structure = block.structure
+    assert structure is not None
+    structure.storage.settle(0)
+    free, taken, fresh = structure.storage.arrays["counters"][0][:3]
+    assert taken == 0 and fresh - 1 - free == np.count_nonzero(expected.any(axis=1)) and fresh <= 65
+
+
+def test_lists_of_dynamic_nodes() -> None:
+    x, n = ks.field(ks.i32), ks.field(ks.i32, 5)
+    ks.root.dense(ks.i, 5).dynamic(ks.j, 7, chunk_size=3).place(x)
+
+    @ks.kernel
+    def make():
+        for i in range(5):
+            for j in range(i):
+                x[i].append(j * 10 + i)
+            n[i] = ks.length(x.parent(), i)
+
+    @ks.kernel
+    def total() -> ks.i32:
+        found = 0
+        for i, j in x:
+            found += x[i, j]
+        return found
+
+    @ks.kernel
+    def clear(i: ks.i32):
+        x[i].deactivate()
+
+    make()
+    assert list(n.to_numpy()) == [0, 1, 2, 3, 4]
+    expected = np.zeros((5, 7), np.int32)
+    for i, j in itertools.product(range(5), range(4)):
+        expected[i, j] = (j * 10 + i) * (j < i)
+    np.testing.assert_array_equal(x.to_numpy(), expected)
+    assert total() == expected.sum()
+    clear(4)
+    expected[4] = 0
+    np.testing.assert_array_equal(x.to_numpy(), expected)
+    make()
+    assert n[4] == 4 and n[3] == 6 and x[3, 5] == 23
+    with pytest.raises((AssertionError, ks.LanguageError), match="full"):
+        make()
+    x.parent().deactivate_all()
+    assert total() == 0 and not x.to_numpy().any()
+
+
+def test_structs_are_appended_in_any_order_and_the_length_is_given() -> None:
+    pair = ks.types.struct(a=ks.i32, b=ks.types.vector(2, ks.f32))
+    x = pair.field()
+    ks.root.dynamic(ks.i, 1000, chunk_size=32).place(x)
+
+    @ks.kernel
+    def make(k: ks.i32) -> ks.i32:
+        for i in range(k):
+            if i % 3 == 0:
+                x.append(pair(i, [i, 2 * i]))
+        return x.length()
+
+    @ks.kernel
+    def clear():
+        x.deactivate()
+
+    assert make(300) == 100
+    found = x.to_numpy()
+    assert sorted(found["a"][:100]) == list(range(0, 300, 3)) and not found["a"][100:].any()
+    np.testing.assert_array_equal(found["b"][:, 1], 2 * found["a"])
+    clear()
+    assert make(30) == 10
+    assert sorted(x.to_numpy()["a"][:10]) == list(range(0, 30, 3))
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda: ks.root.pointer(ks.ij, (1, 2, 3)), "is given 2 axes and 3 dimensions"),
+        (lambda: ks.root.pointer(ks.i, 0), "not positive"),
+        (lambda: ks.root.dynamic(ks.ij, 4), "a dynamic node has one axis"),
+        (lambda: ks.activate(1, 2), "ks.activate was called outside a kernel"),
+    ],
+)
+def test_what_is_wrong_with_a_tree_is_one_sentence(use: Callable[[], None], sentence: str) -> None:
+    with pytest.raises(ks.LanguageError, match=sentence):
+        use()
+
+
+def test_trees_in_use_get_no_more_fields() -> None:
+    x = ks.field(ks.i32)
+    block = ks.root.pointer(ks.i, 4)
+    block.place(x)
+    x[1] = 2
+    with pytest.raises(ks.LanguageError, match="place all fields of a tree before"):
+        block.place(ks.field(ks.i32))
+    with pytest.raises(ks.LanguageError, match="is sparse: it is no array"):
+        _ = x.array
+    ks.init()
+    with pytest.raises(ks.LanguageError, match="its program has ended"):
+        _ = x[1]
+
+
+def test_loops_over_active_cells_stand_alone() -> None:
+    x = ks.field(ks.i32)
+    ks.root.pointer(ks.i, 4).place(x)
+
+    @ks.kernel
+    def inside():
+        for k in range(2):
+            for i in x:
+                x[i] += k
+
+    with pytest.raises(ks.LanguageError, match="stands in no other loop"):
+        inside()
