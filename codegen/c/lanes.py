@@ -14,12 +14,12 @@ or `.iterations(first, n)` those of one vector of iterations.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Problem
-from ...kernels.ir.walk import blocks, children, loads, local_changed, nested_statements, size, walk
+from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size, walk
 from . import csyntax as c
 from .block import Block, Writer
 from .constants import constant, neutral
@@ -69,8 +69,8 @@ def refusal(body: tuple[ir.Stmt, ...], problem: Problem) -> str:
     for s in nested_statements(body):
         if isinstance(s, ir.Print | ir.Assert):
             return "it prints" if isinstance(s, ir.Print) else "it asserts"
-        if isinstance(s, ir.LocalArray | ir.SetElement):
-            return "it has a local array"
+        if isinstance(s, ir.LocalArray) and s.value.dtype is BOOL:
+            return "it has local arrays of bools"
         if isinstance(s, ir.Store | ir.Update):
             arrays.add(s.array)
         for e in children(s):
@@ -191,7 +191,9 @@ class LaneWriter:
     def declare(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
             name = local_changed(s)
-            if name and name not in self.scalar.locals:
+            if isinstance(s, ir.LocalArray) and name not in self.scalar.locals:
+                self.declare_array(s)
+            elif name and name not in self.scalar.locals:
                 self.declare_local(name, self._dtype_of(s))
             for block in blocks(s):
                 self.declare(block)
@@ -199,7 +201,7 @@ class LaneWriter:
     def _dtype_of(self, s: ir.Stmt) -> DType:
         if isinstance(s, ir.Update):
             return self.scope.problem.array(s.array).dtype
-        assert isinstance(s, ir.SetLocal | ir.UpdateLocal)
+        assert isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.LocalArray)
         return s.value.dtype
 
     def declare_local(self, name: str, dtype: DType) -> None:
@@ -211,6 +213,13 @@ class LaneWriter:
         zero = self.splat(Value(c.Num("0"), dtype)).x
         self.scalar.locals[name] = Value(c.Id(place), dtype, self.lanes.width)
         self.w.write(c.Declare(kind, place, zero))
+
+    def declare_array(self, s: ir.LocalArray) -> None:
+        dtype, place = s.value.dtype, self.w.fresh(s.name)
+        is_varying = s.name in self.uniformity.varying
+        kind = self.h.type(dtype) if is_varying else type_name(dtype, 0)
+        self.scalar.locals[s.name] = Value(c.Id(place), dtype, self.lanes.width * is_varying)
+        self.w.write(c.Declare(kind, place, None, s.extent))
 
     def named(self, x: c.CExpr, dtype: DType, stem: str) -> c.CExpr:
         if isinstance(x, c.Id):
@@ -228,6 +237,10 @@ class LaneWriter:
                     self.set(s, name, value)
                 case ir.UpdateLocal(name, op, value):
                     self.update_local(s, name, op, value)
+                case ir.LocalArray():
+                    self.begin_array(s)
+                case ir.SetElement():
+                    self.set_element(s)
                 case ir.Store():
                     self.store(s)
                 case ir.Update():
@@ -266,6 +279,48 @@ class LaneWriter:
         if not self.uniformity.is_whole(s):
             x = c.Call(self.h.select(place.dtype), (self.mask, x, place.x))
         self.w.write(c.Assign(place.x, x))
+
+    def begin_array(self, s: ir.LocalArray) -> None:
+        held, k = self.scalar.locals[s.name], self.w.fresh("k")
+        start = self.converted(self.evaluate(s.value), held.dtype)
+        self.w.blocks.append(Block())
+        self.assign(s, replace(held, x=c.Index(held.x, c.Id(k))), start)
+        fill = tuple(self.w.blocks.pop().statements)
+        self.w.write(c.For(k, c.Num("0"), c.number(s.extent), 1, fill))
+        self.w.used.discard(k)
+
+    def set_element(self, s: ir.SetElement) -> None:
+        held = self.scalar.locals[s.name]
+        value = self.converted(self.evaluate(s.value), held.dtype)
+        if not self.varies(s.index):
+            at = c.Index(held.x, self.scalar_index(s.index))
+            self.assign(s, replace(held, x=at), value)
+            return
+        place, offsets = self.elements_of(held, s.index)
+        args = (place, self.mask, offsets, self.splat(value).x)
+        self.w.write(c.Evaluate(c.Call(self.h.scatter(held.dtype), args)))
+
+    def elements_of(self, held: Value, index: ir.Expr) -> tuple[c.CExpr, c.CExpr]:
+        """Where a local array begins, and how far from there each lane's element is. Vectors of lanes lie one behind the other."""
+        place = c.Un("&", c.Index(c.CastTo(f"{type_name(held.dtype, 0)} *", held.x), c.Num("0")))
+        offsets = self.in_32_bits(index)
+        if held.lanes:
+            own = c.Call(self.h.iota(I32), (c.Num("0"),))
+            offsets = self._index_op("add", self._times(offsets, self.lanes.width), own)
+        return place, offsets
+
+    def local_element(self, e: ir.LocalElement) -> Value:
+        held = self.scalar.locals[e.name]
+        if self.varies(e.index):
+            place, offsets = self.elements_of(held, e.index)
+            call = c.Call(self.h.gather(held.dtype), (self.mask, place, offsets))
+            return Value(call, held.dtype, self.lanes.width)
+        x: c.CExpr = c.Index(held.x, self.scalar_index(e.index))
+        if not self.is_live and not isinstance(e.index, ir.Const):
+            nothing = Value(c.Num("0"), held.dtype)
+            zero = self.splat(nothing).x if held.lanes else nothing.x
+            x = c.Cond(self.any(self.mask), x, zero)
+        return replace(held, x=x)
 
     def branch(self, s: ir.If) -> None:
         if not self.varies(s.condition):
@@ -427,7 +482,7 @@ class LaneWriter:
         return self.converted(self.splat(found), I32).x
 
     def scalar_index(self, e: ir.Expr) -> c.CExpr:
-        if loads(e) and not self.is_live:
+        if _looks_up(e) and not self.is_live:
             return c.CastTo("long", self.evaluate(e).x)
         return self.scalar.index(e)
 
@@ -544,6 +599,8 @@ class LaneWriter:
                 return Value(c.Call(self.h.iota(dtype), (first,)), dtype, width)
             case ir.Local(name):
                 return self.scalar.locals[name]
+            case ir.LocalElement():
+                return self.local_element(e)
             case ir.Load():
                 return self.load(e)
             case ir.Cast(x, dtype):
@@ -567,6 +624,8 @@ class LaneWriter:
     def _uniform_leaf(self, e: ir.Expr) -> Value:
         if isinstance(e, ir.Load):
             return self.uniform_load(e)
+        if isinstance(e, ir.LocalElement):
+            return self.local_element(e)
         return self.scalar.evaluate(e)
 
     def select(self, e: ir.Select) -> Value:
@@ -593,7 +652,7 @@ class LaneWriter:
         """The second operand is only looked at where the first one does not decide."""
         x = self.splat(self.evaluate(a))
         outer, was_live = self.mask, self.is_live
-        if loads(b):
+        if _looks_up(b):
             first = Value(self.named(x.x, BOOL, "first"), BOOL, x.lanes)
             asked = self.masks("and" if op == "and" else "without", outer, first.x)
             self.mask = self.named(asked, BOOL, "asked")
@@ -639,6 +698,15 @@ class LaneWriter:
         return Value(c.Call(self.h.operation(op, x.dtype), (x.x,)), dtype, width)
 
 
+def _looks_up(e: ir.Expr) -> bool:
+    """Whether an expression has indices that may be outside in lanes that are not live."""
+    return any(
+        isinstance(x, ir.Load)
+        or (isinstance(x, ir.LocalElement) and not isinstance(x.index, ir.Const))
+        for x in walk(e)
+    )
+
+
 def _is_cheap(body: tuple[ir.Stmt, ...]) -> bool:
     """Whether a block is done for lanes that need it not sooner than it is asked whether any does. Nothing in it may go wrong."""
     nodes = 0
@@ -646,7 +714,7 @@ def _is_cheap(body: tuple[ir.Stmt, ...]) -> bool:
         if not isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.Store | ir.If):
             return False
         for e in children(s):
-            if loads(e):
+            if _looks_up(e):
                 return False
             nodes += size(e)
     return nodes <= _FEW_NODES

@@ -15,7 +15,7 @@ from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
 from ...kernels.ir.ops import OPS
 from .vectors import SCALAR_TYPES, Prelude, math_function, operator, type_name
 
-_FEATURES = """\
+FEATURES = """\
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
 #define LANES_AVX512
 #endif
@@ -55,7 +55,7 @@ class LaneHelpers:
         self.prelude, self.width, self.vector_bytes = prelude, width, vector_bytes
         self.strict = strict
         if "LANES_AVX512" not in prelude.defined:
-            prelude.defined["LANES_AVX512"] = _FEATURES
+            prelude.defined["LANES_AVX512"] = FEATURES
             prelude.intrinsics = True
 
     @cached_property

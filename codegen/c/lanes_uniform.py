@@ -18,6 +18,8 @@ from ...kernels.ir.kernel import (
     For,
     If,
     Local,
+    LocalArray,
+    LocalElement,
     LoopIndex,
     SetLocal,
     Stmt,
@@ -76,6 +78,8 @@ class Uniformity:
                 return loop == self.lane
             case Local(name):
                 return name in self.varying
+            case LocalElement(name, index):
+                return name in self.varying or self.varies(index)
         return any(map(self.varies, children(e)))
 
     def is_whole(self, s: Stmt) -> bool:
@@ -109,7 +113,9 @@ class _Reader:
             for e in children(s):
                 self.read(e, path)
             if name := local_changed(s):
-                self.touches.setdefault(name, []).append(_Touch(path, isinstance(s, SetLocal)))
+                self.touches.setdefault(name, []).append(
+                    _Touch(path, isinstance(s, SetLocal | LocalArray))
+                )
                 varies = isinstance(s, Update) or any(map(self.varies, children(s)))
                 self.changes.append(_Change(s, name, masked, varies))
             match s:

@@ -53,6 +53,10 @@ def lanes_of(
         if not are_apart(nest[:levels], loop.body):
             continue
         width = vector_bytes // _widest(loop.body)
+        if any(isinstance(s, While | For) for s in nested_statements(loop.body)):
+            width *= (
+                2  # what waits for the pass before: two registers have work where one would wait
+            )
         if not isinstance(loop.extent, Const) and levels > 1:
             return None
         if isinstance(loop.extent, Const) and int(loop.extent.value) < width // 2:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.codegen.c import lanes_helpers
 from kernelscape.codegen.c.lanes import Lanes
 from kernelscape.codegen.kernel_plan import KernelPlan, LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
@@ -23,7 +27,7 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.walk import rewrite
 from kernelscape.kernels.offload.distribute import unique_loops
-from kernelscape.runtime.engine import building
+from kernelscape.runtime.engine import building, decisions, lanes
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.testing import statements
 
@@ -77,8 +81,14 @@ def lanes_plan(width: int, vector_bytes: int) -> Callable[..., KernelPlan]:
     return plan
 
 
-def engine_at(folder: Any, compiler: str | None = None) -> Engine:
-    return Engine(EngineOptions(folder=folder / "kernels", cores=1, compiler=compiler))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernels")
+
+
+def engine_at(folder: Path, cores: int = 1, compiler: str | None = None) -> Engine:
+    """Code of other numbers of cores is other code; a loop that is not shared runs on one of them."""
+    return Engine(EngineOptions(folder=folder, cores=cores, compiler=compiler))
 
 
 def assert_same(engine: Engine, ir: KernelIR) -> None:
@@ -92,25 +102,187 @@ def assert_same(engine: Engine, ir: KernelIR) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vector_bytes", "width", "dtype"),
+    ("vector_bytes", "width", "dtype", "has_bits"),
     [
-        (64, 8, "f64"),
-        (64, 16, "f32"),
-        (64, 16, "f64"),
-        (64, 16, "i32"),
-        (32, 8, "f32"),
-        (32, 4, "i64"),
-        (64, 16, "i16"),
+        (64, 8, "f64", True),
+        (64, 16, "f32", True),
+        (64, 16, "f64", True),
+        (64, 16, "i32", True),
+        (64, 32, "f32", True),
+        (64, 16, "i16", True),
+        (32, 4, "i64", True),
+        (32, 8, "f32", False),
+        (32, 8, "f64", False),
+        (32, 16, "i32", False),
     ],
 )
-def test_random_bodies_in_lanes(vector_bytes, width, dtype, tmp_path, monkeypatch):
+def test_random_bodies_in_lanes(vector_bytes, width, dtype, has_bits, folder, monkeypatch):
+    """`has_bits`: masks have a bit a lane, where the machine knows such masks, else they are vectors."""
+    if not has_bits:
+        plain = lanes_helpers.FEATURES.replace("#define LANES_AVX512", "")
+        monkeypatch.setattr(lanes_helpers, "FEATURES", plain)
     monkeypatch.setattr(building, "default_plan", lanes_plan(width, vector_bytes))
-    engine = engine_at(tmp_path)
+    engine = engine_at(folder, 100 * width + vector_bytes)
     irs = [
         of_type(with_own_rows(statements.in_any_order(ir, SIZES[k % 3])), DType[dtype])
-        for k, ir in enumerate(statements.drawn(6))
+        for k, ir in enumerate(statements.drawn(5))
     ]
     engine.prepare(irs)
     for ir in irs:
         assert_same(engine, ir)
     engine.close()
+
+
+# --- kernels whose lanes are known
+
+A = ks.types.ndarray
+
+
+@ks.kernel
+def escapes(counts: A(), x: A(), y: A()):
+    for i in x:
+        a, b, n = 0.0, 0.0, 0
+        while a * a + b * b < 4.0 and n < 50:
+            a, b = a * a - b * b + x[i], 2.0 * a * b + y[i]
+            n += 1
+        counts[i] = n
+
+
+@ks.kernel
+def ragged(out: A(), x: A(), starts: A()):
+    for i in range(out.shape[0]):
+        total = 0.0
+        for k in range(starts[i + 1] - starts[i]):
+            total += x[starts[i] + k]
+        if total > 1.0:
+            out[i] = total
+
+
+@ks.kernel
+def guarded(out: A(), x: A(), at: A()):
+    for i in out:
+        if at[i] >= 0 and x[at[i]] > 0.0:
+            out[i] = x[at[i]]
+        else:
+            out[i] = -1.0
+
+
+@ks.kernel
+def spread(sums: A(), x: A(), at: A()):
+    for i in x:
+        if x[i] > 0.5:
+            sums[at[i]] += x[i]
+
+
+@ks.kernel
+def summed(out: A(), x: A()):
+    total = 0.0
+    for i in x:
+        if x[i] > 0.25:
+            total += x[i]
+    out[0] = total
+
+
+@ks.kernel
+def told(out: A(), x: A(), n: A()):
+    for i in x:
+        if x[i] > 0.5:
+            k = ks.atomic_add(n[0], 1)
+            out[k] = 1.0
+
+
+@ks.kernel
+def chained(x: A()):
+    for i in range(x.shape[0] - 1):
+        if x[i + 1] > 0.5:
+            x[i] = x[i + 1] * 2.0
+
+
+def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
+    """Kernels, arguments, and whether they run in lanes."""
+    rng = np.random.default_rng(5)
+    n = 1000
+    x, y = rng.uniform(-2, 1, n).astype(np.float32), rng.uniform(-1, 1, n).astype(np.float32)
+    unit = (rng.integers(0, 64, n) / 64).astype(np.float32)  # with exact sums
+    out, at = np.zeros(n, np.float32), rng.integers(-1, 60, n)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 3, n))]) // 2
+    yield escapes, [np.zeros(n, np.int32), x, y], True
+    yield ragged, [out, unit, starts], True
+    yield guarded, [out, unit, at], False
+    yield spread, [np.zeros(60, np.float32), unit, np.abs(at)], False
+    yield summed, [np.zeros(1, np.float32), unit], True
+    yield told, [out, unit, np.zeros(1, np.int64)], False
+    yield chained, [unit], False
+
+
+def lanes_of(ir: KernelIR) -> list[Lanes]:
+    steps = decisions.default_plan(ir, 1, 64).steps
+    return [s.lanes for s in steps if isinstance(s, LoopStep) and s.lanes is not None]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_known_kernels_in_lanes(compiler, folder, monkeypatch):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setattr(lanes, "_pays", lambda loop: True)
+    monkeypatch.setattr(building, "vector_bytes", lambda: 64)
+    engine = engine_at(folder / compiler, 1, compiler)
+    calls = [(fn.instantiate(*args), args) for fn, args, _ in known()]
+    engine.prepare(ir for ir, _ in calls)
+    for ir, args in calls:
+        assert bool(lanes_of(ir)) == (ir.name not in ("chained", "told"))
+        wanted = {p.name: a.copy() for p, a in zip(ir.arrays, args, strict=True)}
+        run_kernel(ir, wanted, {})
+        found = [a.copy() for a in args]
+        engine.run(ir, found, [])
+        for p, x in zip(ir.arrays, found, strict=True):
+            assert np.array_equal(x, wanted[p.name]), (ir.name, p.name)
+    engine.close()
+
+
+def test_loops_run_in_lanes_where_it_pays():
+    for fn, args, is_expected in known():
+        assert bool(lanes_of(fn.instantiate(*args))) == is_expected, fn.name
+
+
+@ks.kernel
+def functions(out: A(), x: A(), y: A()):
+    for i in x:
+        out[0, i] = ks.sin(x[i])
+        out[1, i] = ks.cos(x[i])
+        out[2, i] = ks.exp(x[i])
+        out[3, i] = ks.log(y[i])
+        out[4, i] = ks.pow(y[i], x[i])
+        out[5, i] = ks.atan2(y[i], x[i])
+        out[6, i] = ks.tanh(x[i])
+        out[7, i] = ks.tan(x[i])
+
+
+strict_functions = ks.kernel(fast_math=False)(functions.fn)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_of_vectors_are_within_four_ulp(dtype, folder, monkeypatch):
+    monkeypatch.setattr(building, "vector_bytes", lambda: 64)
+    rng = np.random.default_rng(2)
+    x, y = rng.uniform(-6, 6, 999).astype(dtype), rng.uniform(0.01, 9, 999).astype(dtype)
+    wide, of_y = x.astype(np.longdouble), y.astype(np.longdouble)
+    wanted = [np.sin(wide), np.cos(wide), np.exp(wide), np.log(of_y), of_y**wide]
+    wanted += [np.arctan2(of_y, wide), np.tanh(wide), np.tan(wide)]
+    engine = engine_at(folder)
+    out = np.zeros((8, len(x)), dtype)
+    ir, strict = (fn.instantiate(out, x, y) for fn in (functions, strict_functions))
+    assert lanes_of(ir) and lanes_of(strict)
+    engine.prepare([ir, strict])
+    engine.run(ir, [out, x, y], [])
+    for row, want in zip(out, wanted, strict=True):
+        spacing = np.spacing(np.abs(want).astype(dtype))
+        assert (np.abs(row - want) <= 4.5 * spacing).all()
+    engine.run(strict, [out, x, y], [])
+    engine.close()
+    monkeypatch.setattr(building, "vector_bytes", lambda: 0)
+    scalar = engine_at(folder, 2)
+    by_one = np.zeros_like(out)
+    scalar.run(strict, [by_one, x, y], [])
+    scalar.close()
+    assert np.array_equal(out, by_one)
