@@ -11,6 +11,11 @@ from .kernel import Binary, Cast, Const, Expr, LoopIndex, Select, Unary
 BEYOND = 1 << 62  # every index
 _WITNESSES = 8  # tries to guess a solution
 _MAX_SPLITS = 400  # give up (answer "feasible") beyond this
+_WIDE, _DEAR = (
+    1 << 20,
+    40,
+)  # a split of more elements, which hardly ends anything, counts for so many
+_NARROW = 64  # elements that may well go one by one
 
 
 @dataclass(frozen=True)
@@ -239,9 +244,9 @@ def _solve(equations: list[Affine], bounds: Bounds, budget: list[int]) -> bool:
     open_names = [n for n in names if bounds[n][0] < bounds[n][1]]
     if not open_names or budget[0] <= 0:
         return True
-    budget[0] -= 1
     name = min(open_names, key=lambda n: (bounds[n][1] - bounds[n][0], n))
     low, high = bounds[name]
+    budget[0] -= 1 if high - low < _WIDE else _DEAR
     middle = (low + high) // 2
     return _solve(equations, {**bounds, name: (low, middle)}, budget) or _solve(
         equations, {**bounds, name: (middle + 1, high)}, budget
@@ -249,7 +254,10 @@ def _solve(equations: list[Affine], bounds: Bounds, budget: list[int]) -> bool:
 
 
 def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
-    """Interval and divisibility propagation to a fixpoint; False at a contradiction."""
+    """Interval and divisibility propagation, until bounds hardly move any more; False at a contradiction.
+
+    Where two wide variables are multiples of each other, each round would take off one more element: a fixpoint is out of reach.
+    """
     if any(low > high for low, high in bounds.values()):
         return False
     changed = True
@@ -276,7 +284,9 @@ def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
                 if narrowed[0] > narrowed[1]:
                     return False
                 if narrowed != bounds[name]:
-                    bounds[name], changed = narrowed, True
+                    before = bounds[name][1] - bounds[name][0]
+                    bounds[name] = narrowed
+                    changed |= before < _NARROW or narrowed[1] - narrowed[0] < before * 7 // 8
     return True
 
 

@@ -1,0 +1,37 @@
+"""Systems of bounded integer equations: what is decided, and how much is tried before giving up."""
+
+from __future__ import annotations
+
+import pytest
+from kernelscape.kernels.ir import affine
+from kernelscape.kernels.ir.access import AxisMap, Guard
+from kernelscape.kernels.ir.affine import Affine, constant, feasible
+from kernelscape.kernels.ir.domain import Loop, Residue
+from kernelscape.kernels.ir.meeting import is_injective
+
+
+def test_little_is_tried_where_all_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`a[i // 2] += ...` where i % 3 is 1, for i in a loop of unknown length: half a million divisions before."""
+    n_divisions = 0
+    plain = affine._quotient_range
+
+    def counted(low: int, high: int, divisor: int) -> tuple[int, int]:
+        nonlocal n_divisions
+        n_divisions += 1
+        return plain(low, high, divisor)
+
+    monkeypatch.setattr(affine, "_quotient_range", counted)
+    i = Affine(0, (("i", 1),))
+    halves = (AxisMap(i, 2),)
+    assert not is_injective(
+        halves, Guard(residues=(Residue(i, 3, 1),)), [Loop("i", 1 << 40, False)], []
+    )
+    assert n_divisions < 20_000
+
+
+@pytest.mark.parametrize(("const", "is_possible"), [(1000, True), (1001, False)])
+def test_narrow_systems_are_decided(const: int, is_possible: bool) -> None:
+    """6 x + 10 y = const."""
+    equation = Affine(-const, (("x", 6), ("y", 10)))
+    assert feasible([equation], {"x": (0, 300), "y": (0, 40)}) == is_possible
+    assert not feasible([equation, constant(1)], {"x": (0, 300), "y": (0, 40)})
