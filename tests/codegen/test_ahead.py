@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.loops.ir import (
     OpenBlock,
     PackFirstBlock,
@@ -27,6 +27,17 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.syntax import (
+    array_of,
+    calls,
+    innermost,
+    is_before,
+    loops,
+    nodes,
+    prefetches,
+    program_of,
+    sums,
+)
 
 from .packed_cases import decided, inputs_of, random_copies, recorded
 
@@ -163,11 +174,11 @@ def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for
     asked = made.in_strips
     assert asked is not None
     assert (asked.across.count, asked.along.count) == (4, made.chunk)
-    text = checking.source_of(candidate).text
     (inner,) = (n for n in loops_in(launch.nodes) if n.strips)
     assert inner.strips.length >= iterations(plan, inner) == 4  # which are too few for two strips
     # Each has one element of a block and is read once: it is to drive nothing else out of the second cache.
-    assert len(re.findall(r"prefetch\(&a\[.*, 0, 0\);", text)) == 4 * made.chunk
+    places = prefetches(program_of(candidate), 0)
+    assert [array_of(place) for place in places] == ["a"] * 4 * made.chunk
 
 
 @pytest.mark.parametrize(
@@ -185,43 +196,44 @@ def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
     candidate, _, _ = product("matmul_strided", IN_STRIPS | more, m=128, n=64, k=256)
     plan = read_plan(candidate)
     (launch,) = launches_of(plan, candidate.space.target)
-    text = checking.source_of(candidate).text
+    program = program_of(candidate)
     depth = int((IN_STRIPS | more)["size(multiply0.k.mid)"])
-    strips = re.search(r"for \(long k_strip = k0; [^;]*; k_strip \+= (\d+)\)", text)
-    strip = int(strips[1]) if strips else depth
+    strip = next((x.step for x in loops(program) if x.var == "k_strip"), depth)
+    branches = [n for n in nodes(program) if isinstance(n, c.If)]
+    first_sum = sums(program, "c_acc_")[0]
     assert strip >= 8
     for (_, name), made in launch.buffers.items():
         row, column = {"a": (256 * 32, 32), "b": (1, 64)}[name]  # elements to the next
-        early, body = re.search(
-            rf"if \({name}_slice \+ (\d+) < {name}_slices\) \{{\n(.*?)\}}", text, re.S
-        ).groups()
-        assert int(early) == -(-depth // strip)
-        offsets = re.findall(rf"prefetch\(&{name}\[[^\]]*_asked(?: \* \d+)?(?: \+ (\d+))?\]", body)
+        current, n_slices = c.Id(f"{name}_slice"), c.Id(f"{name}_slices")
+        early = c.Bin("<", c.add(current, c.number(-(-depth // strip))), n_slices)
+        (asking,) = (n for n in branches if n.condition == early)
+        places = prefetches(asking.then)
+        assert {array_of(place) for place in places} == {name}
+        offsets = [c.flatten(place.x.index)[1] for place in places]
         lines = made.in_strips
         wanted = {
             r * row + k * column
             for r in range(lines.across.count)
             for k in range(lines.along.count)
         }
-        assert sorted(int(x or 0) for x in offsets) == sorted(wanted)
+        assert sorted(offsets) == sorted(wanted)
         # The lines of two slices are not the same: a slice has whole lines, or is the whole block along that loop.
         assert lines.along.count * lines.along.apart == made.chunk or made.chunks == 1
-        packing = rf"if \({name}_slice < {name}_slices\) \{{.*?{name}_slice \+= 1;\s*\}}"
-        (packed,) = re.finditer(packing, text, re.S)
+        (packed,) = (n for n in branches if n.condition == c.Bin("<", current, n_slices))
+        assert c.Assign(current, c.Num("1"), "+") in packed.then
         # Between two strips, not behind the register tile.
-        assert re.search(r"c_acc_\w+ \+= ", text).start() > packed.end()
+        assert is_before(program, packed, first_sum) and not sums(packed, "c_acc_")
 
 
 @pytest.mark.parametrize("wanted", [PRODUCT, IN_PARTS, IN_STRIPS, BOTH_AHEAD])
 def test_no_iteration_of_the_innermost_loop_asks(wanted):
     """A test in that loop takes as long as what it computes."""
     candidate, _, _ = product("matmul_strided", wanted, m=64, n=64, k=256)
-    text = checking.source_of(candidate).text
-    innermost = re.findall(r"( *)for \(long k1? = [^{]*\{\n(.*?)\n\1\}", text, re.S)
-    computing = [body for _, body in innermost if "c_acc" in body or "+=" in body]
+    program = program_of(candidate)
+    computing = [x for x in innermost(program) if sums(x, "c_acc")]
     assert computing
-    assert "__builtin_prefetch" in text
-    assert not any("__builtin_prefetch" in body for body in computing)
+    assert prefetches(program)
+    assert not any(prefetches(x) for x in computing)
 
 
 @pytest.mark.compiler
@@ -262,9 +274,9 @@ def test_neighbours_share_the_lines_that_are_asked_for():
     asked = launches_of(plan, candidate.space.target)[0].buffers[0, "a"].in_strips
     assert asked is not None
     assert (asked.along.count, asked.along.apart) == (1, 16)
-    text = checking.source_of(candidate).text
-    assert len(re.findall(r"__builtin_prefetch\(.*, 0, 2\);", text)) == 4  # of each row one
-    assert "_strip" not in text
+    program = program_of(candidate)
+    assert len(prefetches(program, 2)) == 4  # of each row one
+    assert not any(x.var.endswith("_strip") for x in loops(program))
 
 
 @pytest.mark.parametrize("has_schedules", [True, False])
@@ -312,13 +324,15 @@ def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp
         product(name, SUMS_AHEAD, 2, **dict(zip("mnk", shape, strict=True))) for shape in shapes
     ]
     sources = [checking.crowded_source_of(candidate) for candidate, _, _ in made]
-    for source in sources:
-        asked = re.findall(r"prefetch\(&(\w+)\[(.*)\], 1, 3\);", source.text)
+    for candidate, _, _ in made:
+        program = program_of(candidate)
+        asked = prefetches(program, 3)
         # Register tiles of 4 rows by 8 columns of 4 bytes: half a line each.
         assert len(asked) == len(set(asked)) == 4
-        assert {array for array, _ in asked} == {"c"}  # which is where they are added up
-        first_asked = source.text.index(", 1, 3);")
-        assert first_asked < re.search(r"c_acc_\w+ \+= ", source.text).start()
+        assert {array_of(place) for place in asked} == {"c"}  # which is where they are added up
+        to_write = [x for x in calls(program, c.PREFETCH) if x.args[1] == c.Num("1")]
+        assert [x.args[0] for x in to_write] == asked
+        assert is_before(program, to_write[0], sums(program, "c_acc_")[0])
     for built, (_, recording, args) in zip(
         checking.build_all(sources, tmp_path, "sums"), made, strict=True
     ):

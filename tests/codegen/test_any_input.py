@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.kernels.language.functions import floor
 from kernelscape.kernels.language.kernel import cast, f32, kernel, types
 from kernelscape.kernels.language.record import record_sequence
@@ -22,6 +22,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.strategies import sequences
+from kernelscape.testing.syntax import array_of, calls, program_of
 from kernelscape.testing.templates import (
     gemv_in_order,
     gemvt_in_order,
@@ -93,7 +94,7 @@ def test_fixed_order_is_kept_to_the_last_bit(shape, dtype, tmp_path):
     want = dict(zip(names[2:], results_in_order(*args), strict=True))
     root = build_space(normalise(recording), checking.target(2, 32)).root()
     drawn = [checking.random_candidate(root, rng) for _ in range(6)]
-    for k, candidate in enumerate(c for c in drawn if isinstance(c, Candidate)):
+    for k, candidate in enumerate(x for x in drawn if isinstance(x, Candidate)):
         source = checking.source_of(candidate)
         built = checking.build(source, tmp_path / f"o{k}", ("-ffp-contract=off",))
         assert built.log == ""
@@ -250,11 +251,11 @@ def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
     assert made is not None
     source = checking.source_of(made)
     # Where rows begin at any element each store looks for itself.
-    told = set(re.findall(r" stream_\w+\(.*, (\w+)\);", source.text))
+    told = {x.args[-1] for x in calls(program_of(made), "stream_")}
     if sketch.threads.team:
-        assert "0" in told if shape[1] % 2 else told == {"are_aligned"}
+        assert c.Num("0") in told if shape[1] % 2 else told == {c.ARE_ALIGNED}
     else:
-        assert told == {"0"}  # one thread asks at every store
+        assert told == {c.Num("0")}  # one thread asks at every store
     assert ("pieces" in source.text) == (vector_bytes > 16)
     built = checking.build(source, tmp_path / "streamed", ())
     assert built.log == ""
@@ -298,9 +299,10 @@ def test_one_of_two_arrays_that_are_streamed_begins_elsewhere(tmp_path):
     )
     assert made is not None
     source = checking.source_of(made)
-    streamed = set(re.findall(r" stream_\w+\(&(\w)\[.*, are_aligned\)", source.text))
-    assert streamed == {"y", "z"}
-    assert "launch_1" not in source.text
+    program = program_of(made)
+    streams = calls(program, "stream_")
+    assert {array_of(x.args[0]) for x in streams if x.args[-1] == c.ARE_ALIGNED} == {"y", "z"}
+    assert len(program.functions) == 1
     built = checking.build(source, tmp_path / "two", ())
     assert built.log == ""
     assert checking.in_child(lambda: two_stored_anywhere(built, x), seconds=20) == ""

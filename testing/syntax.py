@@ -1,0 +1,83 @@
+"""Questions about generated code, asked of its syntax before it is printed (codegen/c/csyntax.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..codegen.c import csyntax as c
+from ..codegen.c.text import Program
+from ..codegen.lower import lower
+from ..space.candidate import Candidate
+
+
+def program_of(candidate: Candidate) -> Program:
+    """The program of a complete candidate, as passes leave it."""
+    return lower(candidate)
+
+
+def nodes(x: Any) -> Iterator[Any]:
+    """A program, a function, statements or an expression with all that they hold, in the order of the text."""
+    match x:
+        case Program():
+            yield from nodes(x.functions)
+        case c.Function():
+            yield from nodes((x.body, x.after))
+        case tuple():
+            for part in x:
+                yield from nodes(part)
+        case None | int() | str():
+            return
+        case _:
+            yield x
+            yield from nodes(c.parts(x))
+
+
+def calls(x: Any, prefix: str) -> list[c.Call]:
+    """Calls of the functions whose names begin so."""
+    return [n for n in nodes(x) if isinstance(n, c.Call) and n.function.startswith(prefix)]
+
+
+def loops(x: Any) -> list[c.For]:
+    """All loops, outer ones first."""
+    return [n for n in nodes(x) if isinstance(n, c.For)]
+
+
+def innermost(x: Any) -> list[c.For]:
+    """Loops without another in them."""
+    return [loop for loop in loops(x) if not loops(loop.body)]
+
+
+def prefetches(x: Any, cache: int | None = None) -> list[c.CExpr]:
+    """What memory is asked for ahead: places; `cache`: the locality that the prefetch names, 0 where it is to drive out nothing."""
+    return [
+        n.args[0] for n in calls(x, c.PREFETCH) if cache is None or n.args[2] == c.number(cache)
+    ]
+
+
+def array_of(place: c.CExpr) -> str:
+    """The array in which a place, or the address of one, is."""
+    match place:
+        case c.Un("&", inner):
+            return array_of(inner)
+        case c.Index(c.Id(name), _):
+            return name
+    raise AssertionError(f"no element of an array: {place}")
+
+
+def sums(x: Any, prefix: str) -> list[c.Assign]:
+    """Where variables whose names begin so are added to."""
+    return [
+        n
+        for n in nodes(x)
+        if isinstance(n, c.Assign)
+        and n.op == "+"
+        and isinstance(n.target, c.Id)
+        and n.target.name.startswith(prefix)
+    ]
+
+
+def is_before(x: Any, first: Any, second: Any) -> bool:
+    """Whether one node stands before another in the text."""
+    order = [id(n) for n in nodes(x)]
+    return order.index(id(first)) < order.index(id(second))
