@@ -142,6 +142,7 @@ _PUBLIC = {
     "dataclass": "kernels.fields.compound",
     "Ndarray": "kernels.fields.ndarray",
     "from_dlpack": "kernels.fields.ndarray",
+    "u1": "kernels.language.intrinsics",
     "u8": "kernels.language.kernel",
     "u16": "kernels.language.kernel",
     "u32": "kernels.language.kernel",

@@ -17,6 +17,12 @@ class _Root:
             raise AttributeError(name)
         return getattr(needed_program("ks.root").root, name)
 
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is needed_program("ks.root").root
+
+    def __hash__(self) -> int:
+        return id(_Root)
+
     def __repr__(self) -> str:
         return "ks.root"
 

@@ -21,7 +21,7 @@ def number(x: Any, dtype: DType, what: str) -> int | float | bool:
             return value if abs(value) <= _greatest(dtype) else _rounded(value, dtype)
         if dtype is DType.bool_:
             return bool(x)
-        return wrapped(operator.index(x), dtype)
+        return wrapped(operator.index(bool(x) if isinstance(x, np.bool_) else x), dtype)
     except (TypeError, ValueError):
         advice = ": convert it with int(...)" if isinstance(x, (float, np.floating)) else ""
         return fail(f"{what} takes a number of type {dtype.name}, not {x!r}{advice}")

@@ -165,7 +165,7 @@ class AbstractLeaf(AbstractField):
             fail(f"{self.label} is sparse: it is no array, to_numpy() makes one")
         shape = (*self.element_shape, *(place.shape or (1,)))
         try:
-            self._array = memory.zeros(shape, self.dtype)
+            self._array = memory.zeros(shape, self.dtype.stored)
         except MemoryError:
             fail(f"there is no memory for {self.label} of shape {place.shape}")
         return self._array
@@ -399,9 +399,11 @@ class MatrixField(AbstractLeaf):
             self._place = first
 
     def to_numpy(self, dtype: Any = None, keep_dims: bool = False) -> NDArray[Any]:
-        """A copy of shape (*shape, *element_shape); `keep_dims` makes vectors columns, (*shape, n, 1)."""
+        """A copy of shape (*shape, *element_shape), one column as a vector; `keep_dims` makes both (*shape, n, 1)."""
         copy = super().to_numpy(dtype)
-        return copy[..., None] if keep_dims and self.ndim == 1 else copy
+        if keep_dims:
+            return copy[..., None] if self.ndim == 1 else copy
+        return copy[..., 0] if self.ndim == 2 and self.m == 1 else copy
 
     def to_torch(self, device: Any = None, keep_dims: bool = False) -> Any:
         """As `to_numpy`, as a tensor on `device`. ImportError where torch is not installed."""

@@ -54,6 +54,11 @@ class DType(Enum):
         return self.is_float or self.value.startswith("int")
 
     @property
+    def stored(self) -> DType:
+        """The type of elements in memory that hold such values: a byte for a truth value."""
+        return DType.u8 if self is DType.bool_ else self
+
+    @property
     def range(self) -> tuple[int, int]:
         """The least and the greatest value of an integer type."""
         n_bits = 8 * self.size_bytes

@@ -98,7 +98,7 @@ def show_expr(x: Expr) -> str:
 def default_format(dtype: DType) -> str:
     """How a value is printed where nobody asks for a format: a conversion of printf, without its %."""
     if not dtype.is_float:
-        return "d"
+        return "u" if dtype.is_integer and not dtype.is_signed else "d"
     return ".12f" if dtype is DType.f64 else "f"
 
 

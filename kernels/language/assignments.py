@@ -35,6 +35,7 @@ from .values import (
     Typed,
     Value,
     is_data,
+    leaves,
 )
 
 _UPDATES: dict[type[ast.operator], ReduceOp] = {ast.Add: "add", ast.Sub: "add", ast.Mult: "mul"}
@@ -169,14 +170,28 @@ class Assignments:
             bound = self._state.frame.find(node.target.id)
             if not is_data(place) or isinstance(bound, LoopVar | Typed) or bound is None:
                 self._refuse_target(node.target, bound)
+        x: Value | None = None
         if is_reduction(op) and (op == "add" or not is_complex(place)):
-            self._places.update(
-                place, op, self._expr.value(node.value), isinstance(node.op, ast.Sub), node
-            )
-            return
+            x = self._expr.value(node.value)
+            if op != "mul" or not self._widens(place, x):
+                self._places.update(place, op, x, isinstance(node.op, ast.Sub), node)
+                return
         old = loaded(place)
-        x = self._expr.value(node.value)
+        x = self._expr.value(node.value) if x is None else x
         self._places.assign(place, self._expr.operators.binary(name, old, x, node), node)
+
+    def _widens(self, place: Value, x: Value) -> bool:
+        """Whether a product in a program has another type than its place: it is computed in that type. What is added has the type
+        of the place before it is added.
+        """
+        number = next(leaves(loaded(x)), None)
+        return (
+            self._state.rules.is_strict
+            and isinstance(number, Typed)
+            and any(
+                promote(p.dtype, number.dtype, is_strict=True) is not p.dtype for p in leaves(place)
+            )
+        )
 
     def annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:

@@ -29,11 +29,13 @@ class Branches:
         op: BinaryOp = "and" if isinstance(node.op, ast.And) else "or"
         result: Value = self._expr.value(node.values[0])
         for operand in node.values[1:]:
+            first = result
             left = self._expr.operators.each([result], node, lambda x: Typed(truth(x)))
             if isinstance(left, Typed) and isinstance(left.expr, Const):
-                result = (
-                    left if bool(left.expr.value) == (op == "or") else self._expr.value(operand)
-                )
+                if bool(left.expr.value) != (op == "or"):
+                    result = self._expr.value(operand)
+                elif not self._is_number(first):
+                    result = left
                 continue
             right, statements = self._apart(operand)
             if statements and isinstance(left, Typed):
@@ -41,12 +43,22 @@ class Branches:
             else:
                 for s in statements:
                     self._state.emit(s)
+                if self._is_number(first) and self._is_number(right):
+                    a, b = (right, first) if op == "and" else (first, right)
+                    result = self._expr.operators.selected(left, a, b, node)
+                    continue
                 result = self._expr.operators.each(
                     [left, right], node, lambda a, b: Typed(binary(op, truth(a), truth(b)))
                 )
+        if self._is_number(result):
+            return result
         result = self._expr.operators.each([result], node, lambda x: Typed(truth(x)))
         is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
         return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
+
+    def _is_number(self, x: Value) -> bool:
+        """Whether `and` and `or` give one of their operands: of numbers in a program, as in Python."""
+        return self._state.rules.is_strict and isinstance(x, Typed) and x.dtype.is_integer
 
     def _decided(
         self, left: Typed, when: bool, right: Value, statements: list[Stmt], node: ast.expr

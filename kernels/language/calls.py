@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Sequence
 from math import prod
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from ..fields import methods
 from ..fields.compound import MatrixType, StructType
 from ..fields.matrix import Matrix, Vector
+from ..fields.structs import Struct
 from ..ir.kernel import Bitcast, Const, DType, LocalArray
 from ..ir.ops import OPS
 from ..ir.simplify import cast, const
@@ -36,9 +38,10 @@ from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
 from .places import is_place, what
 from .scopes import Pass
-from .typing_rules import settle, truth
+from .typing_rules import settle, static_value, truth
 from .values import (
     ArrayRef,
+    DictValue,
     ListOf,
     LocalRef,
     MatrixValue,
@@ -62,6 +65,7 @@ _FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like
 _OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
 _MOST_COMPONENTS = 32  # of a vector; more are a local array
 _PLAIN = (float, int, bool)
+_ROOMS = __name__.removesuffix(".language.calls")
 _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
 
 
@@ -93,6 +97,7 @@ class Calls:
             return place.name != "length"
         return (
             isinstance(callee, Func | BoundFunc)
+            or self._is_plain(callee)
             or callee in ATOMIC_CALLS
             or any(callee is c for c in sparse.CHANGING)
             or any(callee is c for c in random.CALLS)
@@ -123,6 +128,8 @@ class Calls:
         target = self._expr.callee(node)
         if isinstance(target, Func | BoundFunc):
             return self._inline(target, node, is_statement)
+        if isinstance(target, FunctionType) and self._is_plain(target):
+            return self._plain(target, node, is_statement)
         if target in ATOMIC_CALLS:
             return self._atomic(ATOMIC_CALLS[target], node, is_statement)
         if target in (ndrange, range, grouped):
@@ -131,9 +138,34 @@ class Calls:
             )
         if sparse.is_call(target):
             return sparse.call(self._state, self._expr, target, node, is_statement)
+        if isinstance(target, DType) and len(node.args) == 1 and not node.keywords:
+            exact = self._expr.exact(node.args[0], target)
+            if exact is not None:
+                return exact
         args = self._expr.values(node.args)
         named = self._named(node)
         return self._of_language(target, args, named, node)
+
+    def _is_plain(self, target: Any) -> bool:
+        """Whether a function of the program is called that is not marked: only programs may."""
+        if not isinstance(target, FunctionType) or not self._state.rules.is_strict:
+            return False
+        module = target.__module__ or ""
+        is_ours = module.startswith(_ROOMS)
+        return not is_ours and module.split(".")[0] not in ("numpy", "math", "builtins")
+
+    def _plain(self, target: FunctionType, node: ast.Call, is_statement: bool) -> Value | None:
+        """A function that is not marked: Python computes it where its arguments are known, else its body is compiled here."""
+        try:
+            given = [static_value(self._expr.value(a)) for a in node.args]
+            named = {k.arg: static_value(self._expr.value(k.value)) for k in node.keywords if k.arg}
+        except KeyError:
+            return self._inline(Func(target), node, is_statement)
+        try:
+            found = target(*given, **named)
+        except Exception as error:
+            return self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
+        return None if found is None and is_statement else lifted(self._state, found)
 
     def _of_language(
         self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
@@ -143,7 +175,11 @@ class Calls:
         made = self._makers(target, args, named, node)
         if made is not None:
             return made
-        dtype = named.pop("dtype", None) if operation_of(target) in _WHOLE else None
+        dtype = None
+        if operation_of(target) in _WHOLE:
+            dtype = named.pop("dtype", None) or (args.pop() if len(args) == 2 else None)
+        elif any(target is c for c in random.CALLS) and "dtype" in named:
+            args.append(named.pop("dtype"))
         if named:
             state.fail(
                 f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
@@ -204,6 +240,10 @@ class Calls:
             return matrices.flat(target.shape, args, target.dtype, node)
         if isinstance(target, StructType):
             return self._struct(target, args, named, node)
+        if target is Struct:
+            given = args[0].entries if args and isinstance(args[0], DictValue) else ()
+            members = [*((str(name), x) for name, x in given), *named.items()]
+            return StructValue(tuple(members))
         return None
 
     def _filled(
@@ -226,7 +266,7 @@ class Calls:
         dt = named.pop("dtype", given.pop(0) if given else None)
         if named or given:
             state.fail(f"`{ast.unparse(node)}` takes a shape and a dtype in a kernel", node)
-        dtype = dtype if dt is None else self._dtype(dt, node)
+        dtype = dtype if dt is None else self._dtype(dt, node).stored
         count = prod(shape)
         if min(shape, default=0) < 1 or count * dtype.size_bytes > LOCAL_ARRAY_BYTES:
             state.fail(
@@ -290,7 +330,11 @@ class Calls:
             return self._state.default_float
         if python is int:
             return self._state.rules.default_int
+        if python is bool:
+            return DType.bool_
         try:
+            if isinstance(python, str) and self._state.rules.is_strict:
+                raise TypeError(python)
             return as_dtype(python)
         except TypeError:
             return self._state.fail(
@@ -306,6 +350,8 @@ class Calls:
             return self._of_complex(target, args, node)
         if isinstance(target, DType) or target is cast_call or target in _PLAIN:
             return self._conversion(target, args, node)
+        if isinstance(target, type) and issubclass(target, np.number | np.bool_):
+            return self._conversion(self._dtype(Static(target), node), args, node)
         if target is bit_cast:
             self._count(args, 2, node)
             dtype = self._dtype(args[1], node)
@@ -450,6 +496,9 @@ class Calls:
             for k, x in enumerate(args[0].items):
                 total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
             return total
+        if target in (builtins.all, builtins.any) and len(args) == 1:
+            vector = self._expr.matrices.matrix(args[0], None, node)
+            return self._expr.matrices.method(vector, target.__name__, [], {}, node)
         if target in (isinstance, issubclass, hasattr, getattr, type):
             return self._about_python(target, args, node)
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Hashable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Hashable, Sequence
+from typing import NoReturn, TypeVar
 
 from ..fields.compound import MatrixType, StructType
 from ..ir.kernel import Const, DType, Expr
-from ..ir.simplify import cast
+from ..ir.simplify import cast, const
 from . import sparse
 from .branches import Branches
 from .calls import Calls, InlineCall
@@ -23,10 +23,12 @@ from .matrices import Matrices
 from .operators import BINARY, Operators
 from .parse import closure_names
 from .places import Places, loaded, what
+from .python_numbers import python_number
 from .scopes import LoopVar, Pass
-from .typing_rules import python_value, settle, static_value, truth
+from .typing_rules import python_value, rounded, settle, static_value, truth
 from .values import (
     ArrayRef,
+    DictValue,
     ListOf,
     LocalRef,
     MatrixValue,
@@ -41,12 +43,11 @@ from .values import (
     leaves,
 )
 
+T = TypeVar("T")
 _NAMES: dict[type[ast.AST], str] = {
     ast.GeneratorExp: "a generator expression",
-    ast.DictComp: "a dict comprehension",
     ast.SetComp: "a set comprehension",
     ast.Lambda: "a lambda",
-    ast.Dict: "a dict",
     ast.Set: "a set",
     ast.Starred: "a starred expression",
     ast.Slice: "a slice",
@@ -80,13 +81,17 @@ class Expressions:
         """What an expression stands for: a number, a tree of numbers, an array or a Python object."""
         match node:
             case ast.Constant(value=constant):
-                if isinstance(constant, (bool, int, float, complex)):
+                if isinstance(constant, (bool, int, float)):
+                    return self._literal(constant, node)
+                if isinstance(constant, complex):
                     return lifted(self._state, constant)
                 return Static(constant)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return TupleValue(tuple(self.values(elts)))
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return loaded(self.place(node))
+            case ast.UnaryOp() | ast.BinOp() if (known := self._python_number(node)) is not None:
+                return self._literal(known, node)
             case ast.UnaryOp():
                 return self._unary(node)
             case ast.BinOp():
@@ -101,8 +106,13 @@ class Expressions:
                 return self._branches.ternary(node)
             case ast.Call():
                 return loaded(self._calls.call(node))
-            case ast.ListComp() | ast.GeneratorExp():
-                return self._comprehension(node)
+            case ast.ListComp(elt=item, generators=loops) | ast.GeneratorExp(item, loops):
+                return TupleValue(tuple(self._rounds(loops, lambda: self.value(item))))
+            case ast.Dict(keys=keys, values=values):
+                return self._dict(keys, values, node)
+            case ast.DictComp(key=key, value=value, generators=loops):
+                rounds = self._rounds(loops, lambda: (self._key(key), self.value(value)))
+                return DictValue(tuple(dict(rounds).items()))
             case ast.NamedExpr():
                 return self._named(node)
             case ast.JoinedStr():
@@ -112,6 +122,32 @@ class Expressions:
             f"arithmetic on numbers",
             node,
         )
+
+    def _python_number(self, node: ast.expr) -> int | float | None:
+        """The number that an expression of a program is for Python."""
+        if not self._state.rules.is_strict:
+            return None
+        return python_number(self._state.frame, node)
+
+    def _literal(self, x: float, node: ast.expr) -> Value:
+        """A number with the type that the program gives literals, which has to have it."""
+        rules = self._state.rules
+        if type(x) is int and rules.is_strict and not rules.default_int.holds(x):
+            self._state.fail(
+                f"`{ast.unparse(node)}` is no number of type {rules.default_int.name}, which integers have here: "
+                f"write a wider type around it, such as ks.i64(...)",
+                node,
+            )
+        return lifted(self._state, x)
+
+    def exact(self, node: ast.expr, dtype: DType) -> Value | None:
+        """The argument of a type's name, `ks.u64(2**63)`, where it is a number for Python: it has that type and no other before."""
+        x = self._python_number(node)
+        if x is None or dtype is DType.bool_ or (dtype.is_integer and not isinstance(x, int)):
+            return None
+        if dtype.is_integer and not dtype.holds(x):
+            self._state.fail(f"`{ast.unparse(node)}` is no number of type {dtype.name}", node)
+        return Typed(rounded(const(x, dtype)) if dtype.is_float else const(x, dtype))
 
     def place(self, node: ast.expr) -> Value:
         """The same, with the places that may be assigned in place of their contents."""
@@ -360,6 +396,8 @@ class Expressions:
                 return base.items[key]  # type: ignore[call-overload,no-any-return]
             if isinstance(base, StructValue) and isinstance(key, str):
                 return dict(base.members)[key]
+            if isinstance(base, DictValue):
+                return dict(base.entries)[key]
             if isinstance(base, Static):
                 return lifted(self._state, base.python[key])  # type: ignore[index]
         except (LookupError, TypeError) as error:
@@ -382,7 +420,7 @@ class Expressions:
             if isinstance(x, Static) and x.python is None:
                 continue
             numbers = list(leaves(x))
-            if not numbers:
+            if not numbers and not is_data(x):
                 self._state.fail(
                     f"`{ast.unparse(part)}` is {what(x)} where an index is needed", node
                 )
@@ -398,12 +436,12 @@ class Expressions:
         exprs = [self.as_index(self.operators.number(n, node), node) for n in numbers]
         return self.matrices.component(base, exprs, node)
 
-    def _slice(self, node: ast.expr) -> slice | int:
+    def _slice(self, node: ast.expr) -> slice | Expr:
         if isinstance(node, ast.Slice):
             parts = (node.lower, node.upper, node.step)
             bounds = [None if p is None else self._constant_int(p) for p in parts]
             return slice(*bounds)
-        return self._constant_int(node)
+        return self.index(node)
 
     def _constant_int(self, node: ast.expr) -> int:
         x = self.index(node)
@@ -428,19 +466,36 @@ class Expressions:
                 return operators.each([x], node, operators.negated)
         return operators.each([x], node, lambda n: operators.inverted(n, node))
 
-    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
-        """A list over items that are known when the kernel is compiled."""
-        state = self._state
-        if len(node.generators) != 1:
-            state.fail("a comprehension has one `for` in a kernel", node)
-        (loop,) = node.generators
-        found = []
-        for item in self.items_of(loop.iter):
-            with state.frame.scope():
-                self.bind_static(loop.target, item)
-                if all(self._is_true(test) for test in loop.ifs):
-                    found.append(self.value(node.elt))
-        return TupleValue(tuple(found))
+    def _rounds(self, loops: Sequence[ast.comprehension], made: Callable[[], T]) -> list[T]:
+        """What a comprehension makes in each of its rounds; its items are known when the kernel is compiled."""
+        if not loops:
+            return [made()]
+        found: list[T] = []
+        for item in self.items_of(loops[0].iter):
+            with self._state.frame.scope():
+                self.bind_static(loops[0].target, item)
+                if all(self._is_true(test) for test in loops[0].ifs):
+                    found += self._rounds(loops[1:], made)
+        return found
+
+    def _dict(
+        self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], node: ast.expr
+    ) -> DictValue:
+        names = []
+        for key in keys:
+            if key is None:
+                self._state.fail("`**` in a dict is not supported in a kernel: name its keys", node)
+            names.append(self._key(key))
+        held = [self.places.kept(x, node) if is_data(x) else x for x in self.values(values)]
+        return DictValue(tuple(dict(zip(names, held, strict=True)).items()))
+
+    def _key(self, node: ast.expr) -> object:
+        try:
+            return python_value(self.value(node))
+        except KeyError:
+            return self._state.fail(
+                f"`{ast.unparse(node)}` is a key of a dict: it must be a constant", node
+            )
 
     def _is_true(self, test: ast.expr) -> bool:
         x = self.value(test)

@@ -13,8 +13,8 @@ from .parse import ParsedFunction, parse_function
 
 class Func:
     """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from
-    Python it is itself. `is_real`: of a program, its result has the type that its annotation says. That of others has no meaning
-    there, as in Taichi.
+    Python it is itself. Its result has the type that its annotation says; in a program an annotation of vectors and structs means
+    something where it `is_real` only, as in Taichi.
     """
 
     def __init__(self, fn: Callable[..., Any], is_real: bool = False) -> None:

@@ -66,7 +66,8 @@ class Inliner:
             result = loaded(place)
         for statement in whole:
             state.emit(statement)
-        is_typed = func.is_real or not state.rules.is_strict
+        is_number = isinstance(func.returns, DType) or func.returns in (int, float, bool)
+        is_typed = is_number or func.is_real or not state.rules.is_strict
         if result is not None and is_typed and func.returns is not None:
             result = self._expr.converted(result, func.returns, node)
         return result

@@ -142,6 +142,10 @@ def _walk(
         ) from None
     declared = list(frame.declared)
     where = parsed.where(parsed.tree)
+    if rules.is_strict and subject.returns is not None and frame.returns is None:
+        raise LanguageError(
+            f"the kernel {parsed.name} says what it returns and returns nothing", where
+        )
     if frame.left is not None:
         declared.append(SetLocal(frame.left.name, const(False, DType.bool_), where))
     if state.draws:

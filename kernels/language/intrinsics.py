@@ -28,6 +28,7 @@ i8 = DType.i8
 i16 = DType.i16
 i32 = DType.i32
 i64 = DType.i64
+u1 = DType.bool_  # true or false: of arguments, results, locals and fields, not of arrays
 u8 = DType.u8
 u16 = DType.u16
 u32 = DType.u32

@@ -172,6 +172,15 @@ class Kernel:
             found.append((p.name, _SELF if is_self else resolve_annotation(self.fn, p.annotation)))
         return tuple(found)
 
+    def _check_types(self, where: Location) -> None:
+        """LanguageError for an argument without a type, which in a program each has."""
+        for name, annotation in self.parameters:
+            if annotation is inspect.Parameter.empty:
+                raise LanguageError(
+                    f"the argument {name} of the kernel {self.name} has no type: write it behind the name, `{name}: ks.f32`",
+                    where,
+                )
+
     @functools.cached_property
     def returns(self) -> Any:
         """The annotation of what it returns: a type, a tuple of them, None where there is none."""
@@ -301,6 +310,8 @@ class Kernel:
         if program is not self._program:
             self._instances.clear()
             self._program = program
+        if program is not None:
+            self._check_types(where)
         signature = tuple(
             (
                 name,
@@ -342,6 +353,9 @@ class Kernel:
         return merge_arrays(ir, {p.name: p.name for p in ir.arrays} | names)
 
 
+_MARK = "_is_data_oriented"  # of classes whose kernels a program calls
+
+
 class BoundKernel:
     """A kernel of a class, for one object."""
 
@@ -355,6 +369,12 @@ class BoundKernel:
                 return result
         frame = sys._getframe(1)
         where = Location(frame.f_code.co_filename, frame.f_lineno)
+        if current_program() is not None and not hasattr(type(self.owner), _MARK):
+            kind = type(self.owner).__name__
+            raise LanguageError(
+                f"{self.kernel.name} is a kernel of the class {kind}, which is not marked: write @ks.data_oriented above it",
+                where,
+            )
         return self.kernel.call_from(where, (self.owner, *args), kwargs)
 
 
@@ -410,4 +430,5 @@ def pyfunc(fn: Callable[..., Any]) -> Func:
 
 def data_oriented(kind: T) -> T:
     """Marks a class whose methods are kernels and functions; what they use of an object is a constant of the compiled kernel."""
+    setattr(kind, _MARK, True)
     return kind

@@ -11,7 +11,7 @@ from ..fields.field import AbstractLeaf, ScalarField
 from ..fields.matrix import Matrix
 from ..fields.struct_field import StructField
 from ..fields.structs import Struct
-from ..ir.kernel import ArrayParam, Placed
+from ..ir.kernel import ArrayParam, DType, Placed
 from .scopes import Pass
 from .typing_rules import lift, strong
 from .values import (
@@ -60,7 +60,7 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
             shape = (*x.element_shape, *x.shape)
         else:
             shape = x.storage.shape
-        param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype, shape)
+        param = ArrayParam(state.fresh(x.name or name or "field"), x.dtype.stored, shape)
         known = state.captured[id(x)] = (param, x)
         if cells is not None:
             tree = cells.structure.tree.name
@@ -72,6 +72,7 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
         is_single=not x.shape,
         offset=x.offset,
         source=x,
+        is_truth=x.dtype is DType.bool_,
     )
 
 

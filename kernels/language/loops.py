@@ -66,7 +66,7 @@ class Loops:
             is_grouped, iterated = True, iterated.args[0]
         callee = self._expr.callee(iterated) if isinstance(iterated, ast.Call) else None
         if callee is range and isinstance(iterated, ast.Call):
-            self._positional(iterated)
+            self._positional(iterated, 1)
             if not isinstance(node.target, ast.Name):
                 state.fail(
                     f"range gives one index, `{ast.unparse(node.target)}` is not one name", node
@@ -80,9 +80,9 @@ class Loops:
             self._over_value(self._expr.value(iterated), node, is_grouped)
         return None
 
-    def _positional(self, call: ast.Call) -> None:
-        if call.keywords or not call.args:
-            self._state.fail("range and ks.ndrange take one or more bounds by position", call)
+    def _positional(self, call: ast.Call, least: int = 0) -> None:
+        if call.keywords or len(call.args) < least:
+            self._state.fail("range and ks.ndrange take their bounds by position", call)
 
     def _over_value(self, x: Value, node: ast.For, is_grouped: bool) -> None:
         """A loop over the indices of an array or a field, or over the items of a tuple."""
@@ -96,12 +96,11 @@ class Loops:
             if placed is not None:
                 self._active((placed.tree, placed.node), offset, node, is_grouped)
                 return
-            shape = x.shape or (1,)
             bounds = [
                 (const(o, DType.i64), const(o + n, DType.i64), 1)
-                for o, n in zip(offset or (0,), shape, strict=True)
+                for o, n in zip(offset, x.shape, strict=True)
             ]
-            self._nest(bounds, node, is_grouped, is_empty_group=not x.shape)
+            self._nest(bounds, node, is_grouped)
         elif isinstance(x, TupleValue | MatrixValue):
             self._written_out(node, list(x.items))
         elif isinstance(x, Static) and isinstance(x.python, SNode):
@@ -171,9 +170,10 @@ class Loops:
         bounds: Sequence[Bounds],
         node: ast.For,
         is_grouped: bool,
-        is_empty_group: bool = False,
     ) -> None:
-        """One loop for each bound, all around the body; each starts at 0 and steps by 1."""
+        """One loop for each bound, all around the body; each starts at 0 and steps by 1. Without any bound the body runs once, its
+        group of indices is empty.
+        """
         state = self._state
         names = self._names(node, len(bounds), is_grouped)
         jumps = escapes(node.body, self._statements.taken, targets_of(node))
@@ -181,13 +181,11 @@ class Loops:
         is_outermost = len(state.frames) == 1 and not state.frame.loops and not state.frame.depth
         is_serial = is_outermost and state.is_serial
         state.is_serial = state.is_serial and not is_outermost
-        if jumps & {"break", "return"} and (not is_outermost or is_serial):
+        if jumps & {"break", "return"} and (not is_outermost or is_serial or state.frame.in_branch):
             self._leavable(bounds, names, node, is_grouped)
             return
         with state.frame.scope():
-            self._loop(
-                list(bounds), names, [], node, is_grouped and not is_empty_group, is_outermost
-            )
+            self._loop(list(bounds), names, [], node, is_grouped, is_outermost)
 
     def _names(self, node: ast.For, n: int, is_grouped: bool) -> list[str]:
         """What loops are called: by the names of the program, or by that of a vector of indices with a number."""
@@ -206,7 +204,7 @@ class Loops:
                 state.fail(f"the loop index `{t.id}` is {what}: use another name", node)
         names = [t.id for t in targets if isinstance(t, ast.Name)]
         if is_grouped and len(names) == 1:
-            return [f"{names[0]}_{k}" if n > 1 else names[0] for k in range(n)]
+            return [f"{names[0]}_{k}" if n > 1 else names[0] for k in range(n)]  # none of no axes
         if len(names) != n:
             state.fail(
                 f"`{ast.unparse(node.iter)}` has {n} indices for {len(names)} names: give one "
@@ -312,18 +310,18 @@ class Loops:
                 state.emit(SetLocal(held, extent, where))
                 extent = Local(held, DType.i64)
             stops.append(extent)
-        total = stops[0]
-        for extent in stops[1:]:
+        total: Expr = const(1, DType.i64)
+        for extent in stops:
             total = binary("mul", total, extent)
         counter = counters[0] if len(counters) == 1 else state.fresh("iteration")
         state.emit(SetLocal(counter, const(0, DType.i64), where))
         at: Expr = Local(counter, DType.i64)
         with state.collected() as body, state.guarded(), state.frame.scope():
-            rest, parts = at, []
-            for extent in reversed(stops[1:]):
-                parts.append(binary("mod", rest, extent))
-                rest = binary("floordiv", rest, extent)
-            parts.append(rest)
+            rest, parts = at, list[Expr]()
+            for extent in reversed(stops):
+                is_first = len(parts) == len(stops) - 1
+                parts.append(rest if is_first else binary("mod", rest, extent))
+                rest = rest if is_first else binary("floordiv", rest, extent)
             indices = []
             for part, (start, _, step), name in zip(reversed(parts), bounds, names, strict=True):
                 held = state.fresh(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from ..fields import methods
@@ -199,24 +200,23 @@ class Matrices:
             )
         return k % extent
 
-    def sliced(self, base: MatrixValue, parts: Sequence[slice | int], node: ast.AST) -> Value:
-        """`v[1:]`, `m[:, 0]`."""
+    def sliced(self, base: MatrixValue, parts: Sequence[slice | Expr], node: ast.AST) -> Value:
+        """`v[1:]`, `m[:, 0]`, and `m[:, k]` with a `k` of the run."""
         if len(parts) != len(base.shape):
             self._state.fail(
                 f"`{ast.unparse(node)}`: give a slice or an index for each dimension", node
             )
+        picked: list[list[Expr]] = []
         for p, n in zip(parts, base.shape, strict=True):
-            if p.step == 0 if isinstance(p, slice) else not -n <= p < n:
+            if not isinstance(p, slice):
+                picked.append([p])
+            elif p.step == 0:
                 self._state.fail(f"`{ast.unparse(node)}` leaves a value of {n} components", node)
-        picked = [
-            list(range(n))[p] if isinstance(p, slice) else [p]
-            for p, n in zip(parts, base.shape, strict=True)
-        ]
+            else:
+                picked.append([const(k, DType.i64) for k in range(n)[p]])
         shape = tuple(len(k) for k, p in zip(picked, parts, strict=True) if isinstance(p, slice))
-        if len(base.shape) == 1:
-            return MatrixValue(shape, tuple(base.items[k] for k in picked[0]))
-        rows = base.rows()
-        return MatrixValue(shape, tuple(rows[r][c] for r in picked[0] for c in picked[1]))
+        items = [self.component(base, at, node) for at in product(*picked)]
+        return MatrixValue(shape, tuple(items))  # type: ignore[arg-type]
 
     # --- between this pass and the table of methods
 

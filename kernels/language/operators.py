@@ -112,7 +112,7 @@ class Operators:
             return self.complex.compare(op, a, b, node)
 
         def one(x: Typed, y: Typed) -> Typed:
-            left, right, is_weak = unify(x, y, self._state.default_float)
+            left, right, is_weak = self.unified(x, y)
             if is_weak and left.dtype.is_float:
                 default = self._state.default_float
                 left, right = cast(left, default), cast(right, default)
@@ -153,7 +153,8 @@ class Operators:
 
     def unified(self, a: Typed, b: Typed) -> tuple[Expr, Expr, bool]:
         """Both in their common type, and whether they are literals still."""
-        return unify(a, b, self._state.default_float)
+        rules = self._state.rules
+        return unify(a, b, self._state.default_float, rules.is_strict)
 
     def logical(self, op: str, a: Typed, b: Typed) -> Typed:
         return Typed(binary("and" if op == "and" else "or", truth(a), truth(b)))
@@ -181,7 +182,7 @@ class Operators:
             return self._folded(op, a.expr, b.expr, node)
         state = self._state
         default_float, default_int = state.default_float, state.rules.default_int
-        x, y, _ = unify(a, b, default_float)
+        x, y, _ = self.unified(a, b)
         if op == "div" and not x.dtype.is_float:
             x, y = cast(x, default_float), cast(y, default_float)
         elif x.dtype is DType.bool_:
@@ -215,7 +216,7 @@ class Operators:
             if sign == "ne":
                 return Typed(compare("ne", a.expr, b.expr))
             return Typed(binary("and" if sign == "and" else "or", a.expr, b.expr))
-        left, right, _ = unify(a, b, self._state.default_float)
+        left, right, _ = self.unified(a, b)
         if op in ("shl", "shr", "bit_shr") and not a.weak:
             left, right = a.expr, cast(b.expr, a.dtype)
         return Typed(binary(op, left, right))  # type: ignore[arg-type]
@@ -248,7 +249,7 @@ class Operators:
         """The min or max of several numbers, or of vectors component by component."""
 
         def one(a: Typed, b: Typed) -> Typed:
-            x, y, is_weak = unify(a, b, self._state.default_float)
+            x, y, is_weak = self.unified(a, b)
             is_literal = is_weak and isinstance(x, Const) and isinstance(y, Const)
             return Typed(binary("min" if op == "min" else "max", x, y), is_literal)
 
@@ -263,7 +264,7 @@ class Operators:
             return self.complex.selected(condition, a, b, node)
 
         def one(c: Typed, x: Typed, y: Typed) -> Typed:
-            left, right, is_weak = unify(x, y, self._state.default_float)
+            left, right, is_weak = self.unified(x, y)
             return Typed(select(truth(c), left, right), is_weak)
 
         return self.each([condition, a, b], node, one)
@@ -334,7 +335,7 @@ class Operators:
             and exponent * 2 == int(exponent * 2)
         )
         if exponent is None or not is_small:
-            x, y, _ = unify(a, b, default_float)
+            x, y, _ = self.unified(a, b)
             if not x.dtype.is_float:
                 whole = x.dtype
                 x, y = cast(x, DType.f64), cast(y, DType.f64)

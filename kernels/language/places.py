@@ -21,11 +21,11 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.simplify import binary, compare, const, is_cheap_and_fixed, select, unary
+from ..ir.simplify import binary, cast, compare, const, is_cheap_and_fixed, select, unary
 from ..ir.walk import walk
 from .complex_numbers import is_complex
 from .scopes import Pass
-from .typing_rules import adopt, settle
+from .typing_rules import adopt, settle, truth
 from .values import (
     Element,
     LocalItem,
@@ -49,6 +49,7 @@ WHAT = {
     "TupleValue": "a tuple",
     "MatrixValue": "a vector or matrix",
     "StructValue": "a struct",
+    "DictValue": "a dict",
 }
 
 
@@ -120,6 +121,15 @@ class Places:
                     for i, v in zip(items, values, strict=True)
                     for q in self.pairs(i, loaded(v), node)
                 ]
+            case MatrixValue(shape, items), TupleValue(items=rows) if (
+                len(shape) == 2
+                and [len(r.items) for r in rows if isinstance(r, TupleValue | MatrixValue)]
+                == [shape[1]] * shape[0]
+            ):
+                flat = tuple(
+                    n for r in rows if isinstance(r, TupleValue | MatrixValue) for n in r.items
+                )
+                return self.pairs(MatrixValue((len(items),), items), TupleValue(flat), node)
             case MatrixValue(items=items), Typed():
                 return [q for i in items for q in self.pairs(i, x, node)]
             case StructValue(members), StructValue() if {n for n, _ in members} == {
@@ -181,7 +191,8 @@ class Places:
                 state.emit(SetLocal(name, adopt(x.expr, dtype), where))
             case Element(array, indices):
                 self._check_written(place, node)
-                stored = self.before_activation(array.name, adopt(x.expr, array.dtype), node)
+                stored = adopt(truth(x) if place.is_truth else x.expr, array.dtype)
+                stored = self.before_activation(array.name, stored, node)
                 state.activate(array.name, indices, node)
                 state.emit(Store(array.name, indices, stored, where))
             case LocalItem(array, index):
@@ -225,7 +236,10 @@ class Places:
     ) -> Typed:
         state = self._state
         where = state.frame.parsed.where(node)
-        value = adopt(x.expr, place.dtype)
+        is_truth = isinstance(place, Element) and place.is_truth
+        value = truth(x) if is_truth else adopt(x.expr, place.dtype)
+        if isinstance(place, Element):
+            value = cast(value, place.array.dtype)
         value = unary("neg", value) if is_negated else value
         match place:
             case LocalVar(name):

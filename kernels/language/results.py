@@ -83,7 +83,7 @@ class Returns:
         def stored(s: SetLocal) -> Stmt:
             element = elements[s.name]
             assert isinstance(element, Element)
-            value = adopt(s.value, element.dtype)
+            value = adopt(adopt(s.value, element.dtype), element.array.dtype)
             return Store(element.array.name, element.indices, value, s.where)
 
         return results, _with_returns(statements, types, stored)
@@ -126,14 +126,17 @@ class Results:
     @staticmethod
     def of(value: Value, types: Sequence[DType]) -> Results:
         """Room for a value whose numbers have these types."""
-        arrays = {d: ArrayParam(name_of(d), d, (types.count(d),)) for d in dict.fromkeys(types)}
+        arrays = {
+            d: ArrayParam(name_of(d), d.stored, (types.count(d),)) for d in dict.fromkeys(types)
+        }
         taken = dict.fromkeys(types, 0)
         order = iter(types)
 
         def leaf(_: Typed | Place) -> Element:
             dtype = next(order)
             taken[dtype] += 1
-            return Element(arrays[dtype], (const(taken[dtype] - 1, DType.i64),))
+            at = (const(taken[dtype] - 1, DType.i64),)
+            return Element(arrays[dtype], at, is_truth=dtype is DType.bool_)
 
         return Results(rebuilt(value, leaf), tuple(arrays.values()))
 

@@ -61,6 +61,7 @@ class Frame:
     left: Flag | None = None  # whether the function has returned
     loops: list[Jumps] = field(default_factory=list)
     depth: int = 0  # run-time branches and loops around the current statement
+    in_branch: int = 0  # branches around it that are decided when the kernel is compiled
     declared: list[Stmt] = field(default_factory=list)  # what stands before its statements
 
     def find(self, name: str) -> Binding | None:

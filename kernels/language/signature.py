@@ -14,6 +14,7 @@ from ..fields.field import AbstractField
 from ..fields.matrix import Matrix
 from ..fields.ndarray import Ndarray
 from ..fields.structs import Struct
+from ..fields.structs import members_of as struct_members
 from ..ir.kernel import DType, Location
 from .complex_numbers import COMPLEX, ComplexType, Pairs, complex_annotation
 from .errors import LanguageError
@@ -249,7 +250,7 @@ def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
             )
         return [float(value.real), float(value.imag)]
     if isinstance(kind, StructType):
-        given = value.to_members() if isinstance(value, Struct) else value
+        given = struct_members(value) if isinstance(value, Struct) else value
         if not isinstance(given, dict) or given.keys() != kind.members.keys():
             raise LanguageError(f"{label} takes a struct of {', '.join(kind.members)}", where)
         return [

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
+from ..fields.compound import MatrixType
 from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
 from ..ir.simplify import const
 from .assignments import Assignments
@@ -20,7 +21,7 @@ from .places import Places, loaded
 from .printing import parts_of
 from .results import Returns
 from .scopes import Binding, LoopVar, Pass
-from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data
+from .values import ArrayRef, LocalVar, Static, TupleValue, Typed, Value, is_data
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "remove it"),
@@ -135,8 +136,11 @@ class Statements:
             return self.run(body if self._expr.static(inside) else other)
         condition = self._expr.condition(node.test)
         if isinstance(condition, Const):
+            frame.in_branch += 1
             with frame.scope():
-                return self.run(body if condition.value else other)
+                left = self.run(body if condition.value else other)
+            frame.in_branch -= 1
+            return left
         frame.depth += 1
         branches: list[list[Stmt]] = []
         ends: list[str | None] = []
@@ -223,8 +227,18 @@ class Statements:
         state = self._state
         if state.frame.loops and state.iteration is not None:
             state.fail("a kernel cannot return from inside a parallel loop", node)
-        if value is None:
+        is_strict = state.rules.is_strict
+        if value is None or (isinstance(value, Static) and value.python is None):
             return
+        if is_strict and self._returns is None:
+            state.fail(
+                "the kernel returns a value and does not say of which type: write it behind its arguments, `-> ks.f32`",
+                node,
+            )
+        if is_strict and isinstance(self._returns, MatrixType) and isinstance(value, Typed):
+            state.fail(
+                f"`{ast.unparse(node)}` returns a number where {self._returns} is said", node
+            )
         self._give(self._declared(loaded(value), self._returns, node), node)
 
     def _give(self, x: Value, node: ast.Return) -> None:
@@ -256,6 +270,9 @@ class Statements:
         if _is_docstring(node):
             return
         if not isinstance(call, ast.Call):
+            if self._state.rules.is_strict:
+                self._expr.value(call)
+                return
             self._state.fail(
                 f"`{ast.unparse(node)}` has no effect: assign its value, or remove it", node
             )
@@ -321,6 +338,8 @@ class Statements:
     def _assert(self, node: ast.Assert) -> None:
         state = self._state
         if not state.is_debug:
+            if self._expr.may_write(node.test):
+                self._expr.value(node.test)
             return
         parts: tuple[Part, ...] = ()
         message = ast.unparse(node.test)
@@ -328,7 +347,7 @@ class Statements:
             message = str(node.msg.value)
         elif node.msg is not None:
             parts, _ = parts_of(
-                self._expr, ast.copy_location(ast.Call(node.test, [node.msg], []), node)
+                self._expr, ast.copy_location(ast.Call(node.test, [node.msg], []), node), end=""
             )
             message = ""
         condition = self._expr.condition(node.test)

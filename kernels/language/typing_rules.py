@@ -2,8 +2,8 @@
 
 Two sets of rules. Without a program (`ks.init`), NumPy's users: a literal is *weak*, it takes the type of what it meets; float and
 integer give the float, two of a kind the wider; where nothing decides, floats are the kernel's default float.
-Within a program, Taichi's: a literal has the program's `default_ip` or `default_fp`, a local the type of its first value, and two
-numbers meet as in C, but for two small integers of one type, which keep it.
+Within a program, Taichi's: a literal has the program's `default_ip` or `default_fp`, a local the type of its first value, and of
+two integers the wider type counts, or the unsigned one: small ones are not widened.
 """
 
 from __future__ import annotations
@@ -33,9 +33,16 @@ def strong(x: Typed, rules: Rules) -> Typed:
     if not x.weak or not rules.is_strict or x.dtype is DType.bool_:
         return x
     if x.dtype.is_float:
-        return Typed(adopt(x.expr, rules.default_float))
+        literal = adopt(x.expr, rules.default_float)
+        return Typed(rounded(literal) if isinstance(literal, Const) else literal)
     wide = isinstance(x.expr, Const) and not rules.default_int.holds(int(x.expr.value))
     return Typed(adopt(x.expr, DType.i64 if wide else rules.default_int))
+
+
+def rounded(x: Const) -> Const:
+    """A constant of a float type with the digits that the type has."""
+    with np.errstate(over="ignore"):
+        return const(float(x.dtype.numpy.type(x.value)), x.dtype)
 
 
 def lift(x: object) -> Value:
@@ -53,15 +60,15 @@ def lift(x: object) -> Value:
     return Static(x)
 
 
-def promote(a: DType, b: DType) -> DType:
-    """The common type of two values that are no literals."""
+def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
+    """The common type of two values that are no literals. In a program (`is_strict`) small integers are not widened."""
     if a is b:
         return a
     if a is DType.bool_ or b is DType.bool_:
         return b if a is DType.bool_ else a
     if a.is_float != b.is_float:
         return a if a.is_float else b
-    if a.is_integer and max(a.size_bytes, b.size_bytes) < DType.i32.size_bytes:
+    if not is_strict and a.is_integer and max(a.size_bytes, b.size_bytes) < DType.i32.size_bytes:
         return DType.i32
     if a.size_bytes == b.size_bytes:  # an unsigned and a signed integer
         return b if a.is_signed else a
@@ -80,9 +87,9 @@ def settle(x: Typed, default_float: DType) -> Expr:
     return adopt(x.expr, default_float) if x.weak and x.dtype.is_float else x.expr
 
 
-def common_dtype(a: Typed, b: Typed, default_float: DType) -> DType:
+def common_dtype(a: Typed, b: Typed, default_float: DType, is_strict: bool = False) -> DType:
     if a.weak == b.weak:
-        return promote(a.dtype, b.dtype)
+        return promote(a.dtype, b.dtype, is_strict)
     weak, strong = (a, b) if a.weak else (b, a)
     if strong.dtype.is_float or weak.dtype is DType.bool_:
         return strong.dtype
@@ -96,9 +103,11 @@ def common_dtype(a: Typed, b: Typed, default_float: DType) -> DType:
     return DType.i64 if too_wide or strong.dtype is DType.bool_ else strong.dtype
 
 
-def unify(a: Typed, b: Typed, default_float: DType) -> tuple[Expr, Expr, bool]:
+def unify(
+    a: Typed, b: Typed, default_float: DType, is_strict: bool = False
+) -> tuple[Expr, Expr, bool]:
     """Both operands in their common type, and whether the two together are still weak."""
-    dtype = common_dtype(a, b, default_float)
+    dtype = common_dtype(a, b, default_float, is_strict)
     return adopt(a.expr, dtype), adopt(b.expr, dtype), a.weak and b.weak
 
 

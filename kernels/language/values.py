@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.kernel import ArrayParam, DType, Expr, Load, Local, LocalElement
+from ..ir.simplify import compare, const
 from .layout import Layout
 
 
@@ -45,19 +46,21 @@ class LocalVar:
 
 @dataclass(frozen=True)
 class Element:
-    """An element of an array; all indices are there, those of components too."""
+    """An element of an array; all indices are there, those of components too. `is_truth`: the byte there is true or false."""
 
     array: ArrayParam
     indices: tuple[Expr, ...]
     fixed: str = ""  # why it cannot be written: "the argument a, which ..."; "" where it can
+    is_truth: bool = False
 
     @property
     def dtype(self) -> DType:
-        return self.array.dtype
+        return DType.bool_ if self.is_truth else self.array.dtype
 
     @property
     def loaded(self) -> Typed:
-        return Typed(Load(self.array.name, self.indices, self.array.dtype))
+        found = Typed(Load(self.array.name, self.indices, self.array.dtype))
+        return Typed(compare("ne", found.expr, const(0, found.dtype))) if self.is_truth else found
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class ArrayRef:
     Elements are numbers, or vectors and matrices of shape `element`, whose components are the first axes of the array, or the last
     (`is_trailing`); or they are one `component` of these. One without dimensions (`is_single`) has one element.
     `offset` is the least index along each axis. `source` is the object of the program, None for arguments.
-    A view has a `layout` in the memory that is its `param`, and the name of its argument.
+    A view has a `layout` in the memory that is its `param`, and the name of its argument. `is_truth`: its bytes are true or false.
     """
 
     param: ArrayParam
@@ -149,6 +152,7 @@ class ArrayRef:
     source: Any = None
     layout: Layout | None = None
     argument: str = ""
+    is_truth: bool = False
 
     @property
     def name(self) -> str:
@@ -157,12 +161,12 @@ class ArrayRef:
 
     @property
     def dtype(self) -> DType:
-        return self.param.dtype
+        return DType.bool_ if self.is_truth else self.param.dtype
 
     def element_at(self, indices: tuple[Expr, ...]) -> Element:
         """The place of one number, by the indices of the array and of its component."""
         if self.layout is None:
-            return Element(self.param, indices)
+            return Element(self.param, indices, is_truth=self.is_truth)
         fixed = self.layout.fixed and f"the argument {self.argument}, {self.layout.fixed}"
         return Element(self.param, self.layout.place(indices), fixed)
 
@@ -205,6 +209,13 @@ class TupleValue:
 
 
 @dataclass(frozen=True)
+class DictValue:
+    """A dict of the kernel: its keys are known when the kernel is compiled."""
+
+    entries: tuple[tuple[object, Value], ...]
+
+
+@dataclass(frozen=True)
 class Static:
     """Any other Python object: a module, a function, a type."""
 
@@ -232,6 +243,7 @@ Value = (
     | StructArray
     | ListOf
     | TupleValue
+    | DictValue
     | Static
     | Method
 )

@@ -359,13 +359,13 @@ def test_a_result_has_one_type_over_all_returns():
         a[2] = pair(a[0])[1]
 
     @ks.kernel
-    def of_kernel(a: ks.f32):
+    def of_kernel(a: ks.f32) -> (ks.f32, ks.f32):
         if a < 0:
             return 0, a
         return a * 0.5, 1
 
     @ks.kernel
-    def wider(k: ks.i32, x: ks.f64):
+    def wider(k: ks.i32, x: ks.f64) -> ks.f64:
         if k < 0:
             return k
         if k == 0:

@@ -369,24 +369,29 @@ def test_truth_values_are_numbers_where_numbers_are_asked_for():
     assert x[0] == 2
 
 
-def test_annotations_of_results_mean_something_for_real_functions_only():
-    x = ks.field(ks.f32, shape=2)
+def test_annotations_of_vectors_as_results_mean_something_for_real_functions_only():
+    x = ks.field(ks.f32, shape=3)
 
     @ks.func
     def half(a) -> ks.i32:
         return a / 2
 
+    @ks.func
+    def halves(a) -> ks.types.vector(2, ks.i32):
+        return ks.Vector([a / 2, a])
+
     @ks.real_func
-    def whole(a: ks.f32) -> ks.i32:
-        return a / 2
+    def wholes(a: ks.f32) -> ks.types.vector(2, ks.i32):
+        return ks.Vector([a / 2, a])
 
     @ks.kernel
-    def both():
+    def each():
         x[0] = half(3)
-        x[1] = whole(3)
+        x[1] = halves(3)[0]
+        x[2] = wholes(3)[0]
 
-    both()
-    assert x.to_numpy().tolist() == [1.5, 1]
+    each()
+    assert x.to_numpy().tolist() == [1, 1.5, 1]
 
 
 def test_several_static_values_and_roundings_to_a_type():

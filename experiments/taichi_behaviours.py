@@ -1,0 +1,223 @@
+"""Do the small programs of testing/behaviours show the same here and with Taichi?
+
+    python -m kernelscape.experiments.taichi_behaviours [--taichi PYTHON] [--only FILE ...]
+
+PYTHON is the interpreter of an environment with taichi 1.7.4. Without it what Taichi showed the last time is compared with, if the
+behaviour has not changed its name. A file runs in a process of its own; one that ends it counts as wrong, and the others go on in
+another. Writes experiments/results/taichi_behaviours.md; takes two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..testing.observing import behaviours, files, is_like, taichi_of, title
+from .conditions import stamp, stamp_text, versions_in
+from .writing import read_results, table, write_results
+
+FILE = "taichi_behaviours"
+LIMIT_S = 240.0  # of one file with one of the two
+# Why what differs is left as it is.
+_MORE = "More is allowed here: it means what it means in Python."
+REASONS: dict[str, str] = {
+    "casts:true_and_false_are_numbers": "Sums of truth values are whole numbers here; Taichi's have one bit, so that 1 + 1 is 0.",
+    "conditions:ternaries_evaluate_one_side": "As in Python; Taichi evaluates both sides and their side effects.",
+    "conditions:and_and_or_stop_early": "As in Python; Taichi does so with `short_circuit_operators` only.",
+    "conditions:tuples_are_unpacked": _MORE,
+    "conditions:is_and_is_not_are_errors": _MORE,
+    "conditions:membership_of_numbers_at_run_time": _MORE,
+    "functions:early_returns_of_functions": _MORE,
+    "functions:functions_are_not_called_from_python": "A function without its mark is run by Python: kernels are compared with it.",
+    "functions:real_functions_call_themselves": "Calls are written out, which recursion cannot be; it needs functions in the IR.",
+    "jumps:returns_in_while_loops_are_an_error": _MORE,
+    "jumps:a_break_in_a_static_loop_needs_a_static_condition": _MORE,
+    "loops:inner_ranges_have_steps": _MORE,
+    "matrices:components_counted_from_the_end": _MORE,
+    "return_values:early_returns_of_kernels": _MORE,
+}
+
+
+def observed(who: str, python: str, asked: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What was asked for (`FILE:NAME`) shows, run in as few processes as there are ends of processes."""
+    found: dict[str, dict[str, Any]] = {}
+    left = list(asked)
+    with tempfile.TemporaryDirectory(prefix="kernelscape-behaviours-") as scratch:
+        place = Path(scratch)
+        (place / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
+        environment = os.environ | {
+            "PYTHONPATH": scratch,
+            "XDG_CACHE_HOME": str(place / "cache"),
+            "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
+            "TI_LOG_LEVEL": "error",
+        }
+        while left:
+            command = [python, "-m", "kernelscape.testing.observing", who, *left]
+            begun = ""
+            try:
+                done = subprocess.run(
+                    command,
+                    env=environment,
+                    cwd=scratch,
+                    capture_output=True,
+                    text=True,
+                    timeout=LIMIT_S,
+                )
+                text, end = done.stdout, f"ended the process with code {done.returncode}"
+            except subprocess.TimeoutExpired as e:
+                text, end = (e.stdout or b"").decode(), f"no end within {LIMIT_S:.0f} s"
+            for line in text.replace(f"{scratch}/kernelscape/", "").splitlines():
+                if line.startswith('{"begun"'):
+                    begun = json.loads(line)["begun"]
+                elif line.startswith('{"file"'):
+                    said = json.loads(line)
+                    key = f"{said.pop('file')}:{said.pop('name')}"
+                    found[key] = said
+            if begun not in found:
+                found[begun or left[0]] = {"error": end}
+            left = [key for key in left if key not in found]
+    return found
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """`right`, `wrong`, or `not known` where Taichi itself showed nothing."""
+    if "taichi" not in row or "error" in row["taichi"]:
+        return "not known"
+    return "right" if same(row["ours"], row["taichi"]) else "wrong"
+
+
+def same(ours: Mapping[str, Any], taichi: Mapping[str, Any]) -> bool:
+    """Whether both show the same."""
+    return "value" in ours and is_like(ours["value"], taichi["value"])
+
+
+def words(name: str) -> str:
+    """A behaviour's name as words."""
+    return name.replace("_", " ")
+
+
+def shown(said: Mapping[str, Any], most: int = 90) -> str:
+    """What one of the two showed, shortened, for a cell of a table."""
+    text = str(said.get("value", said.get("error", "nothing")))
+    text = " ".join(text.split()).replace("|", "/")
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def report(values: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    rows = unpacked(values["rows"])
+    known = [r for r in rows if verdict(r) != "not known"]
+    right = [r for r in known if verdict(r) == "right"]
+    wrong = [r for r in known if verdict(r) == "wrong"]
+    unknown = [r for r in rows if verdict(r) == "not known"]
+    topics = []
+    for file in sorted({r["file"] for r in rows}):
+        mine = [r for r in known if r["file"] == file]
+        good = sum(verdict(r) == "right" for r in mine)
+        topics.append([title(file), *map(str, (len(mine), good, len(mine) - good))])
+    share = len(right) / max(len(known), 1)
+    blocks = [
+        "# Behaviours of Taichi's language",
+        "\n".join(
+            [
+                stamp_text(values["stamp"]),
+                f"- taichi {values['version']}, on the CPU. Each behaviour is a function of `testing/behaviours/`,"
+                " the same text for both; it returns what is to be seen, and that is compared:"
+                " types and lengths, floats to 4e-6 (f64 arrays to 1e-12).",
+            ]
+        ),
+        f"{len(right)} of {len(known)} behaviours are Taichi's: {share:.1%}.",
+        table(["topic", "tried", "right", "wrong"], topics),
+    ]
+    if wrong:
+        body = [
+            [
+                f"{r['file']}: {words(r['name'])}",
+                shown(r["ours"]),
+                shown(r["taichi"]),
+                REASONS.get(f"{r['file']}:{r['name']}", "not looked at yet"),
+            ]
+            for r in wrong
+        ]
+        blocks += ["What is wrong, and why:", table(["what", "here", "Taichi", "reason"], body)]
+    if unknown:
+        body = [[f"{r['file']}: {words(r['name'])}", shown(r.get("taichi", {}))] for r in unknown]
+        blocks += [
+            "Tried and not counted, as Taichi itself fails:",
+            table(["what", "Taichi"], body),
+        ]
+    blocks += ["What was tried, by topic:"]
+    for file in sorted({r["file"] for r in rows}):
+        names = [words(r["name"]) for r in rows if r["file"] == file]
+        blocks.append(f"## {title(file)}\n\n" + "\n".join(f"- {name}" for name in names))
+    return "\n\n".join(blocks) + "\n"
+
+
+def run(taichi: str | None, chosen: Sequence[str], folder: Path | None) -> None:
+    """Runs files of behaviours, and writes what came out."""
+    values: dict[str, Any] = {"rows": [], "version": ""} | read_results(FILE, folder)
+    before = {f"{r['file']}:{r['name']}": r for r in unpacked(values["rows"])}
+    if taichi is not None:
+        values["version"] = versions_in({"taichi": taichi})["taichi"]
+    rows = []
+    with taichi_of("ours"):
+        names = {file: list(behaviours(file)) for file in files()}
+    for file in files():
+        keys = [f"{file}:{name}" for name in names[file]]
+        if file not in chosen:
+            rows += [before[key] for key in keys if key in before]
+            continue
+        ours = observed("ours", sys.executable, keys)
+        theirs = observed("taichi", taichi, keys) if taichi else {}
+        for name, key in zip(names[file], keys, strict=True):
+            row = {"file": file, "name": name, "ours": ours[key]}
+            said = theirs.get(key) or before.get(key, {}).get("taichi")
+            rows.append(row | ({"taichi": said} if said else {}))
+        mine = [r for r in rows if r["file"] == file]
+        bad = [r["name"] for r in mine if verdict(r) == "wrong"]
+        print(f"{file}: {len(mine)} tried, wrong: {', '.join(bad) or 'none'}", flush=True)
+    values |= {"rows": packed(rows), "stamp": stamp()}
+    write_results(FILE, report, values, folder)
+
+
+def packed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as they are kept: what a behaviour showed is one line of text."""
+    return [
+        {key: json.dumps(x) if key in ("ours", "taichi") else x for key, x in row.items()}
+        for row in rows
+    ]
+
+
+def unpacked(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The reverse of `packed`."""
+    return [
+        {key: json.loads(x) if key in ("ours", "taichi") else x for key, x in row.items()}
+        for row in rows
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--taichi", metavar="PYTHON")
+    parser.add_argument("--only", nargs="*", default=(), metavar="FILE")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.only if name not in files()]
+    if unknown:
+        parser.error(f"there is no file {', '.join(unknown)}: {', '.join(files())}")
+    run(given.taichi, given.only or files(), given.results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Numbers of a program that Python knows when a kernel is compiled: literals, names outside the kernel, and arithmetic on both.
+
+Python computes it, in its own precision, and what comes out has the type of a literal: `ks.u64(2**64 - 1)`, `dt * 2 / 3`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .scopes import Frame
+from .values import Static
+
+_TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_ONE: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
+
+
+def python_number(frame: Frame, node: ast.expr) -> int | float | None:
+    """The number that an expression is for Python; None where it is none, or is known only at run time."""
+    try:
+        found = _evaluated(frame, node)
+    except (ArithmeticError, TypeError, ValueError):  # refused where it is compiled
+        return None
+    return found if type(found) in (int, float) else None
+
+
+def _evaluated(frame: Frame, node: ast.expr) -> Any:
+    """The Python object of an expression; None where it is unknown."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
+            x = python_number(frame, operand)
+            return None if x is None else _ONE[type(op)](x)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _TWO:
+            a, b = python_number(frame, left), python_number(frame, right)
+            return None if a is None or b is None else _TWO[type(op)](a, b)
+        case ast.Name(id=name):
+            bound = frame.find(name)
+            if bound is not None:
+                return bound.python if isinstance(bound, Static) else None
+            if frame.parsed.assigned[name] or name in frame.ended:
+                return None
+            return frame.parsed.free(name)[1]
+        case ast.Attribute(value=value, attr=attr):
+            return getattr(_evaluated(frame, value), attr, None)
+    return None

@@ -1,0 +1,356 @@
+"""Arguments of kernels."""
+
+import numpy as np
+import taichi as ti
+
+from .seeing import refused
+
+
+def numbers_are_cast_to_the_type_that_is_said():
+    @ti.kernel
+    def f(a: ti.f32, b: ti.i32, c: ti.f64) -> ti.f64:
+        return a + b + c
+
+    return np.float64(f(1, 2, 3))
+
+
+def floats_for_integers_are_an_error():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return a
+
+    return refused(lambda: f(1.5))
+
+
+def numbers_of_numpy_are_taken():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.f32) -> ti.f32:
+        return a + b
+
+    return f(np.int64(3), np.float64(0.5))
+
+
+def bools_are_taken_as_numbers():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return a + 1
+
+    return f(True)
+
+
+def arguments_of_type_bool():
+    @ti.kernel
+    def f(a: bool, b: ti.u1) -> ti.i32:
+        r = 0
+        if a:
+            r += 1
+        if not b:
+            r += 10
+        return r
+
+    return [f(True, True), f(False, False)]
+
+
+def arguments_by_name():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32, c: ti.i32) -> ti.i32:
+        return a * 100 + b * 10 + c
+
+    return [f(1, c=2, b=3), f(c=1, b=2, a=3)]
+
+
+def missing_arguments_are_an_error():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32) -> ti.i32:
+        return a + b
+
+    return [refused(lambda: f(1)), refused(lambda: f(1, 2, 3)), refused(lambda: f(1, d=2))]
+
+
+def arguments_without_types_are_an_error():
+    def make():
+        @ti.kernel
+        def f(a) -> ti.i32:
+            return a
+
+        return f(1)
+
+    return refused(make) != "runs"
+
+
+def wide_arguments_are_whole():
+    @ti.kernel
+    def f(a: ti.u64, b: ti.i64) -> ti.u64:
+        return a + ti.cast(b, ti.u64)
+
+    return f(2**63 + 5, 7)
+
+
+def small_arguments_are_taken():
+    @ti.kernel
+    def f(a: ti.u8, b: ti.i16) -> ti.i32:
+        return ti.cast(a, ti.i32) * 1000 + b
+
+    return f(200, -5)
+
+
+def vectors_are_arguments():
+    @ti.kernel
+    def f(v: ti.types.vector(3, ti.f32), k: ti.i32) -> ti.f32:
+        return v[k] + v.sum()
+
+    return [f(ti.Vector([1.0, 2.0, 3.0]), 1), f([1, 2, 3], 2), f(ti.math.vec3(1, 1, 1), 0)]
+
+
+def matrices_are_arguments():
+    @ti.kernel
+    def f(m: ti.types.matrix(2, 3, ti.i32)) -> ti.i32:
+        return m[0, 1] * 100 + m[1, 2]
+
+    return [f(ti.Matrix([[1, 2, 3], [4, 5, 6]])), f(ti.Matrix([[7, 8, 9], [1, 2, 3]]))]
+
+
+def vectors_of_another_length_are_an_error():
+    @ti.kernel
+    def f(v: ti.types.vector(3, ti.f32)) -> ti.f32:
+        return v[0]
+
+    return refused(lambda: f(ti.Vector([1.0, 2.0])))
+
+
+def arguments_cannot_be_changed():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        a += 1
+        return a
+
+    return refused(lambda: f(1))
+
+
+def arrays_are_changed_in_place():
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        for i in range(a.shape[0]):
+            a[i] = a[i] * 2 + i
+
+    out = []
+    for dtype in (np.float32, np.float64, np.int32, np.int64):
+        a = np.arange(4, dtype=dtype)
+        f(a)
+        out.append(a)
+    return out
+
+
+def arrays_of_small_integers():
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        for i in range(a.shape[0]):
+            a[i] = a[i] * 2 + 100
+
+    out = []
+    for dtype in (np.uint8, np.int8, np.int16, np.uint16, np.uint32, np.uint64):
+        a = np.arange(90, 94, dtype=dtype)
+        f(a)
+        out.append(a)
+    return out
+
+
+def arrays_of_two_and_three_dimensions():
+    @ti.kernel
+    def f(a: ti.types.ndarray(), b: ti.types.ndarray()):
+        for i, j, k in b:
+            b[i, j, k] += a[i, j] * 10 + k
+
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3, 2), np.float32)
+    f(a, b)
+    return b
+
+
+def several_arrays_and_numbers():
+    @ti.kernel
+    def f(a: ti.types.ndarray(), k: ti.f32, b: ti.types.ndarray(), n: ti.i32):
+        for i in range(n):
+            b[i] = a[i] * k
+
+    a, b = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    f(a, 0.5, b, 4)
+    return b
+
+
+def arrays_have_the_dimension_that_is_said():
+    @ti.kernel
+    def f(a: ti.types.ndarray(ndim=2)):
+        a[0, 0] = 1
+
+    return refused(lambda: f(np.zeros(3, np.float32)))
+
+
+def arrays_have_the_type_that_is_said():
+    @ti.kernel
+    def f(a: ti.types.ndarray(dtype=ti.f32)):
+        a[0] = 1
+
+    return refused(lambda: f(np.zeros(3, np.int32)))
+
+
+def arrays_with_vectors_as_elements():
+    @ti.kernel
+    def f(a: ti.types.ndarray(dtype=ti.math.vec3, ndim=1)):
+        for i in a:
+            a[i] = a[i] * 2 + ti.math.vec3(i, 0, 1)
+            a[i].y += 100
+
+    a = np.ones((2, 3), np.float32)
+    f(a)
+    return a
+
+
+def arrays_with_matrices_as_elements():
+    @ti.kernel
+    def f(a: ti.types.ndarray(dtype=ti.types.matrix(2, 2, ti.f32), ndim=1)):
+        for i in a:
+            a[i] = a[i] @ a[i] + ti.Matrix.identity(ti.f32, 2) * i
+
+    a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    f(a)
+    return a
+
+
+def something_else_than_an_array_is_an_error():
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        a[0] = 1
+
+    return refused(lambda: f([1, 2, 3])) != "runs"
+
+
+def views_of_arrays():
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        for i, j in a:
+            a[i, j] = i * 10 + j
+
+    a = np.zeros((4, 4), np.float32)
+    f(a[1:3])
+    return a
+
+
+def the_shape_of_an_array_is_its_own_each_call():
+    @ti.kernel
+    def f(a: ti.types.ndarray()) -> ti.f32:
+        s = 0.0
+        for i in range(a.shape[0]):
+            s += a[i]
+        return s
+
+    return [f(np.ones(n, np.float32)) for n in (1, 5, 3)]
+
+
+def many_arguments():
+    @ti.kernel
+    def f(
+        a: ti.i32,
+        b: ti.f32,
+        c: ti.i64,
+        d: ti.f64,
+        e: ti.u8,
+        g: ti.i16,
+        h: ti.u32,
+        k: ti.i32,
+        m: ti.f32,
+        n: ti.i32,
+    ) -> ti.f64:
+        return a + b * 2 + c * 3 + d * 4 + e * 5 + g * 6 + h * 7 + k * 8 + m * 9 + n * 10
+
+    return np.float64(f(*range(1, 11)))
+
+
+def ndarrays_are_arguments():
+    @ti.kernel
+    def f(a: ti.types.ndarray(dtype=ti.f32, ndim=2)):
+        for i, j in a:
+            a[i, j] += i + j * 10
+
+    a = ti.ndarray(ti.f32, shape=(2, 3))
+    f(a)
+    return [a.to_numpy(), a.shape, a[1, 2]]
+
+
+def ndarrays_begin_with_zeros_and_are_filled():
+    a = ti.ndarray(ti.i32, shape=4)
+    first = a.to_numpy()
+    a.fill(7)
+    a[2] = 1
+    return [first, a.to_numpy()]
+
+
+def ndarrays_of_vectors():
+    v = ti.Vector.ndarray(2, ti.f32, shape=3)
+
+    @ti.kernel
+    def f(v: ti.types.ndarray(dtype=ti.math.vec2, ndim=1)):
+        for i in v:
+            v[i] = [i, i * i]
+
+    f(v)
+    v[0] = [7, 8]
+    return [v.to_numpy(), v[2][1]]
+
+
+def ndarrays_of_matrices():
+    m = ti.Matrix.ndarray(2, 2, ti.f32, shape=2)
+
+    @ti.kernel
+    def f(m: ti.types.ndarray()):
+        for i in m:
+            m[i] = ti.Matrix([[i, 1], [2, 3]])
+            m[i][0, 1] += 0.5
+
+    f(m)
+    return m.to_numpy()
+
+
+def ndarrays_are_copied_and_converted():
+    a, b = ti.ndarray(ti.i32, shape=3), ti.ndarray(ti.i32, shape=3)
+    a.from_numpy(np.array([1, 2, 3], np.int32))
+    b.copy_from(a)
+    a[0] = 9
+    return [a.to_numpy(), b.to_numpy()]
+
+
+def ndarrays_of_no_dimension():
+    a = ti.ndarray(ti.f32, shape=())
+
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        a[None] = a[None] + 2
+
+    f(a)
+    a[None] += 1
+    return a[None]
+
+
+def ndarrays_in_grouped_loops():
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        for I in ti.grouped(a):
+            a[I] = I[0] - I[1]
+
+    a = ti.ndarray(ti.i32, shape=(3, 2))
+    f(a)
+    return a.to_numpy()
+
+
+def ndarrays_in_functions():
+    @ti.func
+    def put(a: ti.template(), i, v):
+        a[i] = v
+
+    @ti.kernel
+    def f(a: ti.types.ndarray()):
+        for i in a:
+            put(a, i, i * 3)
+
+    a = ti.ndarray(ti.i32, shape=3)
+    f(a)
+    return a.to_numpy()

@@ -1,0 +1,400 @@
+"""Casts and types of numbers."""
+
+import numpy as np
+import taichi as ti
+
+from .seeing import refused
+
+
+def casts_of_floats_cut_towards_zero():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.i32:
+        return ti.cast(x, ti.i32)
+
+    return [f(2.9), f(-2.9), f(0.5)]
+
+
+def names_of_types_cast():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.i32:
+        return ti.i32(x) * 100 + int(x * 10)
+
+    return [f(1.59), f(-1.59)]
+
+
+def float_and_int_are_the_default_types():
+    @ti.kernel
+    def f(n: ti.i32) -> ti.f32:
+        return float(n) / 4 + int(2.7)
+
+    return f(5)
+
+
+def casts_to_small_integers_wrap():
+    @ti.kernel
+    def f(n: ti.i32) -> ti.i32:
+        return ti.cast(n, ti.u8) * 1000 + ti.cast(n, ti.i8)
+
+    return [f(5), f(200), f(300), f(-1)]
+
+
+def negative_numbers_as_unsigned_ones():
+    @ti.kernel
+    def f(n: ti.i32) -> ti.u32:
+        return ti.cast(n, ti.u32)
+
+    @ti.kernel
+    def g(n: ti.i32) -> ti.u64:
+        return ti.cast(n, ti.u64)
+
+    return [f(-1), f(7), g(-1)]
+
+
+def unsigned_numbers_as_floats():
+    @ti.kernel
+    def f() -> ti.f64:
+        a = ti.u32(4000000000)
+        return ti.cast(a, ti.f64)
+
+    return f()
+
+
+def floats_as_unsigned_numbers():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.u32:
+        return ti.cast(x, ti.u32)
+
+    return [f(3.7), f(3e9)]
+
+
+def wide_casts_keep_digits():
+    @ti.kernel
+    def f(x: ti.i32) -> ti.i64:
+        return ti.cast(x, ti.i64) * 1000000007
+
+    return f(2000000000)
+
+
+def f64_to_f32_rounds():
+    @ti.kernel
+    def f(x: ti.f64) -> ti.f64:
+        return ti.cast(ti.cast(x, ti.f32), ti.f64) - x
+
+    return abs(f(0.1)) < 1e-8 and f(0.1) != 0
+
+
+def bits_are_read_as_another_type():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.i32:
+        return ti.bit_cast(x, ti.i32)
+
+    @ti.kernel
+    def g(n: ti.i32) -> ti.f32:
+        return ti.bit_cast(n, ti.f32)
+
+    return [f(1.0), f(-2.5), g(1078530011)]
+
+
+def a_local_keeps_the_type_of_its_first_value():
+    @ti.kernel
+    def f() -> ti.f32:
+        a = 1
+        a = 2.7
+        b = 1.0
+        b = 7 // 2
+        return a * 10 + b / 2
+
+    return f()
+
+
+def augmented_assignment_keeps_the_type():
+    @ti.kernel
+    def f() -> ti.i32:
+        a = 10
+        a += 2.9
+        a *= 1.5
+        return a
+
+    return f()
+
+
+def annotated_assignment_gives_the_type():
+    @ti.kernel
+    def f() -> ti.f64:
+        a: ti.i32 = 3.9
+        b: ti.f64 = 1
+        return a + b / 3
+
+    return f()
+
+
+def integers_and_floats_meet_as_floats():
+    @ti.kernel
+    def f(n: ti.i32, x: ti.f32) -> ti.f32:
+        return n * x + n
+
+    return f(3, 0.25)
+
+
+def i32_and_i64_meet_as_i64():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i64) -> ti.i64:
+        return a * b
+
+    return f(2000000000, 4)
+
+
+def f32_and_f64_meet_as_f64():
+    @ti.kernel
+    def f(a: ti.f32, b: ti.f64) -> ti.f64:
+        return a * b
+
+    return np.float64(f(0.5, 0.1))
+
+
+def i64_and_f32_meet_as_f32():
+    @ti.kernel
+    def f(a: ti.i64, b: ti.f32) -> ti.f64:
+        return a * b
+
+    return np.float64(f(16777217, 1.0))
+
+
+def signed_and_unsigned_meet():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.u32) -> ti.i64:
+        return ti.cast(a + b, ti.i64)
+
+    @ti.kernel
+    def g(a: ti.i32, b: ti.u32) -> ti.i32:
+        r = 0
+        if a < b:
+            r = 1
+        return r
+
+    return [f(-5, 3), g(-5, 3)]
+
+
+def small_integers_meet():
+    @ti.kernel
+    def f(a: ti.u8, b: ti.u8) -> ti.i32:
+        return a + b
+
+    @ti.kernel
+    def g(a: ti.i8, b: ti.i16) -> ti.i32:
+        return a * b
+
+    @ti.kernel
+    def h(a: ti.u8, b: ti.i32) -> ti.i32:
+        return a + b
+
+    return [f(200, 100), f(1, 2), g(100, 400), h(200, 100)]
+
+
+def halves_meet_floats():
+    @ti.kernel
+    def f(a: ti.f16, b: ti.f32) -> ti.f32:
+        return a * b
+
+    @ti.kernel
+    def g(a: ti.f16, b: ti.f16) -> ti.f32:
+        return a + b
+
+    return [f(0.5, 0.3), g(2048.0, 1.0)]
+
+
+def i32_wraps_around():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return a * a + 2147483647
+
+    return [f(65536), f(65537)]
+
+
+def u32_and_u8_wrap_around():
+    @ti.kernel
+    def f(a: ti.u32) -> ti.u32:
+        return a - 1
+
+    @ti.kernel
+    def g(a: ti.u8) -> ti.u8:
+        return a + ti.u8(10)
+
+    return [f(0), g(250)]
+
+
+def i64_wraps_around():
+    @ti.kernel
+    def f(a: ti.i64) -> ti.i64:
+        return a * 4 + 1
+
+    return f(2**62)
+
+
+def i16_locals_wrap_around():
+    @ti.kernel
+    def f(n: ti.i32) -> ti.i32:
+        a = ti.i16(30000)
+        for _ in range(n):
+            a += ti.i16(1000)
+        return a
+
+    return [f(1), f(5)]
+
+
+def literals_are_of_the_default_type():
+    ti.init(arch=ti.cpu, default_fp=ti.f64)
+
+    @ti.kernel
+    def f() -> ti.f64:
+        a = 0.1
+        return a * 3
+
+    return np.float64(f())
+
+
+def literals_beyond_i32_are_an_error_or_wide():
+    @ti.kernel
+    def f() -> ti.i64:
+        return 5000000000
+
+    return refused(f)
+
+
+def wide_literals_are_cast_where_written():
+    @ti.kernel
+    def f() -> ti.i64:
+        return ti.i64(5000000000)
+
+    @ti.kernel
+    def g() -> ti.u32:
+        return ti.u32(4000000000)
+
+    return [f(), g()]
+
+
+def literals_too_great_for_their_type_are_an_error():
+    @ti.kernel
+    def f() -> ti.i32:
+        return ti.u8(300)
+
+    @ti.kernel
+    def g() -> ti.i64:
+        return ti.i32(5000000000)
+
+    return [refused(f), refused(g)]
+
+
+def a_default_of_i64_for_integers():
+    ti.init(arch=ti.cpu, default_ip=ti.i64)
+
+    @ti.kernel
+    def f() -> ti.i64:
+        a = 1000000000
+        return a * 10
+
+    return f()
+
+
+def true_and_false_are_numbers():
+    @ti.kernel
+    def f() -> ti.i32:
+        a = True
+        b = False
+        return a + b + (3 > 2)
+
+    return refused(f) if refused(f) != "runs" else f()
+
+
+def bools_of_u1_are_kept_in_fields():
+    x = ti.field(ti.u1, shape=4)
+
+    @ti.kernel
+    def f():
+        for i in x:
+            x[i] = i % 2 == 0
+
+    f()
+    return x.to_numpy()
+
+
+def sizes_of_results_of_comparisons():
+    @ti.kernel
+    def f(a: ti.f32) -> ti.i32:
+        return (a > 1) * 10 + (a == 2.0)
+
+    return [f(0.5), f(2.0)]
+
+
+def casts_to_bool():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return ti.cast(ti.cast(a, ti.u1), ti.i32)
+
+    return [f(0), f(1), f(256)]
+
+
+def casts_in_while_loops():
+    @ti.kernel
+    def f() -> ti.i32:
+        t = 10
+        while t > 5:
+            t = 1.0
+        return t
+
+    return f()
+
+
+def floats_as_indices_are_an_error():
+    x = ti.field(ti.i32, shape=4)
+
+    @ti.kernel
+    def f(a: ti.f32) -> ti.i32:
+        return x[a]
+
+    return refused(lambda: f(1.0))
+
+
+def unknown_types_are_an_error():
+    @ti.kernel
+    def f():
+        a = ti.cast(1, "float")
+        print(a)
+
+    return refused(f)
+
+
+def f16_arithmetic_rounds():
+    @ti.kernel
+    def f() -> ti.f32:
+        a = ti.f16(0.1)
+        b = ti.f16(0.2)
+        return ti.cast(a + b, ti.f32)
+
+    return abs(f() - 0.3) < 1e-3
+
+
+def zero_ends_of_types():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.f32:
+        return -x
+
+    return [str(f(0.0)), str(f(float("inf")))]
+
+
+def rounding_functions_give_types():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.types.vector(4, ti.i32):
+        return ti.Vector(
+            [ti.floor(x, ti.i32), ti.ceil(x, ti.i32), ti.round(x, ti.i32), ti.floor(x * 2, int)]
+        )
+
+    return [f(1.5).to_numpy(), f(-2.5).to_numpy(), f(2.5).to_numpy()]
+
+
+def round_is_to_the_even_neighbour():
+    @ti.kernel
+    def f(x: ti.f32) -> ti.f32:
+        return ti.round(x)
+
+    return [f(0.5), f(1.5), f(2.5), f(-0.5), f(-1.5), f(2.4), f(2.6)]

@@ -1,0 +1,450 @@
+"""Conditions, names and assignments."""
+
+import taichi as ti
+
+from .seeing import refused
+
+
+def branches_of_numbers():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        r = 0
+        if a > 5:
+            r = 1
+        elif a > 2:
+            r = 2
+        else:
+            r = 3
+        return r
+
+    return [f(9), f(4), f(0)]
+
+
+def numbers_are_true_or_false():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        r = 0
+        if a:
+            r += 1
+        if not a:
+            r += 10
+        while a:
+            r += 100
+            break
+        return r
+
+    return [f(0), f(3), f(-1)]
+
+
+def ternaries():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.f32:
+        return 1.5 if a > 3 else a
+
+    return [f(5), f(2)]
+
+
+def ternaries_evaluate_one_side():
+    x = ti.field(ti.i32, shape=3)
+
+    @ti.func
+    def count(k):
+        x[k] += 1
+        return k
+
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return count(1) if a else count(2)
+
+    return [f(1), f(0), f(0), x.to_numpy()]
+
+
+def chained_comparisons():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        r = 0
+        if 1 < a <= 5:
+            r += 1
+        if 1 < a > 3 != 7:
+            r += 10
+        return r
+
+    return [f(0), f(3), f(5), f(9)]
+
+
+def operands_of_chains_are_evaluated_once():
+    x = ti.field(ti.i32, shape=())
+
+    @ti.func
+    def more():
+        return ti.atomic_add(x[None], 2)
+
+    @ti.kernel
+    def f() -> ti.i32:
+        return 0 <= more() < 1
+
+    return [f(), x[None]]
+
+
+def and_and_or_stop_early():
+    x = ti.field(ti.i32, shape=2)
+
+    @ti.func
+    def more(k):
+        x[k] += 1
+        return True
+
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        r = 0
+        if a > 0 and more(0):
+            r += 1
+        if a > 0 or more(1):
+            r += 10
+        return r
+
+    return [f(0), f(1), x.to_numpy()]
+
+
+def and_or_not_of_comparisons():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32) -> ti.i32:
+        r = 0
+        if a > 0 and b > 0 and a != b:
+            r += 1
+        if a > 0 or b > 0 or a == b:
+            r += 10
+        if not (a > b):
+            r += 100
+        return r
+
+    return [f(1, 2), f(0, 3), f(0, 0), f(3, 1), f(2, 2)]
+
+
+def and_and_or_of_numbers():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32) -> ti.i32:
+        return a and b
+
+    @ti.kernel
+    def g(a: ti.i32, b: ti.i32) -> ti.i32:
+        return a or b
+
+    return [f(1, 2), f(0, 2), f(3, 0), g(1, 2), g(0, 2), g(0, 0)]
+
+
+def and_and_or_of_vectors():
+    @ti.kernel
+    def f() -> ti.types.vector(2, ti.i32):
+        a, b = ti.Vector([1, 0]), ti.Vector([2, 3])
+        return a and b
+
+    return refused(f) if refused(f) != "runs" else f().to_numpy()
+
+
+def comparisons_of_vectors():
+    @ti.kernel
+    def f() -> ti.types.vector(3, ti.i32):
+        a, b = ti.Vector([1, 5, 3]), ti.Vector([2, 4, 3])
+        return ti.cast(a < b, ti.i32) + ti.cast(a == b, ti.i32) * 10
+
+    return f().to_numpy()
+
+
+def vectors_as_conditions_are_an_error():
+    @ti.kernel
+    def f() -> ti.i32:
+        r = 0
+        if ti.Vector([1, 2]) > 0:
+            r = 1
+        return r
+
+    return refused(f)
+
+
+def vectors_in_ternaries():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.types.vector(2, ti.i32):
+        return ti.Vector([1, 2]) if a else ti.Vector([3, 4])
+
+    return [f(0).to_numpy(), f(1).to_numpy()]
+
+
+def all_and_any_of_python():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        v = ti.Vector([a, 1, 2])
+        r = 0
+        if all(v > 0):
+            r += 1
+        if any(v > 1):
+            r += 10
+        return r
+
+    return refused(lambda: f(0)) if refused(lambda: f(0)) != "runs" else [f(0), f(1)]
+
+
+def tuples_are_unpacked():
+    @ti.kernel
+    def f() -> ti.i32:
+        a, b, c = 1, 2, 3
+        a, b = b, a
+        (a, c), b = (c, a), b + 10
+        return a * 100 + b * 10 + c
+
+    return refused(f) if refused(f) != "runs" else f()
+
+
+def vectors_are_unpacked():
+    @ti.kernel
+    def f() -> ti.i32:
+        a, b = ti.Vector([4, 5])
+        x, y, z = 2 * ti.Vector([1, 2, 3])
+        return a * 10 + b + x * 1000 + y * 100 + z
+
+    return f()
+
+
+def unpacking_needs_the_right_number():
+    @ti.kernel
+    def f():
+        a, b = ti.Vector([1, 2, 3])
+        print(a, b)
+
+    @ti.kernel
+    def g():
+        a, b, c = 1, 2
+        print(a, b, c)
+
+    return [refused(f), refused(g)]
+
+
+def several_targets():
+    @ti.kernel
+    def f() -> ti.i32:
+        a = b = 3
+        a += 1
+        return a * 10 + b
+
+    return f()
+
+
+def names_of_branches_are_local():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        if a:
+            inner = 3
+        return inner
+
+    return refused(lambda: f(1))
+
+
+def names_of_loops_are_local():
+    @ti.kernel
+    def f() -> ti.i32:
+        for i in range(3):
+            inner = i
+        return inner
+
+    @ti.kernel
+    def g() -> ti.i32:
+        for i in range(3):
+            pass
+        return i
+
+    return [refused(f), refused(g)]
+
+
+def names_without_a_value_are_an_error():
+    @ti.kernel
+    def f() -> ti.i32:
+        return nowhere  # noqa: F821
+
+    return refused(f)
+
+
+def a_name_keeps_its_type_in_branches():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.f32:
+        x = 0.0
+        if a > 0:
+            x = 1
+        else:
+            x = 0.5
+        return x
+
+    return [f(1), f(0)]
+
+
+def a_name_first_assigned_in_a_loop():
+    @ti.kernel
+    def f() -> ti.i32:
+        s = 0
+        for _ in range(1):
+            for i in range(4):
+                t = i * 2
+                t += 1
+                s += t
+        return s
+
+    return f()
+
+
+def names_assigned_a_vector_keep_its_shape():
+    @ti.kernel
+    def f():
+        a = ti.Vector([1, 2])
+        a = ti.Vector([1, 2, 3])
+        print(a)
+
+    return refused(f)
+
+
+def a_number_assigned_to_a_vector_is_broadcast_or_an_error():
+    @ti.kernel
+    def f() -> ti.types.vector(2, ti.i32):
+        a = ti.Vector([1, 2])
+        a = 5
+        return a
+
+    return refused(f) if refused(f) != "runs" else f().to_numpy()
+
+
+def is_and_is_not_are_errors():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32) -> ti.i32:
+        return a is b
+
+    return refused(lambda: f(1, 2))
+
+
+def membership_of_numbers_at_run_time():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return a in (1, 2)
+
+    return refused(lambda: f(1))
+
+
+def try_raise_with_and_lambda_are_errors():
+    @ti.kernel
+    def f():
+        try:
+            print(1)
+        except ValueError:
+            print(2)
+
+    @ti.kernel
+    def g():
+        raise ValueError("no")
+
+    return [refused(f), refused(g)]
+
+
+def sets_are_errors():
+    @ti.kernel
+    def f():
+        x = {1, 2}
+        print(x)
+
+    return refused(f)
+
+
+def statements_without_effect_are_allowed():
+    @ti.kernel
+    def f() -> ti.i32:
+        """Words."""
+        a = 3
+        a + 1
+        return a
+
+    return f()
+
+
+def pass_does_nothing():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        if a:
+            pass
+        for _ in range(3):
+            pass
+        return 2
+
+    return f(1)
+
+
+def comparisons_are_numbers():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32) -> ti.i32:
+        return (a < b) + (a <= b) * 10 + (a == b) * 100 + (a != b) * 1000 + (a >= b) * 10000
+
+    return [f(1, 2), f(2, 2), f(3, 2)]
+
+
+def a_deleted_name_is_an_error():
+    @ti.kernel
+    def f():
+        a = 1
+        del a
+
+    return refused(f)
+
+
+def assertions_in_debug_stop_the_program():
+    ti.init(arch=ti.cpu, debug=True, log_level=ti.ERROR)
+
+    @ti.kernel
+    def f(a: ti.i32):
+        assert a > 0, "positive"
+
+    return [refused(lambda: f(1)), refused(lambda: f(-1)) != "runs"]
+
+
+def assertions_with_formatted_words():
+    ti.init(arch=ti.cpu, debug=True, log_level=ti.ERROR)
+
+    @ti.kernel
+    def f(a: ti.i32):
+        assert a > 0, f"positive, not {a}"
+        assert a < 9, "small, not %d" % (a)
+
+    return [
+        refused(lambda: f(1)),
+        refused(lambda: f(-1)) != "runs",
+        refused(lambda: f(10)) != "runs",
+    ]
+
+
+def assertions_without_debug_do_nothing():
+    @ti.kernel
+    def f(a: ti.i32):
+        assert a > 0
+
+    return refused(lambda: f(-1))
+
+
+def what_an_assertion_calls_is_run_without_debug():
+    x = ti.field(ti.i32, shape=())
+
+    @ti.func
+    def more(n):
+        x[None] += n
+        return x[None]
+
+    @ti.kernel
+    def f():
+        assert more(3) == 3
+        assert more(4) > 100
+
+    f()
+    return x[None]
+
+
+def statements_that_call_nothing_are_skipped():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        a + 3
+        (a, a * 2)
+        return a
+
+    return f(2)

@@ -1,0 +1,164 @@
+"""Printing, and order of calls."""
+
+import taichi as ti
+
+from .seeing import printed
+
+
+def numbers_are_printed():
+    @ti.kernel
+    def f():
+        print(1, 2.5, -3)
+        print(ti.cast(1.5, ti.f64), ti.cast(7, ti.i64), ti.u8(200))
+
+    return printed(f)
+
+
+def large_and_small_floats_are_printed():
+    @ti.kernel
+    def f(a: ti.f32):
+        print(a, a * 1e10, a * 1e-10, a / 3)
+
+    return printed(lambda: f(1.5))
+
+
+def words_are_printed():
+    @ti.kernel
+    def f(a: ti.i32):
+        print("a is", a, "and", a + 1)
+        print("words only")
+        print()
+
+    return printed(lambda: f(4))
+
+
+def separators_and_ends():
+    @ti.kernel
+    def f():
+        print(1, 2, 3, sep="; ", end="!\n")
+        print("a", end="")
+        print("b")
+
+    return printed(f)
+
+
+def vectors_and_matrices_are_printed():
+    @ti.kernel
+    def f():
+        print(ti.Vector([1, 2, 3]))
+        print(ti.Matrix([[1.0, 2.0], [3.0, 4.0]]))
+        print("v", ti.Vector([1.5, 2.5]), "end")
+
+    return printed(f)
+
+
+def formatted_strings_are_printed():
+    @ti.kernel
+    def f(a: ti.i32, x: ti.f32):
+        print(f"a = {a}, x = {x}")
+        print(f"{a}{x}", a)
+
+    return printed(lambda: f(3, 0.5))
+
+
+def formats_have_specifications():
+    @ti.kernel
+    def f(a: ti.i32, x: ti.f32):
+        print(f"{x:.3f} {x:.2e} {a:05d} {x:10.4f}")
+
+    return printed(lambda: f(30, 0.12345))
+
+
+def format_method_is_printed():
+    @ti.kernel
+    def f(a: ti.i32, x: ti.f32):
+        print("a = {}, x = {:.2f}".format(a, x))
+
+    return printed(lambda: f(3, 0.5))
+
+
+def tuples_and_lists_are_printed():
+    @ti.kernel
+    def f(a: ti.i32):
+        print([a, 2, 3])
+        print((a, 2))
+
+    return printed(lambda: f(1))
+
+
+def serial_loops_print_in_order():
+    @ti.kernel
+    def f():
+        ti.loop_config(serialize=True)
+        for i in range(5):
+            print(i, end=" ")
+        print("done")
+
+    return printed(f)
+
+
+def unsigned_numbers_are_printed_whole():
+    @ti.kernel
+    def f(a: ti.u64, b: ti.i64):
+        print(a, b)
+
+    return printed(lambda: f(2**64 - 1, -(2**63)))
+
+
+def comparisons_are_printed():
+    @ti.kernel
+    def f(a: ti.i32):
+        print(a > 2, a == 2)
+
+    return printed(lambda: f(3))
+
+
+def static_print_prints_when_compiled():
+    @ti.kernel
+    def f():
+        ti.static_print(3, "words")
+
+    return [printed(f), printed(f)]
+
+
+def vectors_of_python_are_printed():
+    return [str(ti.Vector([1, 2])), str(ti.Vector([1.5, 2.0])), str(ti.Matrix([[1, 2], [3, 4]]))]
+
+
+def vectors_of_fields_are_printed_in_python():
+    v = ti.Vector.field(2, ti.i32, shape=1)
+    return str(v[0])
+
+
+def calls_run_in_order():
+    x = ti.field(ti.i32, shape=())
+
+    @ti.kernel
+    def add():
+        x[None] = x[None] + 3
+
+    @ti.kernel
+    def times():
+        x[None] = x[None] * 2
+
+    add()
+    times()
+    add()
+    times()
+    ti.sync()
+    return x[None]
+
+
+def python_writes_between_calls():
+    x = ti.field(ti.i32, shape=2)
+
+    @ti.kernel
+    def f():
+        x[1] = x[0] * 10
+
+    out = []
+    for k in range(3):
+        x[0] = k
+        f()
+        out.append(x[1])
+    return out

@@ -1,0 +1,109 @@
+"""Small programs in Taichi's language show what Taichi showed, but for those whose difference has a reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import pytest
+from kernelscape.experiments.taichi_behaviours import FILE, REASONS, report, same, unpacked
+from kernelscape.experiments.writing import RESULTS
+from kernelscape.kernels.language.calling import interpreted
+from kernelscape.testing.observing import files, is_like, observe, plain, run, taichi_of
+
+(RAW,) = (RESULTS / "raw").glob(f"{FILE}.*.json")
+VALUES: dict[str, Any] = json.loads(RAW.read_text())
+SHOWN = {f"{r['file']}:{r['name']}": r for r in unpacked(VALUES["rows"])}
+# Compiled here; the others are by the experiment.
+COMPILED = [
+    "arguments:arguments_of_type_bool",
+    "arguments:arrays_of_small_integers",
+    "casts:bools_of_u1_are_kept_in_fields",
+    "casts:small_integers_meet",
+    "conditions:and_and_or_of_numbers",
+    "element_wise:two_operands_of_floats",
+    "functions:plain_functions_are_inlined",
+    "jumps:escape_times_of_a_fractal",
+    "matrices:rows_are_chosen_at_run_time",
+    "printing:unsigned_numbers_are_printed_whole",
+    "reductions:most_atomics_give_the_old_value",
+    "return_values:wide_numbers_are_returned_whole",
+    "structs:dataclasses_have_methods",
+    "templates:dictionaries_are_constant_tables",
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_program_afterwards():
+    yield
+    ks.reset()
+
+
+def unlike(lines: list[dict[str, Any]]) -> list[str]:
+    """The behaviours that do not show what Taichi showed."""
+    keys = {f"{line['file']}:{line['name']}": line for line in lines if "begun" not in line}
+    assert keys
+    return [
+        key
+        for key, line in keys.items()
+        if "value" in SHOWN[key]["taichi"] and not same(line, SHOWN[key]["taichi"])
+    ]
+
+
+@pytest.mark.parametrize("file", files())
+def test_behaviours_of_a_topic_are_those_of_taichi(
+    file: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Through the interpreter, which is quick to begin."""
+    with interpreted(), capfd.disabled():
+        found = unlike(list(run("ours", [file])))
+    assert sorted(found) == sorted(key for key in REASONS if key.startswith(f"{file}:"))
+
+
+def test_compiled_ones_are_those_of_taichi(capfd: pytest.CaptureFixture[str]) -> None:
+    with capfd.disabled():
+        found = unlike(list(run("ours", COMPILED)))
+    assert found == []
+
+
+def test_what_is_refused_is_refused_by_a_sentence_with_its_place() -> None:
+    with taichi_of("ours"), interpreted():
+        list(run("ours", ["functions", "jumps", "loops", "matrices", "return_values"]))
+        from kernelscape.testing.behaviours.seeing import heard
+    assert len(heard) > 20
+    for error in (
+        e for e in heard if not isinstance(e, AttributeError)
+    ):  # `hasattr` asks for these
+        assert isinstance(error, ks.LanguageError | AssertionError), repr(error)
+        assert re.fullmatch(r"\S+\.py:\d+: .+", str(error)), repr(error)
+    heard.clear()
+
+
+def test_values_are_like_where_types_and_numbers_are() -> None:
+    assert is_like([1, 2.0], [1, 2.0000001]) and not is_like([1, 2.0], [1, 2.001])
+    assert not is_like(1, 1.0) and not is_like(True, 1) and not is_like([1], [1, 1])
+    assert is_like(float("nan"), float("nan")) and not is_like(float("nan"), 1.0)
+    assert not is_like(plain(ks.f64(1)), plain(ks.f64(1 + 1e-9)))
+    assert is_like(plain(ks.f32(1)), plain(ks.f32(1 + 1e-6)))
+    with pytest.raises(TypeError, match="a behaviour returned a set"):
+        plain({1})
+
+
+def test_a_behaviour_that_fails_shows_its_error() -> None:
+    def fails() -> None:
+        raise ValueError("two\nlines")
+
+    with taichi_of("ours"):
+        assert observe(fails) == {"error": "ValueError: two lines"}
+
+
+def test_the_page_counts_and_gives_reasons(tmp_path: Path) -> None:
+    text = report(VALUES)
+    wrong = [key for key, r in SHOWN.items() if key in REASONS]
+    known = [r for r in SHOWN.values() if "value" in r["taichi"]]
+    right = len(known) - len(wrong)
+    assert f"{right} of {len(known)} behaviours are Taichi's: {right / len(known):.1%}." in text
+    assert right >= 0.9 * len(known) and "not looked at yet" not in text
