@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..codegen.c import csyntax as c
@@ -81,3 +81,34 @@ def is_before(x: Any, first: Any, second: Any) -> bool:
     """Whether one node stands before another in the text."""
     order = [id(n) for n in nodes(x)]
     return order.index(id(first)) < order.index(id(second))
+
+
+def declared(x: Any, *names: str) -> list[c.Declare]:
+    """The declarations of variables, of those with these names."""
+    return [n for n in nodes(x) if isinstance(n, c.Declare) and (not names or n.name in names)]
+
+
+def names_in(x: Any) -> set[str]:
+    """All identifiers."""
+    return {n.name for n in nodes(x) if isinstance(n, c.Id)}
+
+
+def value(x: c.CExpr, names: Mapping[str, int]) -> int:
+    """An expression of numbers that are not negative, computed."""
+    match x:
+        case c.Num(text):
+            return int(text)
+        case c.Id(name):
+            return names[name]
+        case c.Cond(condition, a, b):
+            return value(a if value(condition, names) else b, names)
+        case c.Bin(op, a, b):
+            left, right = value(a, names), value(b, names)
+            return {
+                "+": left + right,
+                "-": left - right,
+                "*": left * right,
+                "/": left // max(right, 1),
+                "<": int(left < right),
+            }[op]
+    raise AssertionError(f"no number: {x}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.matmul import multiply
@@ -16,6 +15,7 @@ from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import restore
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.syntax import declared, loops, names_in, nodes, program_of, value
 
 from .packed_cases import decided, inputs_of, random_copies, recorded
 
@@ -88,29 +88,24 @@ def test_a_block_of_a_product_is_packed_by_all_threads(tmp_path, sizes, more):
 
 @pytest.mark.parametrize(("n", "cores"), [(64, 2), (67, 3), (9, 4), (130, 16)])
 def test_each_register_tile_of_a_block_is_packed_by_one_thread(n, cores):
-    """As the text says it: whole blocks, the last one that is cut, more threads than tiles."""
+    """As the program says it: whole blocks, the last one that is cut, more threads than tiles."""
     candidate, _, _ = product(cores, m=64, n=n, k=64)
-    text = checking.source_of(candidate).text
-    words = re.search(r"const long (\w)_from = (.*);\n\s*const long \w_to = (.*);\n", text)
-    assert words is not None, text
-    loop = words[1]
-    header = rf"for \(long {loop}1 = {loop}_from; {loop}1 < {loop}_to; (?:{loop}1 \+= (\d+)|\+\+{loop}1)\)"
-    steps = {int(n or 1) for n in re.findall(header, text)}
-    (step,) = steps
+    program = program_of(candidate)
+    first, last = (x for x in declared(program) if x.name.endswith(("_from", "_to")))
+    loop = first.name[0]
+    (step,) = {
+        x.step for x in loops(program) if (x.lo, x.hi) == (c.Id(first.name), c.Id(last.name))
+    }
     extent, tile = (n, 32) if loop == "j" else (64, 16)
-    first, last = (
-        re.sub(
-            rf"\({loop}0 \+ {tile} < {extent} \? {loop}0 \+ {tile} : {extent}\)", "end", w
-        ).replace("/", "//")
-        for w in words.groups()[1:]
-    )
     for start in range(0, extent, tile):
-        names = {f"{loop}0": start, "end": min(start + tile, extent), "n_threads": cores}
+        end = min(start + tile, extent)
+        names = {f"{loop}0": start, "n_threads": cores}
         parts = [
-            range(*(eval(w, names | {"tid": t}) for w in (first, last)), step) for t in range(cores)
+            range(*(value(x.init, names | {"tid": t}) for x in (first, last)), step)
+            for t in range(cores)
         ]
         packed = [i for part in parts for i in part]
-        assert packed == list(range(start, names["end"], step))
+        assert packed == list(range(start, end, step))
         assert len(packed) < cores or all(parts)
 
 
@@ -149,19 +144,19 @@ def test_a_team_packs_what_others_of_the_launch_have_written(tmp_path):
 def test_threads_meet_before_a_block_is_used_and_before_the_next_is_packed():
     """And nowhere else: a loop that ends with such a meeting leaves nobody behind."""
     candidate, _, _ = product(m=64, n=64, k=48)
-    text = checking.source_of(candidate).text
-    packing = text.index("b_packed[")
-    use = text.index("for (long i0 = begin", packing)
-    before, behind = text[packing:use], text[use:]
-    assert [x.count("ks_team_meet(team);") for x in (text[:packing], before, behind)] == [0, 1, 1]
+    found = list(nodes(program_of(candidate)))
+    packing = next(k for k, x in enumerate(found) if c.Id("b_packed") in c.parts(x))
+    use = next(k for k, x in enumerate(found) if isinstance(x, c.For) and x.lo == c.Id("begin"))
+    assert packing < use
+    parts = (found[:packing], found[packing:use], found[use:])
+    assert [sum(isinstance(x, c.Barrier) for x in part) for part in parts] == [0, 1, 1]
 
 
 def test_the_buffer_is_of_all_threads_and_its_pointer_does_not_claim_to_be_the_only_one():
     candidate, _, _ = product(m=64, n=64, k=48)
-    text = checking.source_of(candidate).text
-    (declared,) = re.findall(r"float \*.*b_packed = .*;", text)
-    assert "restrict" not in declared
-    assert "tid" not in declared
+    (pointer,) = declared(program_of(candidate), "b_packed")
+    assert pointer.type == "float *"
+    assert "tid" not in names_in(pointer)
 
 
 def test_one_core_is_no_team():
