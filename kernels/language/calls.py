@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from .intrinsics import (
 )
 from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
+from .numpy_names import NumpyNames, advice, definition_of
 from .places import is_place, what
 from .scopes import Pass
 from .typing_rules import settle, static_value, truth
@@ -76,6 +77,7 @@ class Calls:
         self._state = state
         self._expr = expressions
         self._inline = inline
+        self._numpy = NumpyNames(state, expressions)
 
     # --- what is called
 
@@ -126,8 +128,9 @@ class Calls:
         if isinstance(callee, Method):
             return self._method(callee, node, is_statement)
         target = self._expr.callee(node)
-        if isinstance(target, Func | BoundFunc):
-            return self._inline(target, node, is_statement)
+        defined = definition_of(target, len(node.args)) if isinstance(target, Hashable) else None
+        if isinstance(target, Func | BoundFunc) or defined is not None:
+            return self._inline(defined or target, node, is_statement)
         if isinstance(target, FunctionType) and self._is_plain(target):
             return self._plain(target, node, is_statement)
         if target in ATOMIC_CALLS:
@@ -173,6 +176,8 @@ class Calls:
         """A call of something that the language knows."""
         state = self._state
         made = self._makers(target, args, named, node)
+        if made is None:
+            made = self._numpy.call(target, args, named, node)
         if made is not None:
             return made
         dtype = None
@@ -193,15 +198,7 @@ class Calls:
                     result if dtype is None else self._conversion(cast_call, [result, dtype], node)
                 )
         name = ast.unparse(node.func)
-        kind = type(target).__name__
-        advice = (
-            "call it from a sequence"
-            if kind in ("Kernel", "BoundKernel")
-            else "decorate it with @ks.func"
-        )
-        if isinstance(target, np.ufunc) or getattr(target, "__module__", "") in ("math", "numpy"):
-            advice = "the language has no such function, write it with those that it has"
-        return state.fail(f"`{name}` cannot be called in a kernel: {advice}", node)
+        return state.fail(f"`{name}` cannot be called in a kernel: {advice(target)}", node)
 
     # --- methods of values
 
@@ -346,6 +343,15 @@ class Calls:
 
     def _functions(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
         operators = self._expr.operators
+        if isinstance(target, type) and issubclass(target, np.number | np.bool_):
+            kind = complex_annotation(target)
+            target = (
+                target
+                if kind
+                else bool
+                if target is np.bool_
+                else self._dtype(Static(target), node)
+            )
         if any(target is f for f in _OF_COMPLEX) or complex_annotation(target) is not None:
             return self._of_complex(target, args, node)
         if isinstance(target, DType) or target is cast_call or target in _PLAIN:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from ..fields.compound import StructType
 from ..ir.kernel import CompareOp, Const, DType
 from ..ir.ops import OPS
 from ..ir.simplify import binary as joined
@@ -30,25 +29,26 @@ _TYPES = {DType.f32: np.complex64, DType.f64: np.complex128}
 
 
 @dataclass(frozen=True)
-class ComplexType(StructType):
-    """The type of complex numbers whose parts are of one type; `float` is the kernel's default float."""
+class ComplexType:
+    """The type of complex numbers whose parts are of type `part`; `float` is the kernel's default float."""
 
-    name: str = "complex"
+    part: Any
 
-    def __hash__(self) -> int:
-        return super().__hash__()
+    @property
+    def members(self) -> dict[str, Any]:
+        """As a struct has them."""
+        return dict.fromkeys(PARTS, self.part)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    @property
+    def methods(self) -> dict[str, Any]:
+        return {}
+
+    def __call__(self, parts: dict[str, Any]) -> complex:
         """A number of Python."""
-        (parts,) = args
-        return complex(parts["real"], parts["imag"])
+        return complex(*(parts[n] for n in PARTS))
 
 
-def complex_type(dtype: Any) -> ComplexType:
-    return ComplexType(dict.fromkeys(PARTS, dtype))
-
-
-COMPLEX: Final = complex_type(float)
+COMPLEX: Final = ComplexType(float)
 
 
 def complex_annotation(x: Any) -> ComplexType | None:
@@ -61,12 +61,12 @@ def complex_annotation(x: Any) -> ComplexType | None:
         dtype = np.dtype(x) if isinstance(x, type | np.dtype) else None
     except TypeError:
         return None
-    return next((complex_type(d) for d, t in _TYPES.items() if dtype == t), None)
+    return next((ComplexType(d) for d, t in _TYPES.items() if dtype == t), None)
 
 
 def complex_dtype(kind: ComplexType) -> type[np.complexfloating[Any, Any]]:
     """NumPy's type; of the default float that of Python."""
-    return _TYPES.get(kind.members[PARTS[0]], np.complex128)
+    return _TYPES.get(kind.part, np.complex128)
 
 
 def is_complex(x: Value) -> bool:
@@ -178,7 +178,7 @@ class ComplexNumbers:
 
     def as_type(self, x: Value, kind: ComplexType, node: ast.AST) -> StructValue:
         """A number as one of this type."""
-        wanted = kind.members[PARTS[0]]
+        wanted = kind.part
         dtype = self._state.default_float if wanted is float else wanted
         parts = (Typed(cast(n.expr, dtype)) for n in self.parts(x, node))
         return complex_value(*parts)

@@ -47,9 +47,11 @@ def _alike(x: Any, y: Any) -> tuple[Any, Any]:
 _OTHERS: tuple[tuple[object, str], ...] = (
     (abs, "abs"),
     (np.abs, "abs"),
+    (np.fabs, "abs"),
     (math.fabs, "abs"),
     (round, "rint"),
     (np.round, "rint"),
+    (np.around, "rint"),
     (np.fix, "trunc"),
     (np.bitwise_count, "popcnt"),
 )

@@ -18,7 +18,7 @@ from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
 from ..sparse.lower import lower_trees
-from .complex_numbers import COMPLEX, PARTS
+from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
 from .errors import LanguageError
 from .lifting import lifted
@@ -203,7 +203,7 @@ def _number_type(kind: Any, rules: Rules) -> DType:
 
 def _compound(kind: Any, params: Iterator[Param]) -> Value:
     """A vector or struct whose numbers are scalar arguments."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, StructType | ComplexType):
         return StructValue(tuple((n, _compound(m, params)) for n, m in kind.members.items()), kind)
     if isinstance(kind, MatrixType):
         count = 1

@@ -11,13 +11,16 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ..fields import compound
 from ..ir.kernel import DType
 from .errors import LanguageError
+
+if TYPE_CHECKING:
+    from .complex_numbers import ComplexType
 
 T = TypeVar("T")
 
@@ -40,9 +43,7 @@ ELEMENT_TYPES = (f32, f64, i32, i64, f16, i8, i16, u8, u16, u32, u64)
 class NdarrayAnnotation:
     """`ks.types.ndarray(dtype=, ndim=)`: an array argument; None accepts any."""
 
-    dtype: DType | compound.MatrixType | compound.StructType | None = (
-        None  # a struct of complex numbers
-    )
+    dtype: DType | compound.MatrixType | ComplexType | None = None
     ndim: int | None = None
 
 
@@ -76,7 +77,7 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
         return TemplateAnnotation()
 
 
-def _element_type(x: Any) -> DType | compound.MatrixType | compound.StructType | None:
+def _element_type(x: Any) -> DType | compound.MatrixType | ComplexType | None:
     if x is None or isinstance(x, compound.MatrixType):
         return x
     from .complex_numbers import complex_annotation

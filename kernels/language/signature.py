@@ -46,7 +46,7 @@ class ArrayArgument:
 class CompoundArgument:
     """A vector, matrix or struct, passed as one scalar for each of its numbers."""
 
-    kind: MatrixType | StructType
+    kind: MatrixType | StructType | ComplexType
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _checked_array(
             where,
         )
     if isinstance(dtype, ComplexType):
-        dtype = None if dtype == COMPLEX else dtype.members["real"]
+        dtype = None if dtype == COMPLEX else dtype.part
     if isinstance(dtype, MatrixType):
         element = dtype.shape
         if not found.element:
@@ -228,7 +228,7 @@ def _number_dtype(value: Any) -> DType | None:
 
 def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
     """Names and element types of the scalars that an argument is passed as."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, StructType | ComplexType):
         for name, member in kind.members.items():
             yield from members_of(member, f"{stem}_{name}")
     elif isinstance(kind, MatrixType):
