@@ -168,7 +168,9 @@ class Cells:
 
     # --- indices
 
-    def inside(self, tree: str, node: int, indices: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
+    def inside(
+        self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
+    ) -> tuple[Expr, list[Expr]]:
         """Whether a cell is within its node, and the indices, made 0 where it is not."""
         ok: Expr = const(True, DType.bool_)
         for x, n in zip(indices, self.layouts[tree].tree.shape(node), strict=True):
@@ -177,6 +179,8 @@ class Cells:
                 ok = binary("and", ok, compare("ge", x, const(0, x.dtype)))
             if known is None or known[1] >= n:
                 ok = binary("and", ok, compare("lt", x, const(n, x.dtype)))
+        if block is not None:
+            ok = block.hold("ok", ok)
         return ok, [select(ok, cast(x, I64), number(0)) for x in indices]
 
     def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[Expr]) -> Expr:
@@ -226,7 +230,7 @@ class Cells:
         """The cell at these indices of a node. `begin`: a node above and the item of the cell there, where that is known."""
         layout = self.layouts[tree]
         t = layout.tree
-        ok, inside = self.inside(tree, node, indices)
+        ok, inside = self.inside(tree, node, indices, block)
         path = t.path(node)
         container: Expr = number(0)
         if begin is not None:
@@ -236,8 +240,6 @@ class Cells:
                 const(True, DType.bool_),
                 [cast(x, I64) for x in indices],
             )
-        if block is not None:
-            ok = block.hold("ok", ok)
         last = max((n for n in path if t.nodes[n].has.pool), default=-1)
         for n in path:
             cell = self.cell(t, n, node, inside)

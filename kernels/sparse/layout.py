@@ -18,6 +18,7 @@ _LEAST_SLOTS = 1 << 16  # pools are not made smaller than this
 FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
 OUTSIDE, FULL = range(2)  # columns of the row behind the last node's: writes that were not made
 COLUMNS = 8  # a line of the cache
+PADDING = 1  # elements behind those of a field, which rows of neighbours are read with
 
 
 @dataclass(frozen=True)
@@ -105,5 +106,5 @@ def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> L
         slots.append(n_slots)
         items.append(n_slots * node.chunk if n_slots else n * node.cells)
     for k, f in enumerate(fields):
-        sections[f"field{k}"] = Section(f.dtype, (*f.components, items[f.node]))
+        sections[f"field{k}"] = Section(f.dtype, (*f.components, items[f.node] + PADDING))
     return Layout(tree, fields, tuple(containers), tuple(items), tuple(slots), sections)

@@ -42,9 +42,11 @@ from ..ir.walk import (
     locals_read,
     mapped,
     nested_statements,
+    with_blocks,
 )
 from .cells import I64, Block, Cells, Found, Names, number, plus, times
 from .layout import CHANGED, COUNT, OUTSIDE, Layout
+from .near import Leaf, near_load, offsets
 from .pools import Pools, pools_below
 
 OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there"
@@ -67,13 +69,7 @@ class _Own:
     node: int
     loops: tuple[str, ...]
     items: Mapping[int, Expr]
-
-
-@dataclass
-class _Active:
-    """A cell that was made active in this block, or in one around."""
-
-    found: Found
+    leaf: Leaf | None = None
 
 
 def lower_trees(ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]) -> Lowered:
@@ -99,9 +95,12 @@ class _Lowering:
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
         self.independent: list[str] = []
+        self.inner: dict[int, Expr] = {}  # the last index along each axis
+        self.row = Block(self.names)  # what runs before the innermost loop over cells
         self.only_own: frozenset[str] = frozenset()  # fields whose updates all are of the own cell
 
     def run(self) -> Lowered:
+        self.ir = replace(self.ir, body=tuple(map(self.demoted, self.ir.body)))
         changed = [
             s
             for s in nested_statements(self.ir.body)
@@ -299,6 +298,19 @@ class _Lowering:
         own = self.own_item(p.tree, p.node, e.indices[n:])
         if own is not None:
             return Load(array, (*components, own), e.dtype)
+        leaf = None if self.own is None else self.own.leaf
+        if (
+            leaf is not None
+            and b is not None
+            and leaf.tree == p.tree
+            and leaf.is_like(self.cells, p.node)
+        ):
+            assert self.own is not None
+            beside = offsets(e.indices[n:], self.own.loops)
+            plain = Load(array, components, e.dtype)
+            found_near = None if beside is None else near_load(self.cells, leaf, b, plain, beside)
+            if found_near is not None:
+                return found_near
         indices = [self.expr(i, b) for i in e.indices[n:]]
         if b is not None:
             indices = [b.hold("i", i) if not isinstance(i, Const) else i for i in indices]
@@ -332,40 +344,64 @@ class _Lowering:
         if listed >= 0:
             self.make_list(b, s.tree, listed)
         self.only_own = self._only_own(s)
-        shrinks = any(
-            isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body)
-        )
+        shrinks = _shrinks(s)
         coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
 
         def inside(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
             before = self.own, dict(self.loops), dict(self.cells.extents)
             own = {} if shrinks else items
-            self.own = _Own(s.tree, s.node, s.loops, own)
+            self.own = _Own(s.tree, s.node, s.loops, own, leaf_at(found) if own else None)
             for loop, axis, n in zip(s.loops, t.axes(s.node), t.shape(s.node), strict=True):
                 self.loops[loop] = found[axis]
                 self.cells.extents[loop] = n
             inner.statements += self.block(s.body)
             self.own, self.loops, self.cells.extents = before
 
+        elements: list[tuple[Block, Expr, dict[int, Expr]]] = []
+
+        def leaf_at(found: dict[int, Expr]) -> Leaf | None:
+            """The leaf around, where that is the one dense node below a list, whose slots stay as they are."""
+            parent, node = t.nodes[s.node].parent, t.nodes[s.node]
+            is_fixed = (s.tree, listed) not in self.cells.busy
+            if not elements or node.kind != "dense" or parent != listed or not is_fixed:
+                return None
+            if t.axes(listed) != t.axes(s.node):
+                return None
+            block, slot, at = elements[-1]
+            extents = dict(zip(node.axes, node.extents, strict=True))
+            local = {a: self.inner[a] if a in extents else number(0) for a in t.axes(s.node)}
+            near = {(0,) * len(local): slot}
+            return Leaf(s.tree, listed, s.node, block, self.row, at, local, near)
+
+        def over_element(inner: Block, item: Expr, found: dict[int, Expr]) -> None:
+            elements.append((inner, item, found))
+            rest = path[path.index(listed) + 1 :]
+            at = {**coordinates, **found}
+            self.nest(inner, s.tree, rest, item, {listed: item}, at, inside, is_leaf=True)
+
         if listed < 0:
             self.nest(b, s.tree, path, number(0), {}, coordinates, inside)
         else:
-            self.over_list(
-                b,
-                s.tree,
-                listed,
-                lambda inner, item, found: self.nest(
-                    inner,
-                    s.tree,
-                    path[path.index(listed) + 1 :],
-                    item,
-                    {listed: item},
-                    {**coordinates, **found},
-                    inside,
-                    is_leaf=True,
-                ),
-            )
+            self.over_list(b, s.tree, listed, over_element)
         self.only_own = frozenset()
+
+    def demoted(self, s: Stmt) -> Stmt:
+        """A loop over active cells without activations of its own cell, which is active unless the loop deactivates cells."""
+        if not isinstance(s, ForActive) or _shrinks(s):
+            return s
+        before, t = self.own, self.tree(s.tree)
+        self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
+
+        def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+            return tuple(
+                with_blocks(x, kept)
+                for x in body
+                if not isinstance(x, Activate) or self.own_item(x.tree, x.node, x.indices) is None
+            )
+
+        found = with_blocks(s, kept)
+        self.own = before
+        return found
 
     def _only_own(self, s: ForActive) -> frozenset[str]:
         """Fields of which the loop stores and updates nothing but the own cell."""
@@ -428,10 +464,12 @@ class _Lowering:
                 levels.append((name, number(extent)))
                 index = LoopIndex(name, I64)
                 self.cells.extents[name] = extent
+            self.inner[axis] = index
             found[axis] = plus(times(found.get(axis, number(0)), extent), index)
             cell = plus(times(cell, extent), index)
         if node.has.length:
             levels = [(levels[0][0], cast(self.cells.load(tree, f"length{n}", container), I64))]
+        row = self.row = b.inner()
         slot: Expr | None = None
         if node.has.pool:
             slot = inner.hold(
@@ -448,10 +486,13 @@ class _Lowering:
             inner.branch(compare("ne", slot, number(0)), below)
         for name, extent_of in reversed(levels):
             outer = b.inner()
+            outer.statements += row.statements
+            row = b.inner()
             outer.loop(name, extent_of, inner)
             inner = outer
             if is_leaf:
                 self.independent.append(name)
+        b.statements += row.statements
         b.statements += inner.statements
 
     def make_list(self, b: Block, tree: str, node: int) -> None:
@@ -486,3 +527,8 @@ class _Lowering:
         self.pools.set_counter(making, tree, node, COUNT, count)
         self.pools.set_counter(making, tree, node, CHANGED, number(0))
         b.branch(compare("ne", self.pools.counter(tree, node, CHANGED), number(0)), making)
+
+
+def _shrinks(s: ForActive) -> bool:
+    """Whether a loop may make cells of its tree inactive."""
+    return any(isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body))

@@ -1,0 +1,142 @@
+"""Elements beside the own one, at constant offsets: slots of the leaves around are found once for all cells of a leaf.
+
+Along the axis whose cells lie side by side, a row is read from where its first cell is, and the one cell that is in the next leaf
+put in its place: so rows are vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.affine import to_affine
+from ..ir.kernel import DType, Expr, Load
+from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
+from .cells import Block, Cells, number, plus, times
+
+Direction = tuple[int, ...]
+
+
+@dataclass
+class Leaf:
+    """The dense leaf that a loop is in, of one cell of a listed node: coordinates of that cell, and the index in the leaf, by axis.
+
+    `element` is the block of statements that run once a leaf, `row` that of those that run once for a row of cells that lie side
+    by side; `found` are the slots of leaves around that are known in the first.
+    """
+
+    tree: str
+    listed: int
+    node: int
+    element: Block
+    row: Block
+    coordinates: Mapping[int, Expr]
+    local: Mapping[int, Expr]
+    found: dict[Direction, Expr] = field(default_factory=dict)
+
+    def extents(self, cells: Cells) -> dict[int, int]:
+        """Cells of the leaf along each axis."""
+        t = cells.layouts[self.tree].tree
+        node = t.nodes[self.node]
+        return dict.fromkeys(t.axes(self.node), 1) | dict(zip(node.axes, node.extents, strict=True))
+
+    def is_like(self, cells: Cells, node: int) -> bool:
+        """Whether the cells of another node lie as those of this leaf."""
+        t = cells.layouts[self.tree].tree
+        a, b = t.nodes[node], t.nodes[self.node]
+        return (a.kind, a.parent, a.axes, a.extents) == (b.kind, b.parent, b.axes, b.extents)
+
+    def slot(self, cells: Cells, direction: Direction) -> Expr:
+        """The slot of a leaf around; 0 where there is none."""
+        if direction not in self.found:
+            axes = cells.layouts[self.tree].tree.axes(self.node)
+            at = [
+                plus(self.coordinates[a], number(d)) for a, d in zip(axes, direction, strict=True)
+            ]
+            near = cells.find(self.tree, self.listed, at, block=self.element)
+            self.found[direction] = self.element.hold("near", near.item)
+        return self.found[direction]
+
+
+def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | None:
+    """What indices have beyond those of the loops; None where that is no constant."""
+    found = []
+    for x, loop in zip(indices, loops, strict=True):
+        form = to_affine(x)
+        if form is None or form.terms != ((loop, 1),):
+            return None
+        found.append(form.const)
+    return tuple(found)
+
+
+def near_load(
+    cells: Cells, leaf: Leaf, b: Block, load: Load, offset: tuple[int, ...]
+) -> Expr | None:
+    """The element at an offset from the own one; `load` is of the array, with the indices of components. None where it is farther
+    than in the leaves around.
+    """
+    t = cells.layouts[leaf.tree].tree
+    node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
+    if any(abs(o) > extents[a] for o, a in zip(offset, axes, strict=True)):
+        return None
+    crossing: dict[int, Expr] = {}
+    wrapped: dict[int, Expr] = {}
+    for o, a in zip(offset, axes, strict=True):
+        x, n = plus(leaf.local[a], number(o)), extents[a]
+        if o:
+            over = compare("ge", x, number(n)) if o > 0 else compare("lt", x, number(0))
+            crossing[a] = const(True, over.dtype) if n == 1 else over
+            back = plus(x, number(-n if o > 0 else n))
+            wrapped[a] = number(0) if n == 1 else select(over, back, x)
+        else:
+            wrapped[a] = x
+    step = dict(zip(axes, offset, strict=True))
+    row = node.axes[-1]
+    in_row = row in crossing and abs(step[row]) == 1 and extents[row] > 1
+
+    def slot(left: Sequence[int], direction: dict[int, int]) -> Expr:
+        """Where the cell is in the leaf that is reached by crossing some of the axes that are left."""
+        if not left:
+            return leaf.slot(cells, tuple(direction.get(a, 0) for a in axes))
+        first, rest = left[0], left[1:]
+        over = slot(rest, {**direction, first: 1 if step[first] > 0 else -1})
+        return select(crossing[first], over, slot(rest, direction))
+
+    def start(where: Expr) -> Expr:
+        """The item of the first cell of the row that the cell is in."""
+        cell: Expr = number(0)
+        for a, n in zip(node.axes, node.extents, strict=True):
+            cell = plus(times(cell, n), number(0) if a == row else wrapped[a])
+        return plus(times(where, node.cells), cell)
+
+    def value(at: Expr) -> Load:
+        return Load(load.array, (*load.indices, at), load.dtype)
+
+    others = [a for a in crossing if a != row or not in_row]
+    is_fixed = row not in others and extents[row] > 1  # all of the row is in one leaf
+    first = (leaf.row if is_fixed else b).hold("first", start(slot(others, {})))
+    if not in_row:
+        return value(plus(first, wrapped[row]))
+    beside = leaf.row.hold("beside", start(slot(others, {row: step[row]})))
+    at = plus(first, plus(leaf.local[row], number(step[row])))
+    if others:  # the leaf may be the one of zeros, which is the first
+        at = binary("max", at, number(0))
+    edge = number(0) if step[row] > 0 else number(extents[row] - 1)
+    across = leaf.row.hold("across", value(plus(beside, edge)))
+    return _blend(crossing[row], across, b.hold("inside", value(at)))
+
+
+_WORDS = {4: DType.i32, 8: DType.i64}
+
+
+def _blend(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """`a` where the condition holds, else `b`, by their bits: compilers would move the loads of a selection into branches, and
+    make no vectors of them.
+    """
+    word = _WORDS.get(a.dtype.size_bytes)
+    if word is None or a.dtype is DType.bool_:
+        return select(condition, a, b)
+    mask = unary("neg", cast(condition, word))
+    x, y = (bitcast(e, word) for e in (a, b))
+    mixed = binary("bit_xor", y, binary("bit_and", binary("bit_xor", x, y), mask))
+    return bitcast(mixed, a.dtype)

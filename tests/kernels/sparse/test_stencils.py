@@ -1,0 +1,85 @@
+"""Elements beside the own one, within a leaf and in those around."""
+
+import itertools
+
+import kernelscape as ks
+import numpy as np
+import pytest
+
+
+@pytest.mark.parametrize("leaf", [(4, 8), (3, 5), (1, 4), (4, 1), (2, 2)])
+@pytest.mark.parametrize("dtype", [ks.f32, ks.i64, ks.i16])
+def test_neighbours_are_those_of_the_whole_array(leaf: tuple[int, int], dtype: ks.f32) -> None:
+    """Offsets up to 2 along both axes, of leaves that are smaller and larger than that; some leaves are not there."""
+    x, y = ks.field(dtype), ks.field(dtype)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, leaf).place(x, y)
+    far = [(a, b) for a, b in itertools.product(range(-2, 3), repeat=2)]
+    offsets = [(a, b) for a, b in far if abs(a) != 2 or abs(b) != 1]
+
+    @ks.kernel
+    def gather():
+        for i, j in x:
+            total = x[i, j] * 0
+            for n in ks.static(range(len(offsets))):
+                total += x[i + offsets[n][0], j + offsets[n][1]] * (n + 1)
+            y[i, j] = total
+
+    given = np.zeros(x.shape, dtype.numpy)
+    for a, b in ((0, 0), (0, 1), (1, 1), (2, 3), (3, 2), (3, 3)):
+        at = np.s_[a * leaf[0] : (a + 1) * leaf[0], b * leaf[1] : (b + 1) * leaf[1]]
+        x[a * leaf[0], b * leaf[1]] = 1
+        given[at] = np.arange(np.prod(leaf)).reshape(leaf) % 7 + a + 1
+    x.from_numpy(given)
+    gather()
+    padded = np.pad(given, 2)
+    n, m = given.shape
+    expected = sum(
+        padded[2 + a : 2 + a + n, 2 + b : 2 + b + m] * (k + 1) for k, (a, b) in enumerate(offsets)
+    )
+    np.testing.assert_array_equal(y.to_numpy(), expected.astype(dtype.numpy) * (given != 0))
+
+
+def test_neighbours_that_the_loop_activates_are_seen() -> None:
+    """Then slots of leaves around are not found once for all cells."""
+    x = ks.field(ks.f32)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(x)
+
+    @ks.kernel
+    def move():
+        for i in x:
+            if x[i] == 1:
+                x[i + 1] = 5
+                x[i] = x[i + 1] + 1
+
+    x[3] = 1
+    move()
+    assert list(x.to_numpy()[:6]) == [0, 0, 0, 6, 5, 0]
+
+
+@pytest.mark.parametrize("dtype", [ks.f32, ks.f64, ks.i32])
+def test_rows_of_three_axes_and_two_fields_of_one_leaf(dtype: ks.f32) -> None:
+    """A 7-point stencil, of which the loop runs over the cells of another field."""
+    x, y = ks.field(dtype), ks.field(dtype)
+    block = ks.root.pointer(ks.ijk, (2, 3, 2))
+    block.dense(ks.ijk, (4, 4, 8)).place(x)
+    block.dense(ks.ijk, (4, 4, 8)).place(y)
+
+    @ks.kernel
+    def smooth():
+        for i, j, k in y:
+            near = x[i - 1, j, k] + x[i + 1, j, k] + x[i, j - 1, k] + x[i, j + 1, k]
+            y[i, j, k] = near + x[i, j, k - 1] - 2 * x[i, j, k + 1]
+
+    generator = np.random.default_rng(2)
+    given = generator.integers(-8, 8, x.shape).astype(dtype.numpy)
+    given[:4, 4:8] = 0
+    for cell in itertools.product((0, 4), (0, 4, 8), (0, 8)):
+        if cell[:2] != (0, 4):
+            x[cell] = 1
+    x.from_numpy(given)
+    smooth()
+    p = np.pad(given, 1)
+    near = p[:-2, 1:-1, 1:-1] + p[2:, 1:-1, 1:-1] + p[1:-1, :-2, 1:-1] + p[1:-1, 2:, 1:-1]
+    expected = near + p[1:-1, 1:-1, :-2] - 2 * p[1:-1, 1:-1, 2:]
+    expected[:4, 4:8] = 0
+    np.testing.assert_array_equal(y.to_numpy(), expected)
