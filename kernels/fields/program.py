@@ -184,6 +184,8 @@ def init(
         following = import_module("....explorer.following", __name__)
         program.follower = following.follow(decisions)
     _current = program
+    # The engine lies above the language, too: it begins with what all kernels need, beside the fields that come next.
+    import_module("....runtime.engine", __name__).current_engine().start()
 
 
 def reset() -> None:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,11 +37,16 @@ from ..scratch import Scratch
 from ..worker.outcome import Failure
 from .folder import KernelFolder, is_torn
 from .spelling import code_version, spelled
-from .toolchain import engine_compiler
+from .toolchain import engine_compiler, is_remembered
 
 T = TypeVar("T")
 Array = NDArray[Any]
+Team = Future[ctypes.CDLL]
 _REMEMBERED = 4096  # instances whose callers are found by identity
+_TEAM_FLAGS = (
+    "-O1",
+    "-std=gnu11",
+)  # half the time of -O3 to compile; what it does waits for memory
 _LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which there was no room
 
 
@@ -130,7 +135,7 @@ class Engine:
         self._kept = KernelFolder(self.options.folder, self.options.limit_bytes)
         self._known: dict[int, _Known] = {}  # by the identity of the IR
         self._toolchain: tuple[Compiler | None, str] | None = None
-        self._team: ctypes.CDLL | None = None
+        self._team: Team | None = None
         self._begin()
         _engines.add(self)
 
@@ -142,6 +147,9 @@ class Engine:
         )
         self._loading: dict[str, Future[LoadedKernel]] = {}  # by the key of the code
         self._extension: Future[Any] | None = None
+        self._finding: Future[tuple[Compiler, str]] | None = None
+        if self._team is not None and not self._team.done():
+            self._team = None
         self._folder = self._kept  # of what is compiled from now on
         self._spare: Scratch | None = None  # in place of one that cannot be written
 
@@ -156,6 +164,21 @@ class Engine:
         self._begin()
         for known in self._known.values():
             known.kernel.lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begins with what all kernels need, beside what the program does next: the compiler, and the team of threads.
+
+        Where no compiler was ever looked for, what makes C is imported meanwhile: the first kernel will need it. What goes wrong is
+        said at the first call.
+        """
+        with self._lock:
+            if self._toolchain is not None or self._finding is not None:
+                return
+            found = self._finding = self._pool.submit(self._find)
+            if self._team is None:
+                self._team = self._pool.submit(self._first_team, found)
+        if not is_remembered(self.options.folder):
+            from . import building  # noqa: F401
 
     # --- calls
 
@@ -252,16 +275,23 @@ class Engine:
     def _load(self, ir: KernelIR) -> Future[LoadedKernel]:
         """The code of a kernel: loaded, being compiled, or now begun with."""
         key = self._key(ir)
+        found = self._loading.get(key)
+        if found is not None:
+            return found
+        team, library = self._begun_team(), self._kept.library(key)
+        is_kept = library.exists()
+        if is_kept:
+            team.result()  # not with the lock, which it may need
         with self._lock:
             found = self._loading.get(key)
             if found is not None:
                 return found
-            kept = self._kept_code(ir, self._kept.library(key))
+            kept = self._kept_code(ir, library, team) if is_kept else None
             if kept is not None:
                 found = self._loading[key] = Future()
                 found.set_result(kept)
                 return found
-            found = self._loading[key] = self._pool.submit(self._build, ir, key, self._cores)
+            found = self._loading[key] = self._pool.submit(self._build, ir, key, self._cores, team)
         found.add_done_callback(lambda done: self._forget_failed(key, done))
         return found
 
@@ -270,11 +300,11 @@ class Engine:
             with self._lock:
                 self._loading.pop(key, None)
 
-    def _kept_code(self, ir: KernelIR, path: Path) -> LoadedKernel | None:
+    def _kept_code(self, ir: KernelIR, path: Path, team: Team) -> LoadedKernel | None:
         """The code that an earlier process left; None where there is none, or it is no good any more."""
         try:
             if not is_torn(path):
-                loaded = self._loaded(ir, path)
+                loaded = self._loaded(ir, path, team)
                 self._kept.touch(path)
                 return loaded
         except FileNotFoundError:
@@ -285,24 +315,24 @@ class Engine:
             path.unlink()
         return None
 
-    def _build(self, ir: KernelIR, key: str, cores: int) -> LoadedKernel:
+    def _build(self, ir: KernelIR, key: str, cores: int, team: Team) -> LoadedKernel:
         from ...kernels.program.inside import first_outside
 
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
             raise IndexError(f"{outside}; nothing was written")
-        loaded = self._in_folder(lambda folder: self._built(ir, folder.library(key), cores))
+        loaded = self._in_folder(lambda folder: self._built(ir, folder.library(key), cores, team))
         self._folder.trim()
         return loaded
 
-    def _built(self, ir: KernelIR, path: Path, cores: int) -> LoadedKernel:
+    def _built(self, ir: KernelIR, path: Path, cores: int, team: Team) -> LoadedKernel:
         from .building import build_kernel
 
         compiler, o = self._compiler, self.options
         assert compiler is not None
         failed = build_kernel(ir, cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is None:
-            return self._loaded(ir, path)
+            return self._loaded(ir, path, team)
         if shutil.disk_usage(path.parent).free < _LEAST_BYTES:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
         raise CompileError(
@@ -350,15 +380,21 @@ class Engine:
                     f"kernels run in the interpreter, slowly: {why}", RuntimeWarning, stacklevel=2
                 )
 
-    def _loaded(self, ir: KernelIR, path: Path) -> LoadedKernel:
-        self._load_team()
+    def _loaded(self, ir: KernelIR, path: Path, team: Team) -> LoadedKernel:
+        team.result()
         return LoadedKernel(ir, path)
 
-    def _load_team(self) -> None:
-        """The team of threads, for all kernels of the process. Loaded first, so that later libraries find it."""
+    def _begun_team(self) -> Team:
+        """The team of threads, for all kernels of the process: begun with before them, since later libraries look for it."""
         with self._lock:
-            if self._team is None:
-                self._team = self._in_folder(self._built_team)
+            team = self._team
+            if team is None or (team.done() and team.exception() is not None):
+                team = self._team = self._pool.submit(self._in_folder, self._built_team)
+            return team
+
+    def _first_team(self, found: Future[tuple[Compiler, str]]) -> ctypes.CDLL:
+        found.result()  # where there is no compiler, the first call says so
+        return self._in_folder(self._built_team)
 
     def _built_team(self, folder: KernelFolder) -> ctypes.CDLL:
         from ..cpu.compiler import build_library
@@ -366,9 +402,9 @@ class Engine:
 
         compiler = self._compiler
         assert compiler is not None
-        built = build_library(
-            compiler, C_TEAM.team, (), folder.path, self.options.compile_timeout_s
-        )
+        quickly = replace(compiler, flags=_TEAM_FLAGS, native="")
+        seconds = self.options.compile_timeout_s
+        built = build_library(quickly, C_TEAM.team, (), folder.path, seconds)
         if isinstance(built, Failure):
             raise CompileError(f"the team of threads cannot be compiled: {built.log}")
         return ctypes.CDLL(str(built.path), mode=ctypes.RTLD_GLOBAL)
@@ -395,14 +431,16 @@ class Engine:
         with self._lock:
             if self._toolchain is None:
                 try:
-                    c = engine_compiler(self.options.folder, self.options.compiler)
+                    begun = self._finding
+                    self._toolchain = self._find() if begun is None else begun.result()
                 except (DeviceError, OSError) as e:
                     self._do_without(e)
-                else:
-                    parts = (code_version(), c.version, c.native, *c.flags, *c.linked)
-                    self._toolchain = c, "\0".join(parts)
             assert self._toolchain is not None
             return self._toolchain
+
+    def _find(self) -> tuple[Compiler, str]:
+        c = engine_compiler(self.options.folder, self.options.compiler)
+        return c, "\0".join((code_version(), c.version, c.native, *c.flags, *c.linked))
 
     @property
     def _quick(self) -> Any | None:

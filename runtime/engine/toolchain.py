@@ -25,6 +25,7 @@ _FLAGS = (
     "-fno-semantic-interposition",
     "-w",
 )
+_KEPT = "compiler.json"
 _NATIVE = ("-march=", "-mcpu=", "-mprefer-vector-width=")
 
 
@@ -34,7 +35,7 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
     Looking for one takes some runs of it; what was found is kept in `folder`, where that can be written, until the program or the
     CPU is another one.
     """
-    place, known = folder / "compiler.json", _identity(wanted)
+    place, known = folder / _KEPT, _identity(wanted)
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(place.read_text())
         if kept["identity"] == known:
@@ -48,6 +49,11 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
     with suppress(OSError):  # it is found again then
         write_atomically(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
     return found
+
+
+def is_remembered(folder: Path) -> bool:
+    """Whether one was found before."""
+    return (folder / _KEPT).exists()
 
 
 def flags_of(fast_math: bool) -> tuple[str, ...]:

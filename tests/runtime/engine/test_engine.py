@@ -17,6 +17,7 @@ import pytest
 from kernelscape.codegen.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR
+from kernelscape.runtime import engine as engine_room
 from kernelscape.runtime.engine import spelling
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
@@ -173,6 +174,40 @@ def test_kernels_that_come_next_are_compiled_together(options):
 def test_without_a_compiler_kernels_are_interpreted_and_a_warning_says_so(options):
     ir, arrays, wanted = scattered()
     engine = Engine(replace(options, compiler="no-such-compiler"))
+    with pytest.warns(RuntimeWarning, match="interpreter"):
+        engine.run(ir, arrays, (2.0,))
+    assert np.array_equal(arrays[0], wanted)
+
+
+def test_a_start_makes_the_team_before_there_is_a_kernel(options):
+    engine = Engine(options)
+    engine.start()
+    engine.start()  # once is enough
+    engine.close()
+    team = built(options.folder)
+    assert len(team) == 1
+    later = Engine(options)
+    later.start()
+    ir, arrays, wanted = scattered()
+    later.run(ir, arrays, (2.0,))
+    assert np.array_equal(arrays[0], wanted)
+    assert team.items() <= built(options.folder).items()
+
+
+def test_a_program_starts_the_engine(options, monkeypatch):
+    engine = Engine(options)
+    monkeypatch.setattr(engine_room, "_engine", engine)
+    ks.init()
+    ks.reset()
+    engine.close()
+    assert built(options.folder)
+
+
+def test_a_start_without_a_compiler_is_silent_until_a_kernel_is_called(options, recwarn):
+    engine = Engine(replace(options, compiler="/nowhere/cc"))
+    engine.start()
+    ir, arrays, wanted = scattered()
+    assert not recwarn.list
     with pytest.warns(RuntimeWarning, match="interpreter"):
         engine.run(ir, arrays, (2.0,))
     assert np.array_equal(arrays[0], wanted)
