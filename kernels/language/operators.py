@@ -9,6 +9,7 @@ from ..ir.kernel import CompareOp, Const, DType, Expr
 from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, cast, compare, const, select, unary
 from .complex_numbers import ComplexNumbers, complex_value, is_complex
+from .overflow import watch
 from .places import loaded, what
 from .scopes import Pass
 from .typing_rules import settle, truth, unify
@@ -196,6 +197,7 @@ class Operators:
             )
         if op in ("floordiv", "mod") and isinstance(y, Const) and not y.value:
             state.fail("an integer is divided by zero", node)
+        watch(state, op, x, y, node)
         return Typed(binary(op, x, y))  # type: ignore[arg-type]
 
     def bits(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
@@ -219,6 +221,7 @@ class Operators:
         left, right, _ = self.unified(a, b)
         if op in ("shl", "shr", "bit_shr") and not a.weak:
             left, right = a.expr, cast(b.expr, a.dtype)
+        watch(self._state, op, left, right, node)
         return Typed(binary(op, left, right))  # type: ignore[arg-type]
 
     def negative(self, x: Typed) -> Typed:

@@ -24,6 +24,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast, compare, const, is_cheap_and_fixed, select, unary
 from ..ir.walk import walk
 from .complex_numbers import is_complex
+from .overflow import watch, watches
 from .scopes import Pass
 from .typing_rules import adopt, settle, truth
 from .values import (
@@ -240,23 +241,29 @@ class Places:
         value = truth(x) if is_truth else adopt(x.expr, place.dtype)
         if isinstance(place, Element):
             value = cast(value, place.array.dtype)
+        plain, written = value, "sub" if is_negated else op
         value = unary("neg", value) if is_negated else value
         match place:
             case LocalVar(name):
+                watch(state, written, loaded_leaf(place).expr, plain, node)
                 old = self.in_local("old", place.loaded, node) if wants_old else place.loaded
                 state.note(place, x)
                 state.emit(UpdateLocal(name, op, value, where))  # type: ignore[arg-type]
                 return old
             case Element(array, indices):
                 self._check_written(place, node)
-                result = state.fresh("old") if wants_old else ""
+                is_watched = watches(state, written, loaded_leaf(place).expr, plain)
+                result = state.fresh("old") if wants_old or is_watched else ""
                 value = self.before_activation(array.name, value, node)
                 state.activate(array.name, indices, node)
                 state.emit(Update(array.name, indices, op, value, where, result))  # type: ignore[arg-type]
+                if is_watched:
+                    watch(state, written, Local(result, array.dtype), plain, node)
                 return (
                     Typed(Local(result, array.dtype)) if wants_old else Typed(const(0, array.dtype))
                 )
         old = loaded_leaf(place)
+        watch(state, written, old.expr, plain, node)
         old = self.in_local("old", old, node) if wants_old else old
         self.store(place, Typed(binary(op, old.expr, value)), node)  # type: ignore[arg-type]
         return old
