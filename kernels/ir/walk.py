@@ -135,7 +135,7 @@ def local_changed(s: Stmt) -> str:
 class Renaming:
     """What to put in place of arrays, parameters, locals and loop indices; others stay as they are.
 
-    All at once: what is put in is not renamed again.
+    All at once: what is put in is not renamed again. An index that gets another name keeps its type.
     """
 
     arrays: Mapping[str, str] = field(default_factory=dict)
@@ -151,7 +151,8 @@ class Renaming:
             case Local():
                 return self.locals.get(e.name, e)
             case LoopIndex():
-                return self.loops.get(e.loop, e)
+                found = self.loops.get(e.loop, e)
+                return replace(found, dtype=e.dtype) if isinstance(found, LoopIndex) else found
             case Load():
                 e = replace(e, array=self.arrays.get(e.array, e.array))
         return mapped(e, self.apply, self.apply_stmt)

@@ -107,6 +107,12 @@ def test_renaming_is_done_at_once() -> None:
     assert inner.then == (Store("y", (LoopIndex("k"),), swap.apply(select), NOWHERE),)
 
 
+def test_a_renamed_index_keeps_its_type() -> None:
+    renaming = Renaming(loops={"i": LoopIndex("k"), "j": Const(3, DType.i64)})
+    assert renaming.apply(LoopIndex("i", DType.i32)) == LoopIndex("k", DType.i32)
+    assert renaming.apply(LoopIndex("j", DType.i32)) == Const(3, DType.i64)
+
+
 def test_nothing_else_takes_expressions_apart_by_hand() -> None:
     root = Path(module.__file__).parents[1]
     own = [
