@@ -141,7 +141,7 @@ _PUBLIC = {
     "Struct": "kernels.fields.structs",
     "dataclass": "kernels.fields.compound",
     "Ndarray": "kernels.fields.ndarray",
-    "from_dlpack": "kernels.fields.ndarray",
+    "from_dlpack": "kernels.fields.dlpack",
     "u1": "kernels.language.intrinsics",
     "u8": "kernels.language.kernel",
     "u16": "kernels.language.kernel",

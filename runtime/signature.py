@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.fields.dlpack import hands_out, shared_array
 from ..kernels.ir.kernel import DType, Param
 from ..kernels.ir.task import Problem
 from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
@@ -54,6 +55,7 @@ class Signature:
         Raises TypeError, one sentence, where it is not plain which argument is which.
         """
         given, out = self._bind(args, named)
+        given = {n: shared_array(x) if hands_out(x) else x for n, x in given.items()}
         result = self._add_outputs(given, out)
         if any(p.name not in given for p in self.parameters if p.kind != "constant"):
             n_given = len(args) + len(named)

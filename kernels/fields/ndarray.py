@@ -141,14 +141,3 @@ class Ndarray:
     def __repr__(self) -> str:
         inner = " of " + " x ".join(map(str, self.element_shape)) if self.element_shape else ""
         return f"<ks.ndarray {self.dtype.name}{inner}, shape {self.shape}>"
-
-
-def from_dlpack(source: Any) -> Ndarray:
-    """An ndarray that shares the memory of what hands it out by DLPack: a tensor of torch or JAX, an array of NumPy."""
-    try:
-        array = np.from_dlpack(source)
-    except (AttributeError, BufferError, TypeError, RuntimeError) as error:
-        fail(f"{type(source).__name__} hands out no memory of this machine by DLPack: {error}")
-    if not array.flags.c_contiguous or not array.flags.writeable:
-        fail("from_dlpack takes memory in C order that may be written: pass a copy")
-    return Ndarray.of_array(array)

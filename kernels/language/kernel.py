@@ -19,6 +19,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
 from ..fields.program import Program, current_program, settle
 from ..ir.kernel import DType, KernelIR, Location
@@ -296,6 +297,8 @@ class Kernel:
         bound.apply_defaults()
         given = dict(bound.arguments)
         arrays = {n: x for n, x in given.items() if n in self._array_names}
+        handed = {n: shared_array(x) for n, x in arrays.items() if hands_out(x)}
+        given, arrays = given | handed, arrays | handed
         pairs: dict[str, Any] = {n: pairs_of(x) for n, x in arrays.items() if is_complex_array(x)}
         pairs |= {n: x.pairs for n, x in arrays.items() if isinstance(x, ComplexSymbol)}
         views = with_views(arrays | pairs, self.name, where)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.simplify import cast, const
@@ -240,6 +241,8 @@ def record_program(
             f"the sequence {label} cannot be called with {len(args)} arguments: {error}", where
         ) from None
     bound.apply_defaults()
+    for n, x in bound.arguments.items():
+        bound.arguments[n] = shared_array(x) if hands_out(x) else x
     float_dtype = _float_dtype(bound.arguments.values())
     for parameter in bound.signature.parameters.values():
         value = bound.arguments[parameter.name]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from ...kernels.fields.dlpack import hands_out, shared_array
 from ...kernels.ir.kernel import DType
 from ...kernels.language.complex_numbers import is_complex_array, pairs_of
 from ...kernels.language.record import Recording
@@ -135,8 +136,8 @@ def bind_arguments(
         named = [(parameter.name, value)]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             named = [(f"{parameter.name}{k}", x) for k, x in enumerate(value)]
-        for name, x in named:
-            values[name] = x
+        for name, given in named:
+            x = values[name] = shared_array(given) if hands_out(given) else given
             if name in arrays:
                 parameters.append(Parameter(name, "array", is_complex=is_complex_array(x)))
             elif name in scalars:
