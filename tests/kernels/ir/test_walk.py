@@ -121,9 +121,3 @@ def test_nothing_else_takes_expressions_apart_by_hand() -> None:
         if "def children(" in p.read_text() or "def nested_statements(" in p.read_text()
     ]
     assert own == ["walk.py"]
-
-
-def test_a_renamed_index_keeps_its_type() -> None:
-    narrow = Binary("add", LoopIndex("i", DType.i32), Const(1, DType.i32), DType.i32)
-    renamed = Renaming(loops={"i": LoopIndex("j")}).apply(narrow)
-    assert renamed == Binary("add", LoopIndex("j", DType.i32), Const(1, DType.i32), DType.i32)
