@@ -77,8 +77,8 @@ def test_a_name_of_one_side_ends_with_it() -> None:
 
 
 def test_options_that_are_none_are_refused() -> None:
-    with pytest.raises(LanguageError, match=r"ks\.init has no option decisions"):
-        ks.init(decisions="best.json")
+    with pytest.raises(LanguageError, match=r"ks\.init has no option decide"):
+        ks.init(decide="best.json")
 
 
 def test_fast_math_of_the_program_is_that_of_its_kernels() -> None:
