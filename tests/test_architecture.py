@@ -235,3 +235,43 @@ def test_what_is_decided_about_loops_knows_no_syntax() -> None:
             n.module for n in modules if n.level == 2 and (n.module or "").split(".")[0] == "c"
         ]
         assert not wrong, path
+
+
+# --- records and tests ---------------------------------------------------------------------------
+
+
+def test_a_space_says_what_its_parts_are() -> None:
+    """Whoever reads a candidate reads these: no field of theirs may be anything."""
+    for name in ("candidate.py", "components.py", "draft.py"):
+        for record in classes_of(ROOT / "space" / name).values():
+            fields = [n for n in record.body if isinstance(n, ast.AnnAssign)]
+            assert not [ast.unparse(f) for f in fields if "Any" in ast.unparse(f.annotation)]
+
+
+# Patterns that tests of generated code look for in its text. Others ask loops (codegen/loops/ir.py) or syntax (testing/syntax.py).
+LOOKED_FOR = {
+    "test_cut_tiles.py": 10,
+    "test_gpu_blocks.py": 1,
+    "test_gpu_candidates.py": 1,
+    "test_gpu_copies.py": 5,
+    "test_gpu_planted.py": 8,
+    "test_gpu_reductions.py": 5,
+    "test_gpu_words.py": 1,
+    "test_outline.py": 3,
+}
+
+
+def patterns_of(tree: ast.Module) -> int:
+    """Calls of `re`."""
+    return sum(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and isinstance(n.func.value, ast.Name)
+        and n.func.value.id == "re"
+        for n in ast.walk(tree)
+    )
+
+
+def test_no_more_patterns_are_looked_for_in_generated_text() -> None:
+    found = {p.name: patterns_of(tree_of(p)) for p in files("tests/codegen")}
+    assert {name: n for name, n in found.items() if n} == LOOKED_FOR
