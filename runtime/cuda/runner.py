@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.ir.kernel import DType
 from ..backend import AbstractArray, AbstractModule, AbstractRunner, CallArguments, RunError
 from ..building.artifact import Artifact
 from ..measure.timing import Sampler, interleave
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-_FORMATS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "bool": "?"}
+# Of `struct`. A truth value is an int, as the text has it (SCALAR_TYPES of codegen/c/vectors.py).
+_FORMATS = {
+    DType.f16: "e", DType.f32: "f", DType.f64: "d", DType.bool_: "i",
+    DType.i8: "b", DType.i16: "h", DType.i32: "i", DType.i64: "q",
+    DType.u8: "B", DType.u16: "H", DType.u32: "I", DType.u64: "Q",
+}  # fmt: skip
 _SHARED_BYTES = 48 << 10  # dynamic shared memory beyond this has to be asked for
 _LAUNCHES_A_GRAPH = 32
 
@@ -67,7 +73,7 @@ class CudaModule(AbstractModule):
         packed = []
         for a, v in zip(self._arguments, self._with_workspace(values), strict=True):
             if a.kind == "scalar":
-                packed.append((_FORMATS[a.dtype], np.array(v, a.dtype).item()))
+                packed.append(packed_scalar(a.dtype, v))
             else:
                 array = _on_gpu(a, v)
                 assert isinstance(array, CudaArray)
@@ -104,6 +110,11 @@ class CudaModule(AbstractModule):
         go = self._functions[launch.kernel]._launch_kernel
         grid, block, n_bytes, stream = launch.grid, launch.block, launch.shared_bytes, self.stream
         return lambda: go(grid, block, buffer, n_bytes, stream)
+
+
+def packed_scalar(dtype: str, value: Any) -> tuple[str, Any]:
+    """How `struct` packs a scalar argument, and the number that it is."""
+    return _FORMATS[DType(dtype)], np.array(value, dtype).item()
 
 
 def _on_gpu(

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from ...codegen.c.source import Argument, KernelLaunch, Source
+from ...codegen.c.vectors import type_name
+from ...kernels.ir.kernel import DType
 
 _SHARED = re.compile(
     r"""(?P<extern>extern\s+)? __shared__ \s+
@@ -14,13 +16,6 @@ _SHARED = re.compile(
     (?P<type>[A-Za-z_][\w ]*?) \s+ (?P<name>[A-Za-z_]\w*) \s* (?P<dims>(?:\[[^\]\n]*\]\s*)*);""",
     re.VERBOSE,
 )
-_SCALARS = {
-    "float32": "float",
-    "float64": "double",
-    "int32": "int",
-    "int64": "long long",
-    "bool": "bool",
-}
 
 
 @cache
@@ -74,7 +69,7 @@ def _launch(source: Source, launch: KernelLaunch) -> str:
 
 def _value(argument: Argument, k: int) -> str:
     if argument.kind == "scalar":
-        return f"*(const {_SCALARS[argument.dtype]} *)a[{k}]"
+        return f"*(const {type_name(DType(argument.dtype), 0)} *)a[{k}]"
     return f"emulator::Pointer{{a[{k}]}}"
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.doctor import examine
+from kernelscape.kernels.ir.kernel import DType
 from kernelscape.runtime.backend import CallArguments, RunError
+from kernelscape.runtime.cpu.memory import in_memory
 from kernelscape.runtime.cuda import device as cuda_device
 from kernelscape.runtime.cuda import driver as cuda_driver
 from kernelscape.runtime.cuda import gpu as cuda_gpu
@@ -326,3 +329,10 @@ def test_many_short_calls_are_timed_as_graphs(stand_in, monkeypatch):
     assert (library.n_launched, library.is_open) == (5, True)
     timed.close()
     assert not library.is_open
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_scalars_of_every_type_are_packed_as_the_text_has_them(dtype):
+    value = -2.5 if dtype.is_float else True if dtype is DType.bool_ else dtype.range[1]
+    kind, number = cuda_runner.packed_scalar(dtype.value, value)
+    assert struct.pack(kind, number) == in_memory(dtype, value).tobytes()

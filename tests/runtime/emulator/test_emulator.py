@@ -7,6 +7,8 @@ import shutil
 import numpy as np
 import pytest
 from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
+from kernelscape.codegen.c.vectors import type_name
+from kernelscape.kernels.ir.kernel import DType
 from kernelscape.runtime.backend import RunError
 from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
@@ -222,6 +224,30 @@ extern "C" __global__ void launch_0(float *f, double *d, int *i, int *most) {
     made = [np.zeros(1, a.dtype) for a in arguments]
     module.run(made)
     assert [m[0] for m in made] == [576, 288, 1152, 4]
+
+
+def test_scalars_of_every_type(emulator):
+    """But halves, which not every C++ compiler has."""
+    dtypes = [d for d in DType if d is not DType.f16]
+    given = {d: -2.5 if d.is_float else True for d in dtypes}
+    given |= {d: d.range[0] if d.is_signed else d.range[1] // 3 for d in dtypes if d.is_integer}
+    declared = ", ".join(f"{type_name(d, 0)} {d.name}" for d in dtypes)
+    body = "".join(
+        f"    wide[{k}] = (long long){d.name}; y[{k}] = {d.name};\n" for k, d in enumerate(dtypes)
+    )
+    text = f'extern "C" __global__ void launch_0(double *y, long long *wide, {declared}) {{\n{body}}}\n'
+    n = len(dtypes)
+    arguments = (
+        Argument("y", "array", "float64", (n,)),
+        Argument("wide", "array", "int64", (n,)),
+        *(Argument(d.name, "scalar", d.value, ()) for d in dtypes),
+    )
+    launch = KernelLaunch("launch_0", (1, 1, 1), (1, 1, 1), 0, tuple(range(n + 2)))
+    module = load(emulator, Source(text, "entry", arguments, 1, launches=(launch,)))
+    y, wide = np.zeros(n), np.zeros(n, np.int64)
+    module.run([y, wide, *(given[d] for d in dtypes)])
+    assert y.tolist() == [float(given[d]) for d in dtypes]
+    assert wide.tolist() == [int(given[d]) for d in dtypes]
 
 
 def test_launches_follow_one_another(emulator):
