@@ -6,10 +6,16 @@ import re
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.addresses import share_addresses
+from kernelscape.codegen.c.cprint import expression
+from kernelscape.codegen.lower import lower
+from kernelscape.codegen.passes.pipeline import CPU
 from kernelscape.search.starts.sketches import Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import Blocks
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.syntax import array_of, calls, declared, loops, nodes, sums
 
 from .packed_cases import decided, inputs_of, recorded
 from .test_sources import PROGRAMS, candidate_of
@@ -18,41 +24,42 @@ ROWS, COLUMNS = 61, 37  # neither in whole tiles of 4 rows by 16 columns
 
 
 @pytest.fixture(scope="module")
-def text():
+def program():
     sizes = {"m": ROWS, "n": COLUMNS}
-    return checking.source_of(
-        candidate_of("bicgk", sizes, Sketch(tile=Tile(rows=4, vectors=1)))
-    ).text
+    return lower(candidate_of("bicgk", sizes, Sketch(tile=Tile(rows=4, vectors=1))))
 
 
-def block(text: str, head: str) -> str:
-    """What the first block whose head matches holds: its lines are further in than the head."""
-    lines = text.splitlines()
-    first = next(k for k, line in enumerate(lines) if re.search(head, line))
-    depth = len(lines[first]) - len(lines[first].lstrip())
-    held = []
-    for line in lines[first + 1 :]:
-        if len(line) - len(line.lstrip()) <= depth:
-            break
-        held.append(line)
-    assert held
-    return "\n".join(held)
+def branch(x, condition):
+    """The one branch on a condition, as C writes it."""
+    (found,) = (n for n in nodes(x) if isinstance(n, c.If) and expression(n.condition) == condition)
+    return found
 
 
-def test_no_loop_tests_whether_its_tiles_are_whole(text):
-    assert not re.search(rf"<= {ROWS}\b|<= {COLUMNS}\b", text)
-    whole = block(text, r"for \(long i0 = ")
-    assert re.search(r"for \(long j0 = 0; j0 < 32; j0 \+= 16\)", whole)
-    assert "const long j0 = 32;" in whole
+def test_no_loop_tests_whether_its_tiles_are_whole(program):
+    ends = {c.Num(str(ROWS)), c.Num(str(COLUMNS))}
+    assert not [n for n in nodes(program) if isinstance(n, c.Bin) and n.op == "<=" and n.b in ends]
+    whole = next(x for x in loops(program) if x.var == "i0")
+    assert [(x.lo, x.hi) for x in loops(whole) if (x.var, x.step) == ("j0", c.Num("16"))] == [
+        (c.Num("0"), c.Num("32"))
+    ]
+    assert [x.init for x in declared(whole, "j0")] == [c.Num("32")]
 
 
-def test_rows_that_are_left_over_are_read_in_vectors(text):
-    rest = block(text, r"if \(i0_whole < end\)")
-    rows = block(rest, r"for \(long j0 = 0; j0 < 32; j0 \+= 16\)")
-    assert rows.count("for (long i = i0;") == 2  # of each product
-    assert rows.count("load_f32x16(&a[i * 37 + j0])") == 2
+def test_rows_that_are_left_over_are_read_in_vectors(program):
+    rest = branch(program, "i0_whole < end").then
+    (rows,) = (x for x in loops(rest) if (x.var, x.lo, x.step) == ("j0", c.Num("0"), c.Num("16")))
+    assert rows.hi == c.Num("32")
+    assert [x.lo for x in loops(rows) if x.var == "i"] == [c.Id("i0")] * 2  # of each product
+    read = [expression(x.args[0]) for x in calls(rows, "load_f32x16")]
+    assert read.count("&a[i * 37 + j0]") == 2
     # Nothing but the columns that are left over as well is read one by one.
-    assert len(re.findall(r"= a\[", rest)) == len(re.findall(r"for \(long j = j0;", rest)) == 2
+    vectors = {id(n) for x in calls(rest, "load_") for n in nodes(x)}
+    alone = [n for n in nodes(rest) if is_element(n, "a") and id(n) not in vectors]
+    assert len(alone) == len([x for x in loops(rest) if (x.var, x.lo) == ("j", c.Id("j0"))]) == 2
+
+
+def is_element(x, array):
+    return isinstance(x, c.Index) and x.base == c.Id(array)
 
 
 # Threads share out rows inside of blocks of what is summed, so that sums go to the result itself; both operands are packed.
@@ -64,14 +71,17 @@ IN_RESULT = Sketch(
 
 def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():
     sizes = {"m": ROWS, "n": COLUMNS, "k": 40}
-    text = checking.apart_source_of(candidate_of("matmul", sizes, IN_RESULT)).text
-    assert len(re.findall(r"c_acc_\d_\d \+= ", text)) == 4 * 2  # once, and no other version of it
-    assert "c_acc[" not in text
-    fits = block(text, rf"if \(i1 \+ 4 <= {ROWS} && j1 \+ 32 <= {COLUMNS}\)")
-    assert fits.count("store_f32x16(&c[") == 4 * 2
-    part = block(text[text.index(fits) :], r"\} else \{")
-    assert "float c_part[128];" in part
-    assert re.findall(r"^ *c\[i \* 37 \+ j\] = ", part, re.M)
+    candidate = candidate_of("matmul", sizes, IN_RESULT)
+    program = lower(candidate, passes=CPU.without(share_addresses))
+    assert len(sums(program, "c_acc_")) == 4 * 2  # once, and no other version of it
+    assert not [n for n in nodes(program) if is_element(n, "c_acc")]
+    fits = branch(program, f"i1 + 4 <= {ROWS} && j1 + 32 <= {COLUMNS}")
+    stores = [array_of(x.args[0]) for x in calls(fits.then, "store_f32x16")]
+    assert stores.count("c") == 4 * 2
+    (part,) = declared(fits.orelse, "c_part")
+    assert (part.type, part.extent) == ("float", 128)
+    assigned = [n.target for n in nodes(fits.orelse) if isinstance(n, c.Assign)]
+    assert "c[i * 37 + j]" in [expression(x) for x in assigned]
 
 
 # Decisions of products whose sums of cut tiles leave registers in parts; what threads share out, and what is packed, differ.
