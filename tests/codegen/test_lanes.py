@@ -11,7 +11,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c import lanes_helpers
+from kernelscape.codegen.c import lanes_masks
 from kernelscape.codegen.c.lanes import Lanes
 from kernelscape.codegen.kernel_plan import KernelPlan, LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
@@ -119,8 +119,8 @@ def assert_same(engine: Engine, ir: KernelIR) -> None:
 def test_random_bodies_in_lanes(vector_bytes, width, dtype, has_bits, folder, monkeypatch):
     """`has_bits`: masks have a bit a lane, where the machine knows such masks, else they are vectors."""
     if not has_bits:
-        plain = lanes_helpers.FEATURES.replace("#define LANES_AVX512", "")
-        monkeypatch.setattr(lanes_helpers, "FEATURES", plain)
+        plain = lanes_masks.FEATURES.replace("#define LANES_AVX512", "")
+        monkeypatch.setattr(lanes_masks, "FEATURES", plain)
     monkeypatch.setattr(building, "default_plan", lanes_plan(width, vector_bytes))
     engine = engine_at(folder, 100 * width + vector_bytes)
     irs = [

@@ -1,0 +1,305 @@
+"""Operations on values in lanes: the second part of the helpers of lanes, see codegen/c/lanes_helpers.py."""
+
+from __future__ import annotations
+
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
+from ...kernels.ir.ops import OPS
+from .lanes_masks import I32, LaneMasks
+from .vectors import SCALAR_TYPES, math_function, operator, type_name
+
+_FLOAT_COMPARISONS = {"lt": 17, "le": 18, "gt": 30, "ge": 29, "eq": 0, "ne": 4}  # quiet
+_INTEGER_COMPARISONS = {"lt": 1, "le": 2, "gt": 6, "ge": 5, "eq": 0, "ne": 4}
+_SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_ROUNDING = {"rint": 8, "floor": 9, "ceil": 10, "trunc": 11}
+# Of libmvec of glibc 2.35: at most 4 ulp (its manual, "Errors in Math Functions").
+_LIBMVEC = frozenset(
+    (
+        *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
+        *("asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+        *("pow", "atan2", "hypot"),
+    )
+)
+_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
+
+
+class LaneOperations(LaneMasks):
+    """Comparisons, blends, conversions and arithmetic."""
+
+    def splat(self, dtype: DType) -> str:
+        v, t = self.type(dtype), SCALAR_TYPES[dtype.name]
+        if not self.is_pair(dtype):
+            return self.prelude.use("splat", dtype, self.width)
+        one = self.half.splat(dtype)
+        return self._made(
+            f"splat_{v}",
+            lambda: f"static inline {v} splat_{v}({t} x) {{ return ({v}){{{one}(x), {one}(x)}}; }}",
+        )
+
+    def iota(self, dtype: DType) -> str:
+        """`iota(first)`: first, first + 1 and so on."""
+        v, t = self.type(dtype), SCALAR_TYPES[dtype.name]
+        if not self.is_pair(dtype):
+            return self.prelude.use("iota", dtype, self.width)
+        one, n = self.half.iota(dtype), self.width // 2
+        return self._made(
+            f"iota_{v}",
+            lambda: (
+                f"static inline {v} iota_{v}({t} x) {{ return ({v}){{{one}(x), {one}(x + {n})}}; }}"
+            ),
+        )
+
+    def compare(self, op: str, dtype: DType) -> str:
+        """`op(a, b)`: the mask of lanes where it holds."""
+        v = self.type(dtype)
+        name = f"lane_{op}_{v}"
+        if dtype.size_bytes < 4 and not self.is_pair(dtype):
+            return self._made(name, lambda: self._by_i32(name, op, dtype))
+        if self.is_pair(dtype):
+            ab = ((dtype, "a"), (dtype, "b"))
+            return self._made(
+                name,
+                lambda: self._by_halves(name, DType.bool_, self.half.compare(op, dtype), ab),
+            )
+        table = _FLOAT_COMPARISONS if dtype.is_float else _INTEGER_COMPARISONS
+        prefix, suffix = self._intrinsic(dtype, signed=False)
+        cast = self._register(dtype)
+        plain = f"a {_SIGNS[op]} b"
+        if dtype.size_bytes != 4:
+            plain = f"__builtin_convertvector({plain}, i32x{self.width})"
+        return self._made(
+            name,
+            lambda: self._both(
+                f"{self.mask} {name}({v} a, {v} b)",
+                f"return {prefix}_cmp_{suffix}_mask(({cast})a, ({cast})b, {table[op]});",
+                f"    return {plain};",
+            ),
+        )
+
+    def _by_i32(self, name: str, op: str, dtype: DType) -> str:
+        v, of, widen = self.type(dtype), self.compare(op, I32), self.convert(I32, dtype)
+        return f"static inline {self.mask} {name}({v} a, {v} b) {{ return {of}({widen}(a), {widen}(b)); }}"
+
+    def select(self, dtype: DType) -> str:
+        """`select(m, a, b)`: a where m, else b."""
+        v, m = self.type(dtype), self.mask
+        name = f"lane_select_{v}"
+        if dtype is DType.bool_:
+            both, either, without = map(self.mask_operation, ("and", "or", "without"))
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline {m} {name}({m} m, {m} a, {m} b) "
+                    f"{{ return {either}({both}(m, a), {without}(b, m)); }}"
+                ),
+            )
+        args = ((DType.bool_, "m"), (dtype, "a"), (dtype, "b"))
+        if self.is_pair(dtype):
+            return self._made(
+                name, lambda: self._by_halves(name, dtype, self.half.select(dtype), args)
+            )
+        mask_of = DType(f"int{8 * dtype.size_bytes}")
+        wide = self.prelude.vector_type(mask_of, self.width)
+        opening = f"{v} {name}({m} m, {v} a, {v} b)"
+        if dtype.size_bytes < 4:
+            widen, of, narrow = self.convert(I32, dtype), self.select(I32), self.convert(dtype, I32)
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline {opening} {{ return {narrow}({of}(m, {widen}(a), {widen}(b))); }}"
+                ),
+            )
+        prefix, suffix = self._intrinsic(dtype)
+        cast = self._register(dtype)
+        as_wide = "m" if dtype.size_bytes == 4 else f"__builtin_convertvector(m, {wide})"
+        return self._made(
+            name,
+            lambda: self._both(
+                opening,
+                f"return ({v}){prefix}_mask_blend_{suffix}(m, ({cast})b, ({cast})a);",
+                f"    const {wide} w = {as_wide};\n"
+                f"    return ({v})((w & ({wide})a) | (~w & ({wide})b));",
+            ),
+        )
+
+    def convert(self, dtype: DType, source: DType) -> str:
+        """`convert(x)`: the values in another type."""
+        if not self.is_pair(dtype) and not self.is_pair(source):
+            return self.prelude.use("convert", dtype, self.width, source)
+        name = f"convert_{type_name(dtype, self.width)}_from_{source.name}"
+        return self._made(
+            name,
+            lambda: self._by_halves(
+                name, dtype, self.half.convert(dtype, source), ((source, "x"),)
+            ),
+        )
+
+    def bitcast(self, dtype: DType, source: DType) -> str:
+        """`bitcast(x)`: the same bits."""
+        if not self.is_pair(dtype):
+            self.prelude.vector_type(source, self.width)
+            return self.prelude.use("bitcast", dtype, self.width, source)
+        name = f"bitcast_{type_name(dtype, self.width)}_from_{source.name}"
+        return self._made(
+            name,
+            lambda: self._by_halves(
+                name, dtype, self.half.bitcast(dtype, source), ((source, "x"),)
+            ),
+        )
+
+    def operation(self, op: str, dtype: DType) -> str:
+        """The function of an operation of kernels/ir/ops.py that gives no bools; comparisons are `compare`."""
+        result = OPS[op].result(dtype)
+        args = tuple((dtype, x) for x in ("ab" if OPS[op].arity == 2 else "x"))
+        if self.is_pair(dtype) or self.is_pair(result):
+            name = f"lane_{op}_{type_name(dtype, self.width)}"
+            half = self.half.operation(op, dtype)
+            return self._made(name, lambda: self._by_halves(name, result, half, args))
+        if (sign := _sign(op, dtype)) is not None:
+            return self._infix(op, dtype, sign)
+        if op in _DIVISIONS and dtype.is_integer and dtype.size_bytes <= 4:
+            return self._division(op, dtype)
+        if op in ("min", "max") and dtype.size_bytes >= 4:
+            return self._extreme(op, dtype)
+        if op in _ROUNDING:
+            return self._rounding(op, dtype)
+        if op == "mix64":
+            return self._mix()
+        if op == "rsqrt":
+            v, root = self.type(dtype), self.prelude.use("sqrt", dtype, self.width)
+            name = f"lane_rsqrt_{v}"
+            return self._made(
+                name, lambda: f"static inline {v} {name}({v} x) {{ return 1 / {root}(x); }}"
+            )
+        if not self.strict and op in _LIBMVEC and math_function(op, dtype):
+            return self._library(op, dtype)
+        return self.prelude.use(op, dtype, self.width)
+
+    def _infix(self, op: str, dtype: DType, sign: str) -> str:
+        """A function of what is an operator of C."""
+        v = self.type(dtype)
+        name, is_binary = f"lane_{op}_{v}", OPS[op].arity == 2
+        given, made = (f"{v} a, {v} b", f"a {sign} b") if is_binary else (f"{v} x", f"{sign}x")
+        return self._made(name, lambda: f"static inline {v} {name}({given}) {{ return {made}; }}")
+
+    def _mix(self) -> str:
+        v = self.type(DType.u64)
+        steps = "".join(
+            f"    x = (x ^ (x >> {shift})) * {factor:#x}u;\n"
+            for factor, shift in zip(MIX_FACTORS, MIX_SHIFTS, strict=False)
+        )
+        name, last = f"lane_mix64_{v}", MIX_SHIFTS[-1]
+        return self._made(
+            name,
+            lambda: f"static inline {v} {name}({v} x) {{\n{steps}    return x ^ (x >> {last});\n}}",
+        )
+
+    def _extreme(self, op: str, dtype: DType) -> str:
+        v = self.type(dtype)
+        name, plain = f"lane_{op}_{v}", self.prelude.use(op, dtype, self.width)
+        prefix, suffix = self._intrinsic(dtype, signed=False)
+        cast = self._register(dtype)
+        return self._made(
+            name,
+            lambda: self._both(
+                f"{v} {name}({v} a, {v} b)",
+                f"return ({v}){prefix}_{op}_{suffix}(({cast})a, ({cast})b);",
+                f"    return {plain}(a, b);",
+            ),
+        )
+
+    def _rounding(self, op: str, dtype: DType) -> str:
+        v = self.type(dtype)
+        name, plain = f"lane_{op}_{v}", self.prelude.use(op, dtype, self.width)
+        prefix, suffix = self._intrinsic(dtype)
+        cast = self._register(dtype)
+        return self._made(
+            name,
+            lambda: self._both(
+                f"{v} {name}({v} x)",
+                f"return ({v}){prefix}_roundscale_{suffix}(({cast})x, {_ROUNDING[op]});",
+                f"    return {plain}(x);",
+                f"return ({v}){prefix}_round_{suffix}(({cast})x, {_ROUNDING[op]});"
+                if self._size(dtype) <= 32
+                else "",
+            ),
+        )
+
+    def _division(self, op: str, dtype: DType) -> str:
+        """Of integers of at most 32 bits in doubles, which hold their quotients: by zero it is 0, as of scalars."""
+        v, f64 = self.type(dtype), DType.f64
+        name = f"lane_{op}_{v}"
+
+        def text() -> str:
+            wide, back = self.convert(f64, dtype), self.convert(dtype, f64)
+            divide = self.operation("div", f64)
+            rounded = self.operation("floor" if op in ("floordiv", "mod") else "trunc", f64)
+            select, equal = self.select(dtype), self.compare("eq", dtype)
+            zero = f"({v}){{0}}"
+            lines = [
+                f"static inline {v} {name}({v} a, {v} b) {{",
+                f"    const {v} q = {back}({rounded}({divide}({wide}(a), {wide}(b))));",
+            ]
+            if op in ("mod", "raw_mod"):
+                u = self.prelude.vector_type(DType(f"uint{8 * dtype.size_bytes}"), self.width)
+                lines.append(f"    const {v} r = ({v})(({u})a - ({u})q * ({u})b);")
+            found = "r" if op in ("mod", "raw_mod") else "q"
+            lines.append(f"    return {select}({equal}(b, {zero}), {zero}, {found});\n}}")
+            return "\n".join(lines)
+
+        return self._made(name, text)
+
+    def _library(self, op: str, dtype: DType) -> str:
+        """A function of libmvec, where there is one for vectors of this size."""
+        v, size = self.type(dtype), self._size(dtype)
+        name, plain = f"lane_{op}_{v}", self.prelude.use(op, dtype, self.width)
+        letter, feature = {
+            64: ("e", "__AVX512F__"),
+            32: ("d", "__AVX2__"),
+            16: ("b", "__SSE4_1__"),
+        }[size]
+        function = math_function(op, dtype)
+        n = OPS[op].arity
+        symbol = f"_ZGV{letter}N{self.width}{'v' * n}_{function}"
+        parameters, given = ", ".join(f"{v} {x}" for x in "ab"[:n]), ", ".join("ab"[:n])
+        test = f"#if defined(LANES_LIBMVEC) && defined({feature})"
+        return self._made(
+            name,
+            lambda: (
+                f"{test}\n{v} {symbol}({', '.join([v] * n)});\n#endif\n"
+                f"static inline {v} {name}({parameters}) {{\n{test}\n    return {symbol}({given});\n"
+                f"#else\n    return {plain}({given});\n#endif\n}}"
+            ),
+        )
+
+    def fold(self, op: str, dtype: DType) -> str:
+        """`fold(x)`: all lanes combined."""
+        v, t = self.type(dtype), SCALAR_TYPES[dtype.name]
+        name = f"lane_fold_{op}_{v}"
+        if self.is_pair(dtype):
+            joined = self.half.operation(op, dtype)
+            rest = self.half.fold(op, dtype)
+            return self._made(
+                name,
+                lambda: (
+                    f"static inline {t} {name}({v} x) {{ return {rest}({joined}(x.lo, x.hi)); }}"
+                ),
+            )
+        if dtype.is_float:
+            return self.prelude.use(f"fold_{op}", dtype, self.width)
+        one = self.prelude.use(op, dtype, 0) if operator(op, dtype) is None else None
+        joined = f"{one}(r, x[l])" if one else f"r {operator(op, dtype)} x[l]"
+        return self._made(
+            name,
+            lambda: (
+                f"static inline {t} {name}({v} x) {{\n    {t} r = x[0];\n"
+                f"    for (int l = 1; l < {self.width}; ++l) r = {joined};\n    return r;\n}}"
+            ),
+        )
+
+
+def _sign(op: str, dtype: DType) -> str | None:
+    """How C spells an operation on vectors, where it has an operator for it."""
+    if op == "neg" and dtype.is_float:
+        return "-"
+    return "~" if op == "bit_not" else operator(op, dtype)

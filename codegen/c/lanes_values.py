@@ -1,0 +1,389 @@
+"""Expressions and elements of arrays in lanes: what `LaneWriter` (codegen/c/lanes.py) writes statements with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import local_changed, nested_statements, walk
+from . import csyntax as c
+from .block import Writer
+from .constants import constant
+from .lanes_helpers import LaneHelpers
+from .lanes_uniform import Ranges, Uniformity
+from .memory import Value
+from .point import row_strides
+from .vectors import operator, type_name
+
+I32, I64, BOOL = DType.i32, DType.i64, DType.bool_
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The loop `loop` runs `width` iterations at once, on vectors of `vector_bytes`."""
+
+    loop: str
+    width: int
+    vector_bytes: int
+
+
+@dataclass(frozen=True)
+class LaneScope:
+    """What is known around a loop that runs in lanes.
+
+    `array_of`: the C expression of an array's first element. `loops`, `locals`: the values of loop indices and locals from outside,
+    which are uniform; `extents` are the lengths of loops, the one in lanes too, where they are constants. `sums`: locals from
+    outside that the loop reduces into and does not read. `is_shared`: updates that are atomic.
+    """
+
+    problem: Problem
+    array_of: Callable[[str], c.CExpr]
+    loops: Mapping[str, c.CExpr]
+    locals: Mapping[str, Value]
+    extents: Mapping[str, int]
+    sums: Mapping[str, ir.ReduceOp] = field(default_factory=dict)
+    is_shared: Callable[[ir.Update], bool] = lambda update: False
+    fast_math: bool = True
+
+
+@dataclass(frozen=True)
+class Place:
+    """An element a lane: `base` of the first lane, then `stride` apart, and `offsets` (i32) more, where there are any."""
+
+    base: c.CExpr
+    stride: int
+    offsets: c.CExpr | None
+
+
+class LaneValues:
+    """Values of the body of a loop of `lanes`, at the mask that is in force."""
+
+    def __init__(
+        self, w: Writer, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
+    ) -> None:
+        from .bodies import BodyWriter
+
+        self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
+        self.h = LaneHelpers(w.prelude, lanes.width, lanes.vector_bytes, not scope.fast_math)
+        self.uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))
+        self.varies = self.uniformity.varies
+        extents = dict(scope.extents)
+        for s in nested_statements(body):
+            if isinstance(s, ir.For) and isinstance(s.extent, ir.Const):
+                extents[s.loop] = int(s.extent.value)
+        self.ranges = Ranges(extents)
+        self.mask: c.CExpr = c.Id("")
+        self.is_live = True  # whether some lane of `mask` is surely live
+        self.first: c.CExpr = c.Id("")  # the index of the first lane
+        # Uniform values are written as those of scalar bodies are.
+        self.scalar = BodyWriter(w, scope.problem, scope.array_of, scope.is_shared)
+        self.scalar.is_free, self.scalar.plain_indices = scope.fast_math, True
+        self.scalar.loops, self.scalar.locals = dict(scope.loops), dict(scope.locals)
+        self.affine = self._affine_locals()
+
+    def _affine_locals(self) -> dict[str, ir.Expr]:
+        """Locals of the top level that are set once, to functions of loop indices alone."""
+        changed = [local_changed(s) for s in nested_statements(self.body)]
+        found: dict[str, ir.Expr] = {}
+        for s in self.body:
+            if (
+                isinstance(s, ir.SetLocal)
+                and changed.count(s.name) == 1
+                and s.value.dtype.is_index
+                and all(
+                    isinstance(x, ir.LoopIndex | ir.Const | ir.Cast | ir.Binary)
+                    for x in walk(s.value)
+                )
+                and all(x.dtype.is_index for x in walk(s.value))
+            ):
+                found[s.name] = s.value
+        return found
+
+    def named(self, x: c.CExpr, dtype: DType, stem: str) -> c.CExpr:
+        if isinstance(x, c.Id):
+            return x
+        name = self.w.fresh(stem)
+        self.w.write(c.Declare(self.h.type(dtype), name, x, constant=True))
+        return c.Id(name)
+
+    def masks(self, op: str, a: c.CExpr, b: c.CExpr) -> c.CExpr:
+        return c.Call(self.h.mask_operation(op), (a, b))
+
+    def negated(self, x: Value) -> Value:
+        everywhere = c.Call(self.h.of_bool(), (c.Num("1"),))
+        return Value(self.masks("without", everywhere, x.x), BOOL, x.lanes)
+
+    def any(self, mask: c.CExpr) -> c.CExpr:
+        return c.Call(self.h.any(), (mask,))
+
+    def splat(self, value: Value) -> Value:
+        """The value in all lanes."""
+        if value.lanes:
+            return value
+        function = self.h.of_bool() if value.dtype is BOOL else self.h.splat(value.dtype)
+        return Value(c.Call(function, (value.x,)), value.dtype, self.lanes.width)
+
+    def converted(self, value: Value, dtype: DType) -> Value:
+        """The value in another type, as `Writer.cast`."""
+        if value.dtype is dtype:
+            return value
+        if not value.lanes:
+            return self.w.cast(value, value.dtype, dtype)
+        width = self.lanes.width
+        if dtype is BOOL:
+            zero = self.splat(Value(constant(0, value.dtype), value.dtype))
+            call = c.Call(self.h.compare("ne", value.dtype), (value.x, zero.x))
+            return Value(call, BOOL, width)
+        if value.dtype is BOOL:
+            sides = [self.splat(Value(constant(n, dtype), dtype)).x for n in (1, 0)]
+            return Value(c.Call(self.h.select(dtype), (value.x, *sides)), dtype, width)
+        return Value(c.Call(self.h.convert(dtype, value.dtype), (value.x,)), dtype, width)
+
+    def evaluate(self, e: ir.Expr) -> Value:
+        """The value of an expression: scalar where it is uniform."""
+        if not self.varies(e):
+            return self.w.evaluate(e, self._uniform_leaf)
+        width = self.lanes.width
+        match e:
+            case ir.LoopIndex(_, dtype):
+                first = c.CastTo(type_name(dtype, 0), self.first)
+                return Value(c.Call(self.h.iota(dtype), (first,)), dtype, width)
+            case ir.Local(name):
+                return self.scalar.locals[name]
+            case ir.LocalElement():
+                return self.local_element(e)
+            case ir.Load():
+                return self.load(e)
+            case ir.Cast(x, dtype):
+                narrow = self.ranges.narrowed(x) if dtype is not BOOL else None
+                return self.converted(self.evaluate(x if narrow is None else narrow), dtype)
+            case ir.Bitcast(x, dtype):
+                call = c.Call(self.h.bitcast(dtype, x.dtype), (self.evaluate(x).x,))
+                return Value(call, dtype, width)
+            case ir.Select():
+                return self.select(e)
+            case ir.Compare(op, a, b):
+                return self.compare(op, a, b)
+            case ir.Binary("and" | "or" as op, a, b):
+                return self.logical(op, a, b)
+            case ir.Binary(op, a, b, dtype):
+                return self.arithmetic(op, a, b, dtype)
+            case ir.Unary(op, x, dtype):
+                return self.unary(op, self.evaluate(x), dtype)
+        raise AssertionError(e)
+
+    def _uniform_leaf(self, e: ir.Expr) -> Value:
+        if isinstance(e, ir.Load):
+            return self.uniform_load(e)
+        if isinstance(e, ir.LocalElement):
+            return self.local_element(e)
+        return self.scalar.evaluate(e)
+
+    def select(self, e: ir.Select) -> Value:
+        a, b = self.evaluate(e.a), self.evaluate(e.b)
+        condition = self.evaluate(e.condition)
+        a, b = self.splat(a), self.splat(b)
+        if not condition.lanes:
+            return Value(c.Cond(condition.x, a.x, b.x), e.dtype, self.lanes.width)
+        call = c.Call(self.h.select(e.dtype), (condition.x, a.x, b.x))
+        return Value(call, e.dtype, self.lanes.width)
+
+    def compare(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
+        left, right = self.ranges.narrowed(a), self.ranges.narrowed(b)
+        if left is not None and right is not None:
+            a, b = left, right
+        x, y = self.splat(self.evaluate(a)), self.splat(self.evaluate(b))
+        if x.dtype is BOOL:
+            assert op in ("eq", "ne")
+            differ = Value(self.masks("xor", x.x, y.x), BOOL, x.lanes)
+            return differ if op == "ne" else self.negated(differ)
+        return Value(c.Call(self.h.compare(op, x.dtype), (x.x, y.x)), BOOL, x.lanes)
+
+    def logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
+        """The second operand is only looked at where the first one does not decide."""
+        x = self.splat(self.evaluate(a))
+        outer, was_live = self.mask, self.is_live
+        if looks_up(b):
+            first = Value(self.named(x.x, BOOL, "first"), BOOL, x.lanes)
+            asked = self.masks("and" if op == "and" else "without", outer, first.x)
+            self.mask = self.named(asked, BOOL, "asked")
+            self.is_live, x = False, first
+        y = self.splat(self.evaluate(b))
+        self.mask, self.is_live = outer, was_live
+        return Value(self.masks(op, x.x, y.x), BOOL, x.lanes)
+
+    def arithmetic(self, op: str, a: ir.Expr, b: ir.Expr, dtype: DType) -> Value:
+        if dtype in (I32, I64) and isinstance(b, ir.Const) and op in ("floordiv", "mod"):
+            d = int(b.value)
+            if d > 0 and d & (d - 1) == 0:  # shifts and ends of numbers round down, too
+                by = d.bit_length() - 1 if op == "floordiv" else d - 1
+                amount = Value(constant(by, dtype), dtype)
+                return self.binary(
+                    "shr" if op == "floordiv" else "bit_and", self.evaluate(a), amount, dtype
+                )
+        return self.binary(op, self.evaluate(a), self.evaluate(b), dtype)
+
+    def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+        width = self.lanes.width
+        sign = operator(op, dtype)
+        if sign is not None and not self.h.is_pair(dtype):
+            if not dtype.is_float:
+                a, b = self.splat(a), self.splat(b)
+            return Value(c.Bin(sign, a.x, b.x), dtype, width)
+        a, b = self.splat(a), self.splat(b)
+        return Value(c.Call(self.h.operation(op, dtype), (a.x, b.x)), dtype, width)
+
+    def unary(self, op: str, x: Value, dtype: DType) -> Value:
+        width = self.lanes.width
+        if op == "not":
+            return self.negated(x)
+        if op == "isnan":
+            named = self.named(x.x, x.dtype, "x")
+            return Value(c.Call(self.h.compare("ne", x.dtype), (named, named)), BOOL, width)
+        if op == "isinf":
+            size_of = c.Call(self.h.operation("abs", x.dtype), (x.x,))
+            infinite = self.splat(Value(constant(float("inf"), x.dtype), x.dtype))
+            return Value(c.Call(self.h.compare("eq", x.dtype), (size_of, infinite.x)), BOOL, width)
+        if op == "neg" and dtype.is_float and not self.h.is_pair(dtype):
+            return Value(c.Un("-", x.x), dtype, width)
+        return Value(c.Call(self.h.operation(op, x.dtype), (x.x,)), dtype, width)
+
+    def place(self, array: str, indices: tuple[ir.Expr, ...]) -> Place:
+        info = self.scope.problem.array(array)
+        base: c.CExpr = c.Num("0")
+        stride, offsets = 0, list[c.CExpr]()
+        for index, step in zip(indices, row_strides(info.shape), strict=True):
+            u, k, more = self._split(index)
+            base = c.add(base, u if step == 1 or u == c.Num("0") else c.Bin("*", u, c.number(step)))
+            stride += k * step
+            for x in more:
+                offsets.append(x if step == 1 else self._times(x, step))
+        total: c.CExpr | None = None
+        for x in offsets:
+            total = x if total is None else self._index_op("add", total, x)
+        return Place(base, stride, total)
+
+    def _split(self, e: ir.Expr) -> tuple[c.CExpr, int, list[c.CExpr]]:
+        """An index as what is uniform, a multiple of the lane's number, and what else varies, in 32 bits.
+
+        Sums that wrap around are no index of any array, and of arrays with less than 2^31 elements the last 32 bits are enough.
+        """
+        zero = c.Num("0")
+        if not self.varies(e):
+            return self.scalar_index(e), 0, []
+        match e:
+            case ir.LoopIndex():
+                return self.first, 1, []
+            case ir.Local(name) if name in self.affine:
+                return self._split(self.affine[name])
+            case ir.Cast(x, dtype) if x.dtype.is_index and dtype.is_index:
+                if dtype.size_bytes >= x.dtype.size_bytes:
+                    return self._split(x)
+            case ir.Binary("add" | "sub" as op, a, b, dtype) if dtype.is_index:
+                (u, k, more), (v, n, others) = self._split(a), self._split(b)
+                if op == "add":
+                    return c.add(u, v), k + n, [*more, *others]
+                negative = [self._index_op("sub", self._whole(0), x) for x in others]
+                return c.minus(u, v), k - n, [*more, *negative]
+            case ir.Binary("mul", a, ir.Const(value=int(factor)), dtype) if dtype.is_index:
+                return self._scaled(self._split(a), factor)
+            case ir.Binary("mul", ir.Const(value=int(factor)), b, dtype) if dtype.is_index:
+                return self._scaled(self._split(b), factor)
+        return zero, 0, [self.in_32_bits(e)]
+
+    def _scaled(
+        self, x: tuple[c.CExpr, int, list[c.CExpr]], factor: int
+    ) -> tuple[c.CExpr, int, list[c.CExpr]]:
+        u, k, more = x
+        return c.Bin("*", u, c.number(factor)), k * factor, [self._times(m, factor) for m in more]
+
+    def _whole(self, value: int) -> c.CExpr:
+        return self.splat(Value(c.number(value), I32)).x
+
+    def _times(self, x: c.CExpr, factor: int) -> c.CExpr:
+        return self._index_op("mul", x, self._whole(I32.wrapped(factor)))
+
+    def _index_op(self, op: str, a: c.CExpr, b: c.CExpr) -> c.CExpr:
+        return c.Call(self.h.operation(op, I32), (a, b))
+
+    def in_32_bits(self, e: ir.Expr) -> c.CExpr:
+        """The last 32 bits of an integer that varies."""
+        narrow = self.ranges.narrowed(e)
+        if narrow is not None:
+            return self.evaluate(narrow).x
+        if isinstance(e, ir.Binary) and e.op in ("add", "sub", "mul") and e.dtype is I64:
+            return self._index_op(e.op, self.in_32_bits(e.a), self.in_32_bits(e.b))
+        found = self.evaluate(e)
+        return self.converted(self.splat(found), I32).x
+
+    def scalar_index(self, e: ir.Expr) -> c.CExpr:
+        if looks_up(e) and not self.is_live:
+            return c.CastTo("long", self.evaluate(e).x)
+        return self.scalar.index(e)
+
+    def address(self, array: str, place: Place) -> c.CExpr:
+        return c.Un("&", c.Index(self.scope.array_of(array), place.base))
+
+    def lane_offsets(self, place: Place) -> c.CExpr:
+        """How far each lane's element is from the first one's base."""
+        if place.stride == 0:
+            return self._whole(0) if place.offsets is None else place.offsets
+        steps: c.CExpr = c.Call(self.h.iota(I32), (c.Num("0"),))
+        if place.stride != 1:
+            steps = self._times(steps, place.stride)
+        return steps if place.offsets is None else self._index_op("add", steps, place.offsets)
+
+    def load(self, e: ir.Load) -> Value:
+        place = self.place(e.array, e.indices)
+        dtype = self.scope.problem.array(e.array).dtype
+        at = self.address(e.array, place)
+        width = self.lanes.width
+        if place.offsets is None and place.stride == 1:
+            return Value(c.Call(self.h.load(dtype), (self.mask, at)), dtype, width)
+        if place.offsets is None and place.stride == 0:
+            return self.uniform_load(e)
+        args = (self.mask, at, self.lane_offsets(place))
+        return Value(c.Call(self.h.gather(dtype), args), dtype, width)
+
+    def uniform_load(self, e: ir.Load) -> Value:
+        """An element for all lanes; 0 where none is live, whose index may be outside of the array."""
+        place = self.place(e.array, e.indices)
+        dtype = self.scope.problem.array(e.array).dtype
+        x: c.CExpr = c.Index(self.scope.array_of(e.array), place.base)
+        if not self.is_live:
+            x = c.Cond(self.any(self.mask), x, c.Num("0"))
+        return Value(x, dtype)
+
+    def elements_of(self, held: Value, index: ir.Expr) -> tuple[c.CExpr, c.CExpr]:
+        """Where a local array begins, and how far from there each lane's element is. Vectors of lanes lie one behind the other."""
+        place = c.Un("&", c.Index(c.CastTo(f"{type_name(held.dtype, 0)} *", held.x), c.Num("0")))
+        offsets = self.in_32_bits(index)
+        if held.lanes:
+            own = c.Call(self.h.iota(I32), (c.Num("0"),))
+            offsets = self._index_op("add", self._times(offsets, self.lanes.width), own)
+        return place, offsets
+
+    def local_element(self, e: ir.LocalElement) -> Value:
+        held = self.scalar.locals[e.name]
+        if self.varies(e.index):
+            place, offsets = self.elements_of(held, e.index)
+            call = c.Call(self.h.gather(held.dtype), (self.mask, place, offsets))
+            return Value(call, held.dtype, self.lanes.width)
+        x: c.CExpr = c.Index(held.x, self.scalar_index(e.index))
+        if not self.is_live and not isinstance(e.index, ir.Const):
+            nothing = Value(c.Num("0"), held.dtype)
+            zero = self.splat(nothing).x if held.lanes else nothing.x
+            x = c.Cond(self.any(self.mask), x, zero)
+        return replace(held, x=x)
+
+
+def looks_up(e: ir.Expr) -> bool:
+    """Whether an expression has indices that may be outside in lanes that are not live."""
+    return any(
+        isinstance(x, ir.Load)
+        or (isinstance(x, ir.LocalElement) and not isinstance(x.index, ir.Const))
+        for x in walk(e)
+    )
