@@ -34,6 +34,7 @@ REASONS: dict[str, str] = {
     "conditions:tuples_are_unpacked": _MORE,
     "conditions:is_and_is_not_are_errors": _MORE,
     "conditions:membership_of_numbers_at_run_time": _MORE,
+    "element_wise:remainders_of_negative_constants": "Taichi folds constants as C does, and computes numbers of the run as here.",
     "functions:early_returns_of_functions": _MORE,
     "functions:functions_are_not_called_from_python": "A function without its mark is run by Python: kernels are compared with it.",
     "functions:real_functions_call_themselves": "Calls are written out, which recursion cannot be; it needs functions in the IR.",

@@ -398,3 +398,96 @@ def round_is_to_the_even_neighbour():
         return ti.round(x)
 
     return [f(0.5), f(1.5), f(2.5), f(-0.5), f(-1.5), f(2.4), f(2.6)]
+
+
+def quotients_stored_in_integers():
+    x = ti.field(ti.i32, shape=())
+
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        x[None] = a
+        x[None] /= 2
+        b = a
+        b += 0.9
+        b -= 0.9
+        return b * 100 + x[None]
+
+    return f(7)
+
+
+def sums_of_small_and_wide_integers():
+    @ti.kernel
+    def f(a: ti.u8, b: ti.i32) -> ti.i32:
+        c = a
+        c += b
+        d = a
+        d = d + b
+        return ti.cast(c, ti.i32) * 1000 + ti.cast(d, ti.i32)
+
+    @ti.kernel
+    def g(a: ti.i16, b: ti.u16) -> ti.i32:
+        return a + b
+
+    return [f(250, 10), g(-5, 3), g(5, 3)]
+
+
+def extremes_of_integers_and_floats():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return max(a, 2.7) + min(a, 1.2)
+
+    return [f(3), f(1)]
+
+
+def chosen_numbers_meet():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return ti.select(a > 2, 1.7, 3) + ti.cast(ti.select(a > 2, 1, 0.5) * 10, ti.i32)
+
+    return [f(1), f(3)]
+
+
+def shifts_and_signs_of_small_integers():
+    @ti.kernel
+    def f(a: ti.i32, b: ti.u8) -> ti.i32:
+        return (b << 4) + (a << 2) + (b >> 1) + (~b)
+
+    return f(5, 200)
+
+
+def vectors_of_integers_are_divided_and_scaled():
+    v = ti.Vector.field(2, ti.i32, shape=())
+
+    @ti.kernel
+    def f():
+        v[None] = [7, -7]
+        v[None] /= 2
+        v[None] *= 1.5
+        v[None] += ti.Vector([0.6, 0.6])
+
+    f()
+    return v.to_numpy()
+
+
+def doubles_and_literals():
+    x = ti.field(ti.f64, shape=())
+
+    @ti.kernel
+    def f(a: ti.f32):
+        x[None] = a * 0.1 + 0.1
+        x[None] *= 3
+
+    @ti.kernel
+    def g() -> ti.types.vector(3, ti.f64):
+        return ti.Vector([0.1, 1, 2], dt=ti.f64) / 3
+
+    f(0.3)
+    return [x.to_numpy(), g().to_numpy()]
+
+
+def powers_and_signs():
+    @ti.kernel
+    def f(a: ti.i32) -> ti.i32:
+        return -a // 3 + -a % 3 + (-a) ** 3 - a**2
+
+    return f(4)

@@ -345,3 +345,26 @@ def functions_of_math_module_in_kernels():
         return math.pi + math.sqrt(2.0)
 
     return f()
+
+
+def remainders_of_negative_constants():
+    @ti.kernel
+    def f() -> ti.types.vector(2, ti.i32):
+        a = -7
+        return ti.Vector([a % 4, a // 4])
+
+    return f().to_numpy()
+
+
+def augmented_quotients_of_negative_numbers():
+    x = ti.field(ti.i32, shape=3)
+
+    @ti.kernel
+    def f(a: ti.i32, b: ti.i32):
+        for i in x:
+            x[i] = a + i
+            x[i] //= b
+            x[i] = x[i] * 10 + (a + i) % b
+
+    f(-7, 4)
+    return x.to_numpy()
