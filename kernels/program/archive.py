@@ -36,7 +36,12 @@ _CLASSES: dict[str, type[Any]] = {
 
 
 # Fields that nodes of files of before do not have; left out where they have their default.
-_LATER = {"Update": frozenset({"result"})}
+_LATER = {
+    "Update": frozenset({"result"}),
+    "KernelIR": frozenset({"trees", "placed", "independent", "trusted"}),
+}
+# Fields that say what is checked no more: no file says so.
+_NEVER = {"KernelIR": frozenset({"trusted"})}
 _DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
 _LONGEST = 4096  # characters of a text
 _FARTHEST = 1 << 48  # iterations of a loop
@@ -187,6 +192,8 @@ def _decode_node(x: dict[str, Any], options: tuple[Any, ...], depth: int) -> Any
     types = _types(kind.__name__)
     if set(x) | _LATER.get(kind.__name__, frozenset()) != {"is", *types}:
         raise ArchiveError(f"a node {x['is']} has the fields {', '.join(map(str, x))}")
+    if forbidden := _NEVER.get(kind.__name__, frozenset()) & set(x):
+        raise ArchiveError(f"a node {x['is']} of a file says what is {', '.join(forbidden)}")
     return kind(**{name: _decode(x[name], t, depth) for name, t in types.items() if name in x})
 
 
