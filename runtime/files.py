@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 from pathlib import Path
 
@@ -33,3 +34,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# Linkers put the table of sections last. What the header says of it: where it begins, how long an entry is, how many there are.
+_ELF64 = struct.Struct("<4s36xQ10xHH2x")
+
+
+def is_torn(library: Path) -> bool:
+    """Whether the end of a library is missing or empty, as where power or space was lost: to load it could end the process."""
+    with library.open("rb") as file:
+        head = file.read(_ELF64.size)
+        if len(head) < _ELF64.size:
+            return True
+        magic, sections_at, entry_bytes, n_entries = _ELF64.unpack(head)
+        if magic != b"\x7fELF" or n_entries == 0:
+            return True
+        file.seek(sections_at + entry_bytes * (n_entries - 1))
+        last = file.read(entry_bytes)
+    return len(last) < entry_bytes or not any(last)

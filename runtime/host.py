@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,3 +103,9 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def flush_stdout() -> None:
+    """What Python has printed comes before what C prints."""
+    if sys.stdout is not None:
+        sys.stdout.flush()

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ...kernels.ir.kernel import DType
 from ..backend import AbstractCaller
 from ..device import DeviceOptions
+from ..host import flush_stdout
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 from .memory import address_of, in_memory
@@ -80,10 +81,12 @@ class LoadedCode(Protocol):
 
     entry: Any  # a function of ctypes
     index_check: IndexCheck | None
-    pool: list[NDArray[Any]]  # workspaces that no call uses now
 
-    @property
-    def workspace_bytes(self) -> int: ...
+
+class Workspaces(Protocol):
+    """Those of code that needs one for each call."""
+
+    pool: list[NDArray[Any]]  # that no call uses now
 
     def make_workspace(self) -> NDArray[Any]: ...
 
@@ -160,23 +163,46 @@ def rows_of(signature: Signature) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def make_caller(extension: Any | None, code: LoadedCode, rows: Sequence[Row]) -> AbstractCaller:
+def make_caller(
+    extension: Any | None,
+    code: LoadedCode,
+    rows: Sequence[Row],
+    workspaces: Workspaces | None = None,
+) -> AbstractCaller:
     """The quickest calls of loaded code that there are."""
     if extension is None:
-        return PlainCaller(code, rows)
+        return PlainCaller(code, rows, workspaces)
     entry = ctypes.cast(code.entry, ctypes.c_void_p).value or 0
     check = 0 if code.index_check is None else code.index_check.address
-    pool = code.pool if code.workspace_bytes else None
+    pool, make = (
+        (None, None) if workspaces is None else (workspaces.pool, workspaces.make_workspace)
+    )
     table = tuple(row.for_c for row in rows)
-    caller: AbstractCaller = extension.Caller(entry, check, table, pool, code.make_workspace)
+    caller: AbstractCaller = extension.Caller(entry, check, table, pool, make)
     return caller
+
+
+class PrintingCaller(AbstractCaller):
+    """Calls code that prints."""
+
+    def __init__(self, caller: AbstractCaller) -> None:
+        self._caller = caller
+
+    def __call__(self, *args: Any, **named: Any) -> bool:
+        flush_stdout()
+        return self._caller(*args, **named)
+
+    def accept(self, k: int, value: Any) -> None:
+        self._caller.accept(k, value)
 
 
 class PlainCaller(AbstractCaller):
     """What call.c does, in Python: for calls that give everything by position. Most of its time are the addresses of the arrays."""
 
-    def __init__(self, code: LoadedCode, rows: Sequence[Row]) -> None:
-        self._code, self._rows = code, rows
+    def __init__(
+        self, code: LoadedCode, rows: Sequence[Row], workspaces: Workspaces | None = None
+    ) -> None:
+        self._code, self._rows, self._workspaces = code, rows, workspaces
         self._n_places = sum(row.kind != "constant" for row in rows)
         self._accepted: dict[int, Any] = {}
 
@@ -202,9 +228,9 @@ class PlainCaller(AbstractCaller):
                 spans.append((begin, begin + value.nbytes, row.is_written))
         if _overlap(spans):
             return False
-        if not self._code.workspace_bytes:
+        if self._workspaces is None:
             return self._run(pointers)
-        with self._code.lent() as workspace:
+        with self._workspaces.lent() as workspace:
             return self._run([*pointers, *map(address_of, workspace)])
 
     def _run(self, pointers: list[int]) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..device import DeviceError
+from ..files import is_torn
 from ..scratch import Scratch
 from ..worker.outcome import Failure
 
@@ -287,8 +288,9 @@ def build_files(
     Safe for concurrent callers, also of other processes: the library appears by rename, complete or
     not at all.
     """
-    if target.exists():
-        return Library(target, target.stem, 0)
+    with suppress(FileNotFoundError):
+        if not is_torn(target):
+            return Library(target, target.stem, 0)
     target.parent.mkdir(parents=True, exist_ok=True)
     started_ns = time.monotonic_ns()
     with Scratch("making-", target.parent) as scratch:

@@ -164,7 +164,8 @@ class CpuRunner(AbstractRunner):
             extension = load_extension(self._builder.compiler, self._builder.options)
         except DeviceError:  # of an adopted library nothing needs a compiler but quicker calls
             extension = None
-        return make_caller(extension, module, rows_of(signature))
+        workspaces = module if module.workspace_bytes else None
+        return make_caller(extension, module, rows_of(signature), workspaces)
 
     def allocate(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False

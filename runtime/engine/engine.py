@@ -14,28 +14,28 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
 from ...kernels.fields.program import current_program
-from ...kernels.ir.kernel import KernelIR
-from ...kernels.ir.walk import written_in
+from ...kernels.ir.kernel import KernelIR, Print
+from ...kernels.ir.walk import nested_statements, written_in
 from ..backend import AbstractCaller
-from ..cpu.calling import Row, load_extension, make_caller
+from ..cpu.calling import PrintingCaller, Row, load_extension, make_caller
 from ..cpu.compiler import Compiler
 from ..cpu.index_check import IndexCheck
 from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
+from ..files import is_torn
 from ..scratch import Scratch
 from ..worker.outcome import Failure
-from .folder import KernelFolder, is_torn
+from .folder import KernelFolder
 from .spelling import code_version, spelled
 from .toolchain import engine_compiler, is_remembered
 
@@ -87,16 +87,6 @@ class LoadedKernel:
         """The message of the assertion that failed in the last call, "" where none did."""
         held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self._library, MESSAGE)
         return held.value.decode(errors="replace")
-
-    # What LoadedCode asks for: the code of a kernel needs no workspace.
-
-    workspace_bytes, pool = 0, list[Array]()
-
-    def make_workspace(self) -> Array:
-        return np.empty(0, np.uint8)
-
-    def lent(self) -> AbstractContextManager[tuple[Array, ...]]:
-        return nullcontext(())
 
 
 class _AssertingCaller(AbstractCaller):
@@ -211,6 +201,8 @@ class Engine:
         caller = make_caller(self._quick, kernel, rows_of_kernel(ir))
         if kernel.may_fail:
             caller = _AssertingCaller(caller, kernel)
+        if any(isinstance(s, Print) for s in nested_statements(ir.body)):
+            caller = PrintingCaller(caller)
         with self._lock:
             while len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from ..files import is_torn
+
 _LOOKED_AT_S = 3600.0  # a library that was used within so long is not marked again
-
-
-# Linkers put the table of sections last. What the header says of it: where it begins, how long an entry is, how many there are.
-_ELF64 = struct.Struct("<4s36xQ10xHH2x")
-
-
-def is_torn(library: Path) -> bool:
-    """Whether the end of a library is missing, as where power or space was lost: to load it could end the process."""
-    with library.open("rb") as file:
-        head = file.read(_ELF64.size)
-        size = os.fstat(file.fileno()).st_size
-    if len(head) < _ELF64.size:
-        return True
-    magic, sections_at, entry_bytes, n_entries = _ELF64.unpack(head)
-    return bool(magic != b"\x7fELF" or size < sections_at + entry_bytes * n_entries)
 
 
 class KernelFolder:

@@ -15,7 +15,9 @@ from ...codegen.c.header import header_text
 from ...codegen.c.index_checks import index_checks
 from ...codegen.c.source import Argument, Source
 from ...codegen.lower import lower, print_source
+from ...kernels.ir.kernel import Print
 from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import nested_statements
 from ...kernels.language.record import Recording
 from ...kernels.offload.pipeline import normalise
 from ...kernels.program.archive import ArchiveError
@@ -24,6 +26,7 @@ from ...space.candidate import Candidate, DeadEnd, Space
 from ...space.decisions import DecisionError, fix, restore
 from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
+from ..host import flush_stdout
 from ..signature import Result, Signature
 from ..worker.inputs import ArgumentsError, make_input_sets
 from ..worker.outcome import FINAL, Failure, Measurement
@@ -187,11 +190,15 @@ class Tuned:
     ) -> None:
         self._signature, self._problem, self._source = signature, problem, source
         self._module, self._caller = loaded.module, loaded.caller
+        bodies = [t.body.statements for t in problem.tasks if t.body is not None]
+        self._prints = any(isinstance(s, Print) for b in bodies for s in nested_statements(b))
 
     def __repr__(self) -> str:
         return f"<tuned {self._problem.name}({self._signature})>"
 
     def __call__(self, *args: Any, **named: Any) -> Result:
+        if self._prints:
+            flush_stdout()
         if self._caller is not None and self._caller(*args, **named):
             return None
         given, result = self._signature.complete(args, named)

@@ -437,3 +437,26 @@ def test_fixed_decisions_that_fit_no_more_are_stale(explored, tmp_path: Path) ->
     (tmp_path / "run" / "run.json").write_text(json.dumps(header))
     with pytest.raises(StaleError, match="there is no choice 'fused"):
         resume(tmp_path / "run", max_evals=6)
+
+
+@ks.kernel
+def say(x: ks.types.ndarray()):
+    for _ in range(1):
+        for i in range(x.shape[0]):
+            print("kernel", x[i])
+            x[i] += 1.0
+
+
+def test_what_python_printed_comes_before_what_kernels_print(tmp_path, capfd, monkeypatch) -> None:
+    x = np.zeros(1, np.float32)
+    tuned = ks.explore(lambda x: say(x), x, max_evals=1, directory=tmp_path).best.compile()
+    capfd.readouterr()
+    with open(1, "w", closefd=False) as buffered:  # as where a program's output goes to a file
+        monkeypatch.setattr("sys.stdout", buffered)
+        for k, call in enumerate((say, say, tuned, tuned)):
+            print(k)
+            call(x)
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.partition(".")[0] for line in lines] == [
+        w for k in range(4) for w in (str(k), f"kernel {k}")
+    ]

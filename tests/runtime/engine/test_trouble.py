@@ -31,7 +31,7 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.runtime.engine import building, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
-from kernelscape.runtime.engine.folder import is_torn
+from kernelscape.runtime.files import is_torn
 from kernelscape.runtime.scratch import Scratch
 from kernelscape.runtime.worker.outcome import Failure
 
@@ -202,8 +202,10 @@ def test_a_torn_note_of_the_compiler_is_written_anew(options, text, monkeypatch)
     assert toolchain.engine_compiler(options.folder) == found
 
 
-@pytest.mark.parametrize("kept", [0, 40, 0.5, -1])
-def test_torn_libraries_are_made_again(options, kept):
+@pytest.mark.parametrize(
+    ("kept", "filling"), [(0, b""), (40, b""), (0.5, b""), (-1, b""), (0.5, b"\0")]
+)
+def test_torn_libraries_are_made_again(options, kept, filling):
     first = Engine(options)
     assert runs(first)
     first.close()
@@ -212,6 +214,9 @@ def test_torn_libraries_are_made_again(options, kept):
         whole = library.read_bytes()
         n = int(len(whole) * kept) if isinstance(kept, float) else kept
         library.unlink()
-        library.write_bytes(whole[:n])
+        library.write_bytes(whole[:n] + filling * (len(whole) - n))
         assert is_torn(library)
-    assert runs(Engine(options))
+    again = Engine(options)
+    assert runs(again)
+    assert again._quick is not None or again._extension.result() is not None  # built again, too
+    assert not any(map(is_torn, options.folder.glob("*.so")))
