@@ -6,8 +6,9 @@ what they do to one another is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class _Span:
 
     @classmethod
     def of(cls, name: str, array: NDArray[Any]) -> _Span:
-        low = high = array.ctypes.data
+        low = high = _address(array)
         for n, stride in zip(array.shape, array.strides, strict=True):
             low, high = (
                 (low, high + (n - 1) * stride) if stride > 0 else (low + (n - 1) * stride, high)
@@ -77,7 +78,7 @@ class _Memory:
 
 def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterator[tuple[str, View]]:
     arrays = {n: x for n, x in given.items() if isinstance(x, np.ndarray) and x.size}
-    if len(arrays) < 2 and all(x.flags.c_contiguous for x in arrays.values()):
+    if all(x.flags.c_contiguous for x in arrays.values()) and _are_apart(arrays.values()):
         return
     spans = [_Span.of(n, x) for n, x in arrays.items() if x.dtype in _KNOWN]
     for group in _meeting(spans):
@@ -98,11 +99,23 @@ def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterato
                 s.array.shape,
                 group[0].name,
                 (extent,),
-                ((s.array.ctypes.data - low) // size,),
+                ((_address(s.array) - low) // size,),
                 (tuple(x // size for x in s.array.strides),),
                 _fixed(s.array),
             )
             yield s.name, View(_KNOWN[first.dtype], layout, memory)
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Where the first element is; in half of the time that `array.ctypes` takes."""
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
+def _are_apart(arrays: Iterable[NDArray[Any]]) -> bool:
+    """Whether contiguous arrays share no bytes."""
+    spans = sorted((at := _address(x), at + x.nbytes) for x in arrays)
+    return all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def _meeting(spans: Sequence[_Span]) -> list[list[_Span]]:
@@ -122,7 +135,7 @@ def _meeting(spans: Sequence[_Span]) -> list[list[_Span]]:
 
 def _is_same(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return (
-        a.ctypes.data == b.ctypes.data
+        _address(a) == _address(b)
         and a.shape == b.shape
         and a.dtype == b.dtype
         and a.strides == b.strides
