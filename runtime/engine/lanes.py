@@ -43,15 +43,15 @@ def lanes_of(
 
     `are_apart`: whether no iteration of loops around a body touches what another one stores, or reads what another one updates.
     """
-    if vector_bytes < _LEAST_BYTES:
+    if vector_bytes < _LEAST_BYTES or refusal(nest[0].body, problem):
         return None
     known = [loop for loop in nest if isinstance(loop.extent, Const)]
     for levels in range(max(1, len(known)), 0, -1):
         loop = nest[levels - 1]
-        if refusal(loop.body, problem) or not _pays(loop):
-            return None
-        if not are_apart(nest[:levels], loop.body):
+        if not are_apart(nest[:levels], loop.body) or (levels > 1 and _adds_up(loop)):
             continue
+        if not _pays(loop):
+            return None
         width = vector_bytes // _widest(loop.body)
         if any(isinstance(s, While | For) for s in nested_statements(loop.body)):
             width *= (
@@ -101,6 +101,15 @@ def _pays(loop: For) -> bool:
                     case Binary() | Unary() | Compare() | Select() | Cast():
                         work += 1
     return leaves_scalar and work >= 0
+
+
+def _adds_up(loop: For) -> bool:
+    """Whether all lanes update one element: then they are better the lanes of a loop around."""
+    uniformity = Uniformity(loop.loop, loop.body, frozenset())
+    return any(
+        isinstance(s, Update) and _distance(s.indices, uniformity) == 0
+        for s in nested_statements(loop.body)
+    )
 
 
 def _distance(indices: tuple[Expr, ...], uniformity: Uniformity) -> int | None:

@@ -192,6 +192,13 @@ def told(out: A(), x: A(), n: A()):
 
 
 @ks.kernel
+def repeated(out: A(), x: A()):
+    for i in x:
+        for k in range(20):
+            out[i] += x[i] * k
+
+
+@ks.kernel
 def chained(x: A()):
     for i in range(x.shape[0] - 1):
         if x[i + 1] > 0.5:
@@ -212,6 +219,7 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     yield spread, [np.zeros(60, np.float32), unit, np.abs(at)], False
     yield summed, [np.zeros(1, np.float32), unit], True
     yield told, [out, unit, np.zeros(1, np.int64)], False
+    yield repeated, [out, unit], True
     yield chained, [unit], False
 
 
