@@ -49,7 +49,17 @@ _TABLE: Final = {
     "TaichiRuntimeTypeError": ":LanguageError",
     "TaichiAssertionError": ":LanguageError",
 }
-_MODULES: Final = ("math", "types", "ui", "tools", "lang", "lang.impl", "_lib", "_lib.core")
+_MODULES: Final = (
+    "profiler",
+    "math",
+    "types",
+    "ui",
+    "tools",
+    "lang",
+    "lang.impl",
+    "_lib",
+    "_lib.core",
+)
 _TYPES: Final = ["i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "f16", "f32", "f64"]
 _LEVELS: Final = {
     "TRACE": "trace",
@@ -155,6 +165,15 @@ def _of_core(name: str) -> Any:
     raise _missing(f"_lib.core.{name}")
 
 
+def _of_profiler(name: str) -> Any:
+    """Tables of Taichi's profiler: whoever asks for one is told that kernels are not measured."""
+    if name.startswith("print_"):
+        return lambda *args, **kwargs: print(f"ti.profiler.{name}: kernels are not measured here")
+    if name.startswith("clear_"):
+        return _do_nothing
+    raise _missing(f"profiler.{name}")
+
+
 def _of_lib(name: str) -> Any:
     if name == "core":
         return _module("_lib.core")
@@ -166,6 +185,7 @@ def _of_lang(name: str) -> Any:
 
 
 _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
+    "profiler": _of_profiler,
     "math": _of_math,
     "types": _of_types,
     "ui": _of_display("window"),

@@ -80,5 +80,7 @@ class SparseCells:
 
     def fill(self, value: Array) -> None:
         """Sets the active elements to one."""
-        item, _ = self.storage.find(self.node, self.storage.active(self.node))
-        self.values[..., item] = value[..., None]
+        starts, unit = self.storage.blocks(self.node)
+        n = self.storage.layout.items[self.node]
+        whole = self.values[..., :n].reshape(*self.values.shape[:-1], n // unit, unit)
+        whole[..., starts // unit, :] = value[..., None, None]

@@ -242,6 +242,21 @@ class TreeStorage:
             found = {a: x[there] for a, x in found.items()}
         return tuple(found[a] for a in t.axes(node))
 
+    def blocks(self, node: int) -> tuple[Array, int]:
+        """The items of a node's active cells, as first ones of blocks of so many that lie side by side."""
+        starts, unit = np.zeros(1, np.int64), 1
+        for k in self.tree.path(node):
+            node_k = self.tree.nodes[k]
+            if node_k.has.pool and not node_k.has.length:
+                at = starts[:, None] * node_k.entries + np.arange(unit * node_k.entries)
+                slots = self.arrays[f"table{k}"][at.ravel()]
+                starts, unit = slots[slots != 0].astype(np.int64), 1
+            elif not node_k.has.is_sparse:
+                starts, unit = starts * node_k.cells, unit * node_k.cells
+            else:
+                return self.find(node, self.active(node))[0], 1
+        return starts, unit
+
     # --- pools
 
     def _changed(self, node: int) -> None:

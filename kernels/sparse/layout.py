@@ -12,6 +12,7 @@ from ..ir.structure import StructureTree
 WORD = 64  # bits of a word of masks
 BUSY = 1 << 31  # in a table: somebody is about to put a slot there
 MOST_BYTES = 1 << 38  # of one tree, in address space
+SPARE = 2  # slots for each cell of a pool: what a kernel gives back it cannot take again
 _LEAST_SLOTS = 1 << 16  # pools are not made smaller than this
 
 # Columns of `counters`, which has a row for each node and one more.
@@ -46,7 +47,7 @@ class Section:
 class Layout:
     """The sections of a tree with its fields, by key. Of each node: `containers`, `items`, and `slots` of its pool (0: none).
 
-    `tableN`: slot of each entry; `freeN`, `freedN`: slots to be taken, and given back since the last settling; `listN`: slot and
+    `tableN`: slot of each entry; `freeN`, `freedN`: slots to be taken, and given back since the last settling; `listN`: item and
     coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items.
     """
 
@@ -92,7 +93,7 @@ def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> L
         n_slots = 0
         if node.has.pool:
             n_entries = n * node.entries
-            n_slots = min(n_entries, most) + 1
+            n_slots = min(SPARE * n_entries, most) + 1
             sections[f"table{k}"] = Section(DType.u32, (n_entries,))
             sections[f"free{k}"] = Section(DType.u32, (n_slots,))
             sections[f"freed{k}"] = Section(DType.u32, (n_slots,))
@@ -100,6 +101,9 @@ def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> L
             sections[f"list{k}"] = Section(DType.i32, (1 + len(tree.axes(k)), n_slots))
         if node.has.mask:
             sections[f"mask{k}"] = Section(DType.u64, (n * words(node.cells),))
+        if node.has.mask or node.has.length:
+            n_items = n_slots * node.chunk if n_slots else n * node.cells
+            sections[f"list{k}"] = Section(DType.i64, (1 + len(tree.axes(k)), n_items))
         if node.has.length:
             sections[f"length{k}"] = Section(DType.i32, (n,))
         containers.append(n)

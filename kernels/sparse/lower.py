@@ -106,12 +106,7 @@ class _Lowering:
             for s in nested_statements(self.ir.body)
             if isinstance(s, Activate | Append | Deactivate)
         ]
-        self.cells.busy = {
-            (s.tree, n)
-            for s in changed
-            if not isinstance(s, Deactivate)
-            for n in self.layouts[s.tree].tree.path(s.node)
-        }
+        self.cells.busy = {(s.tree, n) for s in changed for n in self._touched(s)}
         first = Block(self.names, self.ir.where)
         for tree in dict.fromkeys(s.tree for s in changed):
             t = self.layouts[tree].tree
@@ -139,6 +134,11 @@ class _Lowering:
         )
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
         return Lowered(lowered, sections)
+
+    def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
+        """Nodes of which a statement may change what is active."""
+        t = self.tree(s.tree)
+        return t.below(s.node) if isinstance(s, Deactivate) else t.path(s.node)
 
     def claim(self, b: Block, tree: str) -> None:
         """The call ends with an error where a write was not made; the next one begins anew."""
@@ -341,6 +341,7 @@ class _Lowering:
         t = self.tree(s.tree)
         path = t.path(s.node)
         listed = t.last(s.node, "is_listed")
+        listed = max(listed, self._changing(s))
         if listed >= 0:
             self.make_list(b, s.tree, listed)
         self.only_own = self._only_own(s)
@@ -384,6 +385,25 @@ class _Lowering:
         else:
             self.over_list(b, s.tree, listed, over_element)
         self.only_own = frozenset()
+
+    def _changing(self, s: ForActive) -> int:
+        """The last node of the loop's path without a list that is kept, whose cells become active or inactive in the loop, others
+        than the own one; -1 where there is none. Its list is taken before, where else the loop would look as it goes.
+        """
+        t, before = self.tree(s.tree), self.own
+        path = t.path(s.node)
+        self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in path})
+        found: set[int] = set()
+        for x in nested_statements(s.body):
+            if isinstance(x, Activate | Append) and x.tree == s.tree:
+                found |= set(t.path(x.node))
+            elif isinstance(x, Deactivate) and x.tree == s.tree:
+                is_list = t.nodes[x.node].has.length
+                if is_list or self.own_item(x.tree, x.node, x.indices) is None:
+                    found |= set(t.below(x.node))
+        self.own = before
+        seen = [n for n in path if t.nodes[n].has.mask or t.nodes[n].has.length]
+        return max((n for n in seen if n in found), default=-1)
 
     def demoted(self, s: Stmt) -> Stmt:
         """A loop over active cells without activations of its own cell, which is active unless the loop deactivates cells."""
@@ -501,6 +521,7 @@ class _Lowering:
         upper = t.last(t.nodes[node].parent, "is_listed")
         if upper >= 0:
             self.make_list(b, tree, upper)
+        is_kept = t.nodes[node].has.is_listed  # others are made anew for each loop that needs them
         making = b.inner()
         n = self.names.fresh("n")
         making.set(n, number(0))
@@ -508,9 +529,10 @@ class _Lowering:
         array = self.cells.array(tree, f"list{node}")
 
         def push(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
-            inner.store(array, (number(0), count), cast(items[node], DType.i32))
+            dtype = self.cells.dtype(tree, f"list{node}")
+            inner.store(array, (number(0), count), cast(items[node], dtype))
             for k, axis in enumerate(t.axes(node)):
-                inner.store(array, (number(1 + k), count), cast(found[axis], DType.i32))
+                inner.store(array, (number(1 + k), count), cast(found[axis], dtype))
             inner.update_local(n, "add", number(1))
 
         path = t.path(node)
@@ -525,8 +547,12 @@ class _Lowering:
                 lambda inner, item, found: self.nest(inner, tree, rest, item, {}, found, push),
             )
         self.pools.set_counter(making, tree, node, COUNT, count)
-        self.pools.set_counter(making, tree, node, CHANGED, number(0))
-        b.branch(compare("ne", self.pools.counter(tree, node, CHANGED), number(0)), making)
+        if is_kept:
+            self.pools.set_counter(making, tree, node, CHANGED, number(0))
+        is_old = compare("ne", self.pools.counter(tree, node, CHANGED), number(0))
+        # A branch even where it is always taken: loops at top level are parallel.
+        always = compare("ge", self.pools.counter(tree, node, COUNT), number(0))
+        b.branch(is_old if is_kept else always, making)
 
 
 def _shrinks(s: ForActive) -> bool:

@@ -1,7 +1,8 @@
 """What changes which cells are there: activation, deactivation, append, and the settling of pools, as plain IR.
 
-Several threads may activate one cell: the first that marks the entry of the table BUSY takes a slot and puts it there, the others
-wait. Slots that are given back are zeroed and can be taken from the next kernel on that takes any: it settles first.
+Several threads may change one entry of a table: the one that marks it BUSY takes a slot and puts it there, or takes it away; the
+others wait until it has. Slots that are given back are zeroed and can be taken from the next kernel on that takes any, which
+settles first.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from ..ir.kernel import DType, Expr, Local, LoopIndex, While
+from ..ir.kernel import DType, Expr, Local, LoopIndex, SetLocal, While
 from ..ir.simplify import binary, cast, compare, const, select, unary
 from ..ir.structure import StructureTree
 from .cells import I64, U32, U64, Block, Cells, Found, number, plus, times
@@ -21,6 +22,7 @@ class Pools:
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
+        self._going = ""  # the local of the loop of rounds that is being written
         self.may_fail: set[str] = set()  # trees with writes that may not be made
 
     # --- counters
@@ -122,9 +124,7 @@ class Pools:
         found = b.set(slot, self.cells.load(tree, f"table{n}", entry))
         busy, zero = const(BUSY, U32), const(0, U32)
         absent = binary("or", compare("eq", found, zero), compare("ge", found, busy))
-        slow = b.inner()
-        old = slow.fetch(table, (entry,), "bit_or", busy)
-        slow.set(slot, old)
+        slow, old, is_left = self._marked(b, table, entry)
         # Ours to fill.
         filling = slow.inner()
         k = self.count(filling, tree, n, TAKEN)
@@ -141,20 +141,38 @@ class Pools:
         full.set(slot, zero)
         self.fail(full, tree, FULL)
         filling.branch(compare("lt", taken, number(n_slots)), fits, full)
-        filling.store(table, (entry,), found)
-        # Somebody's who is filling it, or has filled it since we looked: then our mark is taken away again.
-        waiting = slow.inner()
-        ours = waiting.inner()
-        ours.fetch(table, (entry,), "bit_and", const(BUSY - 1, U32))
-        round_ = waiting.inner()
-        seen = round_.fetch(table, (entry,), "bit_or", zero)
-        round_.set(slot, seen)
-        theirs = waiting.inner()
-        theirs.put(While(compare("ge", found, busy), tuple(round_.statements), b.where))
-        waiting.branch(compare("lt", found, busy), ours, theirs)
-        slow.branch(compare("eq", old, zero), filling, waiting)
-        b.branch(absent, slow)
+        there = slow.inner()
+        there.set(slot, old)
+        mine = slow.inner()
+        mine.branch(compare("eq", old, zero), filling, there)
+        mine.store(table, (entry,), found)
+        is_left(mine)
+        slow.branch(compare("lt", old, busy), mine)
+        b.branch(absent, self._rounds(b, slow))
         return cast(found, I64)
+
+    def _marked(
+        self, b: Block, table: str, entry: Expr
+    ) -> tuple[Block, Local, Callable[[Block], None]]:
+        """One round of a loop that marks an entry BUSY, what was there before, and what says that no further round is needed.
+
+        Whoever found no mark has the entry for himself until he stores what it is from then on.
+        """
+        self._going = self.cells.names.fresh("going")
+        going, round_ = self._going, b.inner()
+        old = round_.fetch(table, (entry,), "bit_or", const(BUSY, U32))
+        return (
+            round_,
+            old,
+            lambda last: last.put(SetLocal(going, const(False, DType.bool_), last.where)),
+        )
+
+    def _rounds(self, b: Block, round_: Block) -> Block:
+        """The loop of these rounds, in a block."""
+        block = b.inner()
+        going = block.set(self._going, const(True, DType.bool_))
+        block.put(While(going, tuple(round_.statements), b.where))
+        return block
 
     def append(self, b: Block, tree: str, n: int, indices: Sequence[Expr], result: str) -> Found:
         """Makes the next cell of a dynamic node active; the local `result` takes its index."""
@@ -233,14 +251,17 @@ class Pools:
     def _give_back(self, b: Block, tree: str, n: int, entry: Expr) -> None:
         """Empties an entry of a table."""
         table = self.cells.array(tree, f"table{n}")
-        taking = b.inner()
-        old = taking.fetch(table, (entry,), "bit_and", const(0, U32))
-        giving = taking.inner()
+        round_, old, is_left = self._marked(b, table, entry)
+        mine, giving = round_.inner(), round_.inner()
         k = self.count(giving, tree, n, FREED)
         giving.store(self.cells.array(tree, f"freed{n}"), (k,), old)
         self.note_change(giving, tree, n)
-        taking.branch(compare("ne", old, const(0, U32)), giving)
-        b.branch(compare("ne", self.cells.load(tree, f"table{n}", entry), const(0, U32)), taking)
+        mine.branch(compare("ne", old, const(0, U32)), giving)
+        mine.store(table, (entry,), const(0, U32))
+        is_left(mine)
+        round_.branch(compare("lt", old, const(BUSY, U32)), mine)
+        present = compare("ne", self.cells.load(tree, f"table{n}", entry), const(0, U32))
+        b.branch(present, self._rounds(b, round_))
 
     def clear(self, b: Block, tree: str, n: int, container: Expr) -> None:
         """Makes all cells of a container inactive."""

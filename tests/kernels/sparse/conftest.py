@@ -4,7 +4,7 @@ import kernelscape as ks
 import pytest
 
 
-@pytest.fixture(autouse=True, params=["compiled", "interpreted"])
+@pytest.fixture(params=["compiled", "interpreted"])
 def program(request: pytest.FixtureRequest) -> Iterator[None]:
     """A program with Taichi's defaults, whose kernels are compiled, or interpreted on the fields as they are."""
     ks.init(arch=ks.cpu)

@@ -6,6 +6,8 @@ import kernelscape as ks
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("program")
+
 
 @pytest.mark.parametrize("leaf", [(4, 8), (3, 5), (1, 4), (4, 1), (2, 2)])
 @pytest.mark.parametrize("dtype", [ks.f32, ks.i64, ks.i16])

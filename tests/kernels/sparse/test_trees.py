@@ -7,6 +7,8 @@ import kernelscape as ks
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("program")
+
 LEAVES: dict[str, Callable[[], ks.SNode]] = {
     "pointer": lambda: ks.root.pointer(ks.ij, (4, 3)),
     "bitmasked": lambda: ks.root.bitmasked(ks.ij, (4, 3)),

@@ -1,0 +1,78 @@
+"""Several threads that change which cells are active, and pools that have what they began with."""
+
+import kernelscape as ks
+import numpy as np
+
+N_CELLS = 256
+
+
+def in_use(node: ks.SNode) -> int:
+    """Slots of a pool that are neither free nor fresh."""
+    structure = node.structure
+    assert structure is not None
+    number = structure.numbers[id(node)]
+    structure.storage.settle(number)
+    free, taken, fresh = structure.storage.arrays["counters"][number][:3]
+    assert taken == 0
+    kept = structure.storage.arrays[f"free{number}"][:free]
+    assert len(set(kept.tolist())) == free
+    return int(fresh - 1 - free)
+
+
+def test_threads_that_activate_one_block_find_one_slot() -> None:
+    """Each of many iterations adds to one of few cells, in two levels of blocks that begin inactive."""
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.i32)
+    upper = ks.root.pointer(ks.i, 4)
+    lower = upper.pointer(ks.i, 8)
+    lower.dense(ks.i, 8).place(x)
+
+    @ks.kernel
+    def add(n: ks.i32):
+        for k in range(n):
+            x[(k * 37) % N_CELLS] += 1
+
+    for _ in range(20):
+        upper.deactivate_all()
+        add(1 << 15)
+        assert (x.to_numpy() == (1 << 15) // N_CELLS).all()
+        assert in_use(upper) == 4 and in_use(lower) == 32
+    ks.reset()
+
+
+def test_a_million_activations_and_deactivations_leave_no_slot_behind() -> None:
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.i32)
+    upper = ks.root.pointer(ks.i, 16)
+    lower = upper.pointer(ks.i, 16)
+    lower.bitmasked(ks.i, 4).place(x)
+    n_steps = 200
+    at, what = ks.field(ks.i32, n_steps), ks.field(ks.i32, n_steps)
+
+    @ks.kernel
+    def change(n: ks.i32):
+        for k in range(n):
+            if what[k] == 0:
+                x[at[k]] = 7
+            elif what[k] == 1:
+                ks.deactivate(lower, [at[k] // 4])
+            elif what[k] == 2:
+                ks.deactivate(upper, [at[k] // 64])
+
+    generator = np.random.default_rng(4)
+    for _ in range(5000):
+        at.from_numpy(generator.integers(0, 1024, n_steps, dtype=np.int32))
+        what.from_numpy(generator.choice(3, n_steps, p=[0.5, 0.49, 0.01]).astype(np.int32))
+        change(n_steps)
+    structure = upper.structure
+    assert structure is not None
+    storage = structure.storage
+    assert in_use(upper) == len(storage.active(0)[0])
+    assert in_use(lower) == len(storage.active(1)[0])
+    assert set(np.unique(x.to_numpy())) <= {0, 7}
+    upper.deactivate_all()
+    assert in_use(upper) == in_use(lower) == 0
+    for k, section in storage.arrays.items():
+        if k.startswith(("field", "mask", "table")):
+            assert not section[..., :4096].any()
+    ks.reset()
