@@ -4,16 +4,17 @@
  * in registers: a load would overlap with the store before it, and wait until that has reached the cache. */
 #include "expert.h"
 
-typedef __typeof__((vec){0} < (vec){0}) ints;
+typedef __typeof__(_Generic((REAL)0, float: (int32_t)0, double: (int64_t)0)) whole;
+typedef whole ints __attribute__((vector_size(VECTOR_BYTES)));
 
 INLINE ints counted(long first) {
   ints v;
-  UNROLL for (int l = 0; l < LANES; l++) v[l] = first + l;
+  UNROLL for (int l = 0; l < LANES; l++) v[l] = (whole)(first + l);
   return v;
 }
 
 INLINE void row(REAL *z, const REAL *r, long parity) {
-  const ints wanted = (counted(0) & 1) == (ints){0} + parity;
+  const ints wanted = (counted(0) & 1) == (ints){0} + (whole)parity;
   vec before = {0}, now = get(z, LANES);
   long j = 0;
   for (; j + LANES <= N; j += LANES) {
