@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.codegen.describe import describe
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
+from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
@@ -176,3 +178,14 @@ def test_a_judge_finds_nothing_in_candidates_of_guarded_tasks(sequence: Any) -> 
     _, candidates = drawn(sequence, (6, 9), np.float32, 16, 3)
     assert candidates
     assert [illegal(c) for c in candidates] == [""] * len(candidates)
+
+
+def test_words_say_how_branches_were_opened() -> None:
+    _, candidates = drawn(red_black, (6, 53), np.float32, 16, 3)
+    for candidate in candidates:
+        v = candidate.space.variables
+        how = [ch.GUARD[candidate.value(x)] for x in v.guard.values()]
+        words = {"BRANCH": "tests its", "BLEND": "stores in each", "STRIDE": "makes strides"}
+        found = describe(candidate)["branches"]
+        assert len(found) == len(how) == 2
+        assert all(words[x] in text for x, text in zip(how, found, strict=True))
