@@ -130,13 +130,10 @@ class _Run:
         return reduce(np.add, [c * self.loops[n] for n, c in axis.terms], np.asarray(axis.const))
 
     def body(self, loops: tuple[Loop, ...], body: Body) -> None:
-        if not loops:
+        for cell in np.ndindex(*(loop.extent for loop in loops)):
+            self.loops |= dict(zip((loop.name for loop in loops), cell, strict=True))
+            self.locals = {}
             self.statements(body.statements)
-        for loop in loops:
-            for k in range(loop.extent):
-                self.loops[loop.name] = k
-                self.locals = {}
-                self.statements(body.statements)
 
     def statements(self, body: tuple[Stmt, ...]) -> None:
         for s in body:

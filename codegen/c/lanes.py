@@ -7,8 +7,8 @@ others gathered and scattered; updates of elements that lanes may share are made
 loop computes, in the same order, but for sums that may be reordered, and functions of vectors of libmvec (4 ulp) where `fast_math`
 allows them.
 
-To write a loop: ask `refusal` whether it can be done; then `LaneWriter(...).loop(lo, hi)` gives the statements of the whole loop,
-or `.iterations(first, n)` those of one vector of iterations.
+To write a loop: ask `refusal` of kernels/ir/in_lanes.py whether it can be done; then `LaneWriter(...).loop(lo, hi)` gives the
+statements of the whole loop, or `.iterations(first, n)` those of one vector of iterations.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from dataclasses import replace
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.task import Problem
-from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size, walk
+from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size
 from . import csyntax as c
 from .block import Block
 from .constants import neutral
@@ -27,39 +26,9 @@ from .lanes_values import BOOL, Lanes, LaneScope, LaneValues, Place, looks_up
 from .memory import Value
 from .vectors import type_name
 
-__all__ = ["LaneScope", "LaneWriter", "Lanes", "refusal"]
+__all__ = ["LaneScope", "LaneWriter", "Lanes"]
 # A branch of so many operations is done by all lanes rather than asked for: compilers then find what it has in common with others.
 _FEW_NODES = 256
-
-
-def refusal(body: tuple[ir.Stmt, ...], problem: Problem) -> str:
-    """Why a body cannot run in lanes, as the end of a sentence; "" where it can, if its iterations are independent."""
-    arrays = set[str]()
-    for s in nested_statements(body):
-        if isinstance(s, ir.Print | ir.Assert):
-            return "it prints" if isinstance(s, ir.Print) else "it asserts"
-        if isinstance(s, ir.LocalArray) and s.value.dtype is BOOL:
-            return "it has local arrays of bools"
-        if isinstance(s, ir.Store | ir.Update):
-            arrays.add(s.array)
-        for e in children(s):
-            for x in walk(e):
-                if isinstance(x, ir.LocalElement):
-                    return "it has a local array"
-                if x.dtype is DType.f16:
-                    return "it computes in halves"
-                if isinstance(x, ir.Load):
-                    arrays.add(x.array)
-    for name in sorted(arrays):
-        info = problem.array(name)
-        if info.dtype in (DType.f16, BOOL):
-            return f"{name} has elements of {info.dtype.name}"
-        n = 1
-        for extent in info.shape:
-            n *= extent
-        if n >= 2**31:
-            return f"{name} has more elements than indices of 32 bits"
-    return ""
 
 
 class LaneWriter(LaneValues):

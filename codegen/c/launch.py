@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import gcd
 
+from ...kernels.ir.effects import arrays_written
 from ...space.backbone import OUTER
 from ..loops.ir import (
     Alone,
@@ -41,6 +42,7 @@ from ..plan import LoopPlan, Member, TaskPlan
 from . import csyntax as c
 from .bodies import BodyWriter
 from .guards import GuardWriter
+from .lanes import Lanes, LaneScope, LaneWriter
 from .outline import has_loop, is_closed, outlined
 from .scene import Scene
 from .scopes import Context
@@ -378,10 +380,35 @@ class LaunchWriter:
                 self.values.put(task, point, value, inner)
 
     def statements(self, task: TaskPlan, ctx: Context) -> None:
-        """A body of statements, for the iteration at which the register tile of each loop starts."""
+        """A body of statements, for the iteration at which the register tile of each loop starts, or for those of one vector."""
+        if task.vector is not None:
+            self.in_lanes(task, task.vector, ctx)
+            return
         with self.scene.over(task, list(task.loops), ctx) as inner:
             writer = BodyWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array)
             variables = {k: x for k, x in inner.variables.items() if k[0] != task.index}
             for p in task.loops:
                 variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
             writer.write(task, variables)
+
+    def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
+        """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""
+        assert task.task.body is not None
+        scene = self.scene
+        starts = {q.loop.name: scene.start(task, q, ctx) for q in task.loops}
+        first = starts.pop(p.loop.name)
+        body = task.task.body.statements
+        around = LaneScope(
+            scene.plan.problem,
+            scene.global_array,
+            starts,
+            {},
+            {q.loop.name: q.loop.extent for q in task.loops},
+            fast_math=False,  # functions as in the scalar body: programs are linked without vector ones
+        )
+        lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)
+        left = c.Bin("-", scene.tile_end(p, first), first)
+        written = LaneWriter(scene.w, around, lanes, body).iterations(first, left)
+        scene.w.write(c.Scope(written))
+        for array in arrays_written(task.task):
+            scene.w.forget(array)

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from ..ir.body import Closure, Reason, access_at, analyse, count_of, longest
-from ..ir.domain import Loop
+from ..ir.access import AccessSet
+from ..ir.body import Body, Closure, Reason, Site, access_at, analyse, count_of, longest
+from ..ir.domain import BOX, Loop
 from ..ir.kernel import (
     ArrayParam,
     Binary,
@@ -25,6 +26,7 @@ from ..ir.kernel import (
     Stmt,
     Update,
 )
+from ..ir.meeting import meet_in
 from ..ir.task import Problem, Task
 from ..ir.walk import (
     Renaming,
@@ -61,7 +63,7 @@ def closed_task(
     if not serial and len(body) == 1 and isinstance(body[0], For):
         known = _known_loop(body[0], arrays, reason)
         if known is not None:
-            loops, body = (known[0],), known[1]
+            loops, body = _nest((known[0],), known[1], reason)
     inside = analyse(body, loops, reason)
     first = next((site for site in inside.sites if site.writes), None)
     if first is None:
@@ -78,6 +80,34 @@ def closed_task(
         body=inside,
         fast_math=fast_math,
         where=reason.where,
+    )
+
+
+def _nest(
+    loops: tuple[Loop, ...], body: tuple[Stmt, ...], reason: Reason
+) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
+    """The loops of a perfect nest as far as no two of their iterations meet in an element that one of them writes."""
+    while len(body) == 1 and isinstance(body[0], For) and all(x.is_known for x in loops):
+        extent = constant_extent(body[0].extent)
+        if not extent:
+            break
+        more = (*loops, Loop(body[0].loop, extent, False))
+        if not _are_independent(analyse(body[0].body, more, reason), more):
+            break
+        loops, body = more, body[0].body
+    return loops, body
+
+
+def _are_independent(body: Body, loops: tuple[Loop, ...]) -> bool:
+    def elements(s: Site) -> AccessSet:
+        return AccessSet(BOX, (*loops, *s.loops), s.index, s.guard)
+
+    return not any(
+        meet_in(elements(written), elements(s), loops)
+        for written in body.sites
+        if written.writes
+        for s in body.sites
+        if s.state == written.state
     )
 
 

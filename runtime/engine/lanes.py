@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...codegen.c.lanes import Lanes, refusal
+from ...codegen.c.lanes import Lanes
 from ...codegen.c.lanes_uniform import Uniformity
+from ...kernels.ir.in_lanes import refusal
 from ...kernels.ir.kernel import (
     Binary,
     Cast,

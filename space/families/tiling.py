@@ -7,7 +7,8 @@ from itertools import combinations
 from math import gcd
 
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.effects import are_independent
+from ...kernels.ir.effects import are_independent, task_reads, task_writes
+from ...kernels.ir.in_lanes import refusal
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
@@ -55,10 +56,27 @@ def kinds_of(s: Draft, d: Dim) -> int:
     if d.level == OUTER:
         may_split = d.loop.extent > 1 and s.target.cores > 1 and is_parallel(task, d)
         return bits(LOOP, PARALLEL) if may_split else bits(LOOP)
-    if not task.is_structured or (d.loop.is_reduction and not task.fast_math):
+    if task.body is not None:
+        return bits(ABSENT, VECTOR) if runs_in_lanes(s, task, d) else bits(ABSENT)
+    if d.loop.is_reduction and not task.fast_math:
         return bits(ABSENT)
     vector = {VECTOR} if d.loop.name in vector_loops(s, task) else set()
     return bits(ABSENT, UNROLL, *vector)
+
+
+def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
+    """Whether iterations of the innermost loop of a body can run several at once (codegen/c/lanes.py), and some of what they
+    touch is side by side: all else is gathered and scattered, element by element.
+    """
+    assert task.body is not None
+    may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
+    if not may or refusal(task.body.statements, s.problem):
+        return False
+    accesses = (*(access for access, _ in task_reads(task)), *task_writes(task))
+    strides = (flat_strides(a, s.array(a.array)) for a in accesses if None not in a.axes)
+    if not any(step.get(d.loop.name) == 1 for step in strides):
+        return False
+    return are_independent(task, d.loop) or len(task.loops) > 1  # of a nest no two meet
 
 
 def is_parallel(task: Task, d: Dim) -> bool:
@@ -85,6 +103,10 @@ def vector_loops(s: Draft, task: Task) -> set[str]:
 def sizes_of(s: Draft, d: Dim) -> tuple[int, ...]:
     task = s.problem.tasks[d.task]
     has_threads = d.level == MID and bool(kinds_of(s, d) & bits(THREAD))
+    if task.body is not None and d.level == INNER:
+        lanes = s.target.lanes(task.dtype.size_bytes)
+        wide = lanes if kinds_of(s, d) & bits(VECTOR) and lanes <= d.loop.extent else 1
+        return tuple(dict.fromkeys((1, wide)))
     if not task.is_structured and not has_threads:
         return (1,)
     universe = s.kind.mid_sizes if d.level == MID else s.kind.inner_sizes

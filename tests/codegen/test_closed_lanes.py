@@ -1,0 +1,97 @@
+"""Closed bodies with dims of their own: nests of two loops, in lanes or not, against the interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import choices as ch
+from kernelscape.space.backbone import INNER
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+
+pytestmark = [pytest.mark.compiler]
+nd: Any = types.ndarray()
+
+
+@kernel
+def escape(c: nd, out: nd):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            z = c[i, j]
+            n = 0.0
+            while z < 2.0 and n < 20.0:
+                z = z * z + c[i, j]
+                n += 1.0
+            out[i, j] = n
+
+
+@kernel
+def advect(q: nd, u: nd, new: nd):
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            k = int(u[i, j] * 3.0) + j
+            new[i, j] = q[i, min(max(k, 0), q.shape[1] - 1)]
+
+
+@kernel
+def in_place(q: nd):
+    for i in range(q.shape[0]):
+        for j in range(1, q.shape[1]):
+            n = 0.0
+            while n < 2.0:
+                n += 1.0
+            q[i, j] = q[i, j - 1] + n
+
+
+def sequence(x, y, z):
+    escape(x, y)
+    advect(y, x, z)
+
+
+def problem_of(fn: Any, n_arrays: int, shape: tuple[int, int] = (5, 37)) -> Any:
+    rng = np.random.default_rng(1)
+    arrays = {n: rng.standard_normal(shape).astype(np.float32) for n in "xyz"[:n_arrays]}
+    recording = record_sequence(fn, tuple(arrays.values()), name="one")
+    return recording, normalise(recording), arrays
+
+
+def test_loops_of_a_nest_are_the_tasks_as_far_as_they_are_independent() -> None:
+    _, problem, _ = problem_of(sequence, 3)
+    assert [[x.name for x in t.loops] for t in problem.tasks] == [["i", "j"], ["i", "j"]]
+    _, problem, _ = problem_of(lambda x: in_place(x), 1)
+    assert [[x.name for x in t.loops] for t in problem.tasks] == [["i"]]
+
+
+@pytest.mark.parametrize(("width", "compiler"), [(32, "gcc"), (16, "clang")])
+def test_bodies_in_lanes_compute_what_the_interpreter_does(
+    width: int, compiler: str, tmp_path: Path
+) -> None:
+    recording, problem, arrays = problem_of(sequence, 3)
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    space = build_space(problem, checking.target(2, width))
+    root = space.root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(2)
+    candidates = []
+    for kinds in ((ch.VECTOR, ch.VECTOR), (ch.VECTOR, ch.ABSENT), (ch.ABSENT, ch.ABSENT)):
+        made: Any = root
+        for t, kind in enumerate(kinds):
+            made = made.decide(space.variables.kind[space.backbone.dim(t, "j", INNER)], 1 << kind)
+            assert isinstance(made, Candidate)
+        candidates.append(checking.random_candidate(made, rng))
+    sources = [checking.source_of(c) for c in candidates if isinstance(c, Candidate)]
+    assert len(sources) == len(candidates)
+    assert "lane_first" in sources[0].text
+    assert "lane_first" not in sources[2].text
+    flags = ("-Wno-unused-function",)
+    for built in checking.build_all(sources, tmp_path, "one", compiler=compiler, more_flags=flags):
+        assert built.library is not None, built.log
+        assert checking.check(built, inputs, Way(repeats=2 * len(inputs))) == ""
