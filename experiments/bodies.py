@@ -167,13 +167,16 @@ def make_row(job: Job, options: BodyOptions) -> Row:
         rng = np.random.default_rng(options.seed)
         inputs = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
         protocol = replace(FINAL, budget_ns=3e8)
+        # Each in a process of its own: with a library OpenMP's leaves as well, under the threads that it still has.
+        for name, artifact in artifacts.items():
+            with Worker(device) as one:
+                one.prepare(inputs)
+                outcome = one.evaluate(artifact, protocol)
+                if isinstance(outcome, Failure):
+                    raise RuntimeError(f"{name}: {failure_text(outcome)}")
         with Worker(device) as worker:
             worker.prepare(inputs)
             memory = worker.probe()
-            for name, artifact in artifacts.items():
-                outcome = worker.evaluate(artifact, protocol)
-                if isinstance(outcome, Failure):
-                    raise RuntimeError(f"{name}: {failure_text(outcome)}")
             times = worker.interleave(list(artifacts.values()), protocol)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
