@@ -263,6 +263,11 @@ class Calls:
         dt = named.pop("dtype", given.pop(0) if given else None)
         if named or given:
             state.fail(f"`{ast.unparse(node)}` takes a shape and a dtype in a kernel", node)
+        if dt is not None and complex_annotation(python_object(dt)) is not None:
+            state.fail(
+                f"`{ast.unparse(node)}`: local arrays and vectors have real elements, make one for each part",
+                node,
+            )
         dtype = dtype if dt is None else self._dtype(dt, node).stored
         count = prod(shape)
         if min(shape, default=0) < 1 or count * dtype.size_bytes > LOCAL_ARRAY_BYTES:
