@@ -90,7 +90,9 @@ class Expressions:
                 return TupleValue(tuple(self.values(elts)))
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return loaded(self.place(node))
-            case ast.UnaryOp() | ast.BinOp() if (known := self._python_number(node)) is not None:
+            case ast.UnaryOp() | ast.BinOp() | ast.Call() if (
+                known := self._python_number(node)
+            ) is not None:
                 return self._literal(known, node)
             case ast.UnaryOp():
                 return self._unary(node)

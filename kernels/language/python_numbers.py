@@ -1,4 +1,5 @@
-"""Numbers of a program that Python knows when a kernel is compiled: literals, names outside the kernel, and arithmetic on both.
+"""Numbers of a program that Python knows when a kernel is compiled: literals, names outside the kernel, arithmetic on both,
+and functions of Python and its `math`.
 
 Python computes it, in its own precision, and what comes out has the type of a literal: `ks.u64(2**64 - 1)`, `dt * 2 / 3`.
 """
@@ -32,6 +33,7 @@ _ONE: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.UAdd: operator.pos,
     ast.Invert: operator.invert,
 }
+_CALLED = (float, int, abs, round, min, max)
 
 
 def python_number(frame: Frame, node: ast.expr) -> int | float | None:
@@ -61,6 +63,15 @@ def _evaluated(frame: Frame, node: ast.expr) -> Any:
             if frame.parsed.assigned[name] or name in frame.ended:
                 return None
             return frame.parsed.free(name)[1]
+        case ast.Call(func=func, args=args, keywords=[]) if isinstance(
+            func, ast.Name | ast.Attribute
+        ):
+            called = _evaluated(frame, func)
+            is_known = any(called is f for f in _CALLED)
+            if not is_known and getattr(called, "__module__", "") != "math":
+                return None
+            numbers = [python_number(frame, a) for a in args]
+            return None if None in numbers else called(*numbers)
         case ast.Attribute(value=value, attr=attr):
             return getattr(_evaluated(frame, value), attr, None)
     return None

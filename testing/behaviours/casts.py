@@ -491,3 +491,13 @@ def powers_and_signs():
         return -a // 3 + -a % 3 + (-a) ** 3 - a**2
 
     return f(4)
+
+
+def python_converts_what_it_knows():
+    import math
+
+    @ti.kernel
+    def f(v: ti.i64) -> ti.f32:
+        return (float(v) + float(2**63)) / float(2**64) + int(2.9) + math.sqrt(2.0) * abs(-3)
+
+    return f(2**62)
