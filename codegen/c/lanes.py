@@ -20,7 +20,7 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size
 from . import csyntax as c
-from .block import Block
+from .block import Block, Writer
 from .constants import neutral
 from .lanes_values import BOOL, Lanes, LaneScope, LaneValues, Place, looks_up
 from .memory import Value
@@ -31,8 +31,14 @@ __all__ = ["LaneScope", "LaneWriter", "Lanes"]
 _FEW_NODES = 256
 
 
-class LaneWriter(LaneValues):
+class LaneWriter:
     """Writes the loop of `lanes` with this body. Its own locals begin as 0 in each iteration."""
+
+    def __init__(
+        self, w: Writer, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
+    ) -> None:
+        self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
+        self.v = LaneValues(w, scope, lanes, body)
 
     def loop(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """The iterations from lo to hi, and what they sum up."""
@@ -50,9 +56,9 @@ class LaneWriter(LaneValues):
     def iterations(self, first: c.CExpr, n: c.CExpr) -> tuple[c.CStmt, ...]:
         """The iterations first, first + 1 and so on, n of them and at most one a lane; n is at least 1."""
         self.w.blocks.append(Block())
-        self.first = first
-        self.mask = self.named(c.Call(self.h.first(), (n,)), BOOL, "live")
-        self.is_live = True
+        self.v.first = first
+        self.v.mask = self.v.named(c.Call(self.v.m.first(), (n,)), BOOL, "live")
+        self.v.is_live = True
         self.declare(self.body)
         self.statements(self.body)
         return tuple(self.w.blocks.pop().statements)
@@ -63,23 +69,23 @@ class LaneWriter(LaneValues):
         for name, op in self.scope.sums.items():
             dtype = outer[name].dtype
             place = self.w.fresh(f"{name}_lanes")
-            start = self.splat(Value(neutral(op, dtype), dtype))
-            self.w.write(c.Declare(self.h.type(dtype), place, start.x))
-            self.scalar.locals[name] = Value(c.Id(place), dtype, self.lanes.width)
+            start = self.v.splat(Value(neutral(op, dtype), dtype))
+            self.w.write(c.Declare(self.v.m.type(dtype), place, start.x))
+            self.v.scalar.locals[name] = Value(c.Id(place), dtype, self.lanes.width)
         return outer
 
     def _end_sums(self, outer: Mapping[str, Value]) -> None:
         for name, op in self.scope.sums.items():
-            of_lanes, place = self.scalar.locals[name], outer[name]
-            folded = c.Call(self.h.fold(op, place.dtype), (of_lanes.x,))
-            self.scalar.update(place, op, Value(folded, place.dtype))
+            of_lanes, place = self.v.scalar.locals[name], outer[name]
+            folded = c.Call(self.v.ops.fold(op, place.dtype), (of_lanes.x,))
+            self.v.scalar.update(place, op, Value(folded, place.dtype))
 
     def declare(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
             name = local_changed(s)
-            if isinstance(s, ir.LocalArray) and name not in self.scalar.locals:
+            if isinstance(s, ir.LocalArray) and name not in self.v.scalar.locals:
                 self.declare_array(s)
-            elif name and name not in self.scalar.locals:
+            elif name and name not in self.v.scalar.locals:
                 self.declare_local(name, self._dtype_of(s))
             for block in blocks(s):
                 self.declare(block)
@@ -91,20 +97,20 @@ class LaneWriter(LaneValues):
         return s.value.dtype
 
     def declare_local(self, name: str, dtype: DType) -> None:
-        if name not in self.uniformity.varying:
-            self.scalar.declare_local(name, dtype)
+        if name not in self.v.uniformity.varying:
+            self.v.scalar.declare_local(name, dtype)
             return
         place = self.w.fresh(name)
-        kind = self.h.type(dtype)
-        zero = self.splat(Value(c.Num("0"), dtype)).x
-        self.scalar.locals[name] = Value(c.Id(place), dtype, self.lanes.width)
+        kind = self.v.m.type(dtype)
+        zero = self.v.splat(Value(c.Num("0"), dtype)).x
+        self.v.scalar.locals[name] = Value(c.Id(place), dtype, self.lanes.width)
         self.w.write(c.Declare(kind, place, zero))
 
     def declare_array(self, s: ir.LocalArray) -> None:
         dtype, place = s.value.dtype, self.w.fresh(s.name)
-        is_varying = s.name in self.uniformity.varying
-        kind = self.h.type(dtype) if is_varying else type_name(dtype, 0)
-        self.scalar.locals[s.name] = Value(c.Id(place), dtype, self.lanes.width * is_varying)
+        is_varying = s.name in self.v.uniformity.varying
+        kind = self.v.m.type(dtype) if is_varying else type_name(dtype, 0)
+        self.v.scalar.locals[s.name] = Value(c.Id(place), dtype, self.lanes.width * is_varying)
         self.w.write(c.Declare(kind, place, None, s.extent))
 
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
@@ -137,29 +143,29 @@ class LaneWriter(LaneValues):
         return tuple(self.w.blocks.pop().statements)
 
     def set(self, s: ir.Stmt, name: str, value: ir.Expr) -> None:
-        held = self.scalar.locals[name]
-        self.assign(s, held, self.converted(self.evaluate(value), held.dtype))
+        held = self.v.scalar.locals[name]
+        self.assign(s, held, self.v.converted(self.v.evaluate(value), held.dtype))
 
     def update_local(self, s: ir.Stmt, name: str, op: ir.ReduceOp, value: ir.Expr) -> None:
-        held = self.scalar.locals[name]
+        held = self.v.scalar.locals[name]
         if not held.lanes:
-            self.scalar.update(held, op, self.evaluate(value))
+            self.v.scalar.update(held, op, self.v.evaluate(value))
             return
-        new = self.converted(self.evaluate(value), held.dtype)
-        self.assign(s, held, self.binary(op, held, new, held.dtype))
+        new = self.v.converted(self.v.evaluate(value), held.dtype)
+        self.assign(s, held, self.v.binary(op, held, new, held.dtype))
 
     def assign(self, s: ir.Stmt, place: Value, value: Value) -> None:
         if not place.lanes:
             self.w.write(c.Assign(place.x, value.x))
             return
-        x = self.splat(value).x
-        if not self.uniformity.is_whole(s):
-            x = c.Call(self.h.select(place.dtype), (self.mask, x, place.x))
+        x = self.v.splat(value).x
+        if not self.v.uniformity.is_whole(s):
+            x = c.Call(self.v.ops.select(place.dtype), (self.v.mask, x, place.x))
         self.w.write(c.Assign(place.x, x))
 
     def begin_array(self, s: ir.LocalArray) -> None:
-        held, k = self.scalar.locals[s.name], self.w.fresh("k")
-        start = self.converted(self.evaluate(s.value), held.dtype)
+        held, k = self.v.scalar.locals[s.name], self.w.fresh("k")
+        start = self.v.converted(self.v.evaluate(s.value), held.dtype)
         self.w.blocks.append(Block())
         self.assign(s, replace(held, x=c.Index(held.x, c.Id(k))), start)
         fill = tuple(self.w.blocks.pop().statements)
@@ -167,138 +173,140 @@ class LaneWriter(LaneValues):
         self.w.used.discard(k)
 
     def set_element(self, s: ir.SetElement) -> None:
-        held = self.scalar.locals[s.name]
-        value = self.converted(self.evaluate(s.value), held.dtype)
-        if not self.varies(s.index):
-            at = c.Index(held.x, self.scalar_index(s.index))
+        held = self.v.scalar.locals[s.name]
+        value = self.v.converted(self.v.evaluate(s.value), held.dtype)
+        if not self.v.varies(s.index):
+            at = c.Index(held.x, self.v.scalar_index(s.index))
             self.assign(s, replace(held, x=at), value)
             return
-        place, offsets = self.elements_of(held, s.index)
-        args = (place, self.mask, offsets, self.splat(value).x)
-        self.w.write(c.Evaluate(c.Call(self.h.scatter(held.dtype), args)))
+        place, offsets = self.v.elements_of(held, s.index)
+        args = (place, self.v.mask, offsets, self.v.splat(value).x)
+        self.w.write(c.Evaluate(c.Call(self.v.memory.scatter(held.dtype), args)))
 
     def branch(self, s: ir.If) -> None:
-        if not self.varies(s.condition):
-            test = self.evaluate(s.condition).x
+        if not self.v.varies(s.condition):
+            test = self.v.evaluate(s.condition).x
             self.w.write(c.If(test, self.nested(s.then), self.nested(s.orelse)))
             return
-        outer, was_live = self.mask, self.is_live
-        condition = self.evaluate(s.condition).x
-        then = self.named(self.masks("and", outer, condition), BOOL, "then")
+        outer, was_live = self.v.mask, self.v.is_live
+        condition = self.v.evaluate(s.condition).x
+        then = self.v.named(self.v.masks("and", outer, condition), BOOL, "then")
         self.masked(s.then, then)
         if s.orelse:
-            self.masked(s.orelse, self.named(self.masks("without", outer, then), BOOL, "other"))
-        self.mask, self.is_live = outer, was_live
+            self.masked(s.orelse, self.v.named(self.v.masks("without", outer, then), BOOL, "other"))
+        self.v.mask, self.v.is_live = outer, was_live
 
     def masked(self, body: tuple[ir.Stmt, ...], mask: c.CExpr) -> None:
         """The statements for the lanes of a mask; skipped where there are none, if that pays or only then nothing goes wrong."""
-        self.mask = mask
+        self.v.mask = mask
         if not body:
             return
         if _is_cheap(body):
-            self.is_live = False
+            self.v.is_live = False
             self.statements(body)
             return
-        self.is_live = True
-        self.w.write(c.If(self.any(mask), self.nested(body)))
+        self.v.is_live = True
+        self.w.write(c.If(self.v.any(mask), self.nested(body)))
 
     def loop_while(self, s: ir.While) -> None:
-        if not self.varies(s.condition):
-            self.w.write(c.While(self.evaluate(s.condition).x, self.nested(s.body)))
+        if not self.v.varies(s.condition):
+            self.w.write(c.While(self.v.evaluate(s.condition).x, self.nested(s.body)))
             return
-        outer, was_live = self.mask, self.is_live
+        outer, was_live = self.v.mask, self.v.is_live
         live = c.Id(self.w.fresh("live"))
-        start = self.masks("and", outer, self.evaluate(s.condition).x)
-        self.w.write(c.Declare(self.h.mask, live.name, start))
-        self.mask, self.is_live = live, True
+        start = self.v.masks("and", outer, self.v.evaluate(s.condition).x)
+        self.w.write(c.Declare(self.v.m.mask, live.name, start))
+        self.v.mask, self.v.is_live = live, True
         self.w.blocks.append(Block())
         self.statements(s.body)
-        goes_on = self.masks("and", live, self.evaluate(s.condition).x)
+        goes_on = self.v.masks("and", live, self.v.evaluate(s.condition).x)
         self.w.write(c.Assign(live, goes_on))
         inner = tuple(self.w.blocks.pop().statements)
-        self.w.write(c.While(self.any(live), inner))
-        self.mask, self.is_live = outer, was_live
+        self.w.write(c.While(self.v.any(live), inner))
+        self.v.mask, self.v.is_live = outer, was_live
 
     def inner_loop(self, s: ir.For) -> None:
         """All lanes are in the same iteration, as long as theirs last."""
         index = c.Id(self.w.fresh(s.loop))
-        around = self.scalar.loops.get(s.loop)
-        self.scalar.loops[s.loop] = index
-        if not self.varies(s.extent):
+        around = self.v.scalar.loops.get(s.loop)
+        self.v.scalar.loops[s.loop] = index
+        if not self.v.varies(s.extent):
             end = c.Id(self.w.fresh(f"{s.loop}_end"))
-            hi = self.evaluate(s.extent).x
+            hi = self.v.evaluate(s.extent).x
             self.w.write(c.Declare("long", end.name, hi, constant=True))
             self.w.write(c.For(index.name, c.Num("0"), end, 1, self.nested(s.body)))
         else:
             self._varying_loop(s, index)
         self.w.used.discard(index.name)
         if around is not None:
-            self.scalar.loops[s.loop] = around
+            self.v.scalar.loops[s.loop] = around
 
     def _varying_loop(self, s: ir.For, index: c.Id) -> None:
-        outer, was_live = self.mask, self.is_live
-        extent = self.evaluate(s.extent)
-        end = self.named(extent.x, extent.dtype, f"{s.loop}_end")
+        outer, was_live = self.v.mask, self.v.is_live
+        extent = self.v.evaluate(s.extent)
+        end = self.v.named(extent.x, extent.dtype, f"{s.loop}_end")
         live = c.Id(self.w.fresh("live"))
 
         def left(at: c.CExpr) -> c.CExpr:
-            here = self.splat(Value(c.CastTo(type_name(extent.dtype, 0), at), extent.dtype))
-            return c.Call(self.h.compare("lt", extent.dtype), (here.x, end))
+            here = self.v.splat(Value(c.CastTo(type_name(extent.dtype, 0), at), extent.dtype))
+            return c.Call(self.v.ops.compare("lt", extent.dtype), (here.x, end))
 
-        self.w.write(c.Declare(self.h.mask, live.name, self.masks("and", outer, left(c.Num("0")))))
+        self.w.write(
+            c.Declare(self.v.m.mask, live.name, self.v.masks("and", outer, left(c.Num("0"))))
+        )
         self.w.write(c.Declare("long", index.name, c.Num("0")))
-        self.mask, self.is_live = live, True
+        self.v.mask, self.v.is_live = live, True
         self.w.blocks.append(Block())
         self.statements(s.body)
         self.w.write(c.Assign(index, c.Num("1"), "+"))
-        self.w.write(c.Assign(live, self.masks("and", live, left(index))))
+        self.w.write(c.Assign(live, self.v.masks("and", live, left(index))))
         inner = tuple(self.w.blocks.pop().statements)
-        self.w.write(c.While(self.any(live), inner))
-        self.mask, self.is_live = outer, was_live
+        self.w.write(c.While(self.v.any(live), inner))
+        self.v.mask, self.v.is_live = outer, was_live
 
     def store(self, s: ir.Store) -> None:
         dtype = self.scope.problem.array(s.array).dtype
-        value = self.splat(self.converted(self.evaluate(s.value), dtype)).x
-        self.put(s.array, self.place(s.array, s.indices), value, dtype)
+        value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
+        self.put(s.array, self.v.place(s.array, s.indices), value, dtype)
 
     def put(self, array: str, place: Place, x: c.CExpr, dtype: DType) -> None:
-        at = self.address(array, place)
+        at = self.v.address(array, place)
         if place.offsets is None and place.stride == 1:
-            call = c.Call(self.h.store(dtype), (at, self.mask, x))
+            call = c.Call(self.v.memory.store(dtype), (at, self.v.mask, x))
         else:
-            args = (at, self.mask, self.lane_offsets(place), x)
-            call = c.Call(self.h.scatter(dtype), args)
+            args = (at, self.v.mask, self.v.lane_offsets(place), x)
+            call = c.Call(self.v.memory.scatter(dtype), args)
         self.w.write(c.Evaluate(call))
 
     def update(self, s: ir.Update) -> None:
         """Lanes with elements of their own update them at once, others one after the other."""
         dtype = self.scope.problem.array(s.array).dtype
-        place = self.place(s.array, s.indices)
-        value = self.splat(self.converted(self.evaluate(s.value), dtype)).x
+        place = self.v.place(s.array, s.indices)
+        value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
         atomic = self.scope.is_shared(s)
-        at = self.address(s.array, place)
+        at = self.v.address(s.array, place)
         if place.offsets is None and place.stride != 0 and not atomic:
             if place.stride == 1:
-                old = c.Call(self.h.load(dtype), (self.mask, at))
+                old = c.Call(self.v.memory.load(dtype), (self.v.mask, at))
             else:
-                args = (self.mask, at, self.lane_offsets(place))
-                old = c.Call(self.h.gather(dtype), args)
-            held = Value(self.named(old, dtype, f"{s.array}_old"), dtype, self.lanes.width)
-            new = self.binary(s.op, held, Value(value, dtype, self.lanes.width), dtype)
+                args = (self.v.mask, at, self.v.lane_offsets(place))
+                old = c.Call(self.v.memory.gather(dtype), args)
+            held = Value(self.v.named(old, dtype, f"{s.array}_old"), dtype, self.lanes.width)
+            new = self.v.binary(s.op, held, Value(value, dtype, self.lanes.width), dtype)
             self.put(s.array, place, new.x, dtype)
             if s.result:
-                self.assign(s, self.scalar.locals[s.result], held)
+                self.assign(s, self.v.scalar.locals[s.result], held)
             return
-        function = self.h.update(s.op, dtype, atomic)
-        call = c.Call(function, (at, self.mask, self.lane_offsets(place), value))
+        function = self.v.memory.update(s.op, dtype, atomic)
+        call = c.Call(function, (at, self.v.mask, self.v.lane_offsets(place), value))
         if not s.result:
             self.w.write(c.Evaluate(call))
             return
         old_name = self.w.fresh(f"{s.result}_old")
-        self.w.write(c.Declare(self.h.type(dtype), old_name))
+        self.w.write(c.Declare(self.v.m.type(dtype), old_name))
         self.w.write(c.Assign(c.Id(old_name), call))
         found = Value(c.Id(old_name), dtype, self.lanes.width)
-        self.assign(s, self.scalar.locals[s.result], found)
+        self.assign(s, self.v.scalar.locals[s.result], found)
 
 
 def _is_cheap(body: tuple[ir.Stmt, ...]) -> bool:

@@ -1,4 +1,9 @@
-"""Types of values in lanes, and masks: the first part of the helpers of lanes, see codegen/c/lanes_helpers.py."""
+"""Types of values in lanes, and masks; lanes_operations.py and lanes_memory.py hold the other helper functions of lanes.
+
+A *lane* is one iteration of a loop of which `width` run at once. What they hold of a type is a vector of GNU C where it fits into a
+register, else a structure of two halves, `lo` and `hi`. A mask has a bit a lane where there is AVX-512, else it is a vector of i32,
+0 or -1. Each helper is there in both forms, so that one text is for all machines: those without vectors of this size are slower.
+"""
 
 from __future__ import annotations
 
@@ -75,17 +80,17 @@ class LaneMasks:
                 )
         return name
 
-    def _size(self, dtype: DType) -> int:
+    def size(self, dtype: DType) -> int:
         return dtype.size_bytes * self.width
 
-    def _made(self, name: str, text: Callable[[], str]) -> str:
+    def made(self, name: str, text: Callable[[], str]) -> str:
         """The name of a helper, made available; `text` may ask for others."""
         if name not in self.prelude.defined:
             written = text()
             self.prelude.defined[name] = written
         return name
 
-    def _both(self, opening: str, avx512: str, other: str, avx2: str = "") -> str:
+    def both(self, opening: str, avx512: str, other: str, avx2: str = "") -> str:
         """A function whose body has a form for masks of bits and one for vectors of them."""
         lines = [f"static inline {opening} {{"]
         lines += ["#ifdef LANES_AVX512", f"    {avx512}"]
@@ -100,15 +105,15 @@ class LaneMasks:
         name, iota = f"lane_first_{n}", ", ".join(map(str, range(n)))
         if self.is_pair(I32):
             one, h = self.half.first(), n // 2
-            return self._made(
+            return self.made(
                 name,
                 lambda: (
                     f"static inline {m} {name}(long n) {{ return ({m}){{{one}(n), {one}(n - {h})}}; }}"
                 ),
             )
-        return self._made(
+        return self.made(
             name,
-            lambda: self._both(
+            lambda: self.both(
                 f"{m} {name}(long n)",
                 f"return n >= {n} ? {hex((1 << n) - 1)} : n <= 0 ? 0 : ({m})((1u << n) - 1);",
                 f"    const int32_t most = n > {n} ? {n} : n < 0 ? 0 : (int32_t)n;\n"
@@ -122,13 +127,13 @@ class LaneMasks:
         name, b = f"lane_{op}_{n}", DType.bool_
         if self.is_pair(I32):
             one = self.half.mask_operation(op)
-            return self._made(name, lambda: self._by_halves(name, b, one, ((b, "a"), (b, "b"))))
+            return self.made(name, lambda: self.by_halves(name, b, one, ((b, "a"), (b, "b"))))
         plain = {"and": "a & b", "or": "a | b", "xor": "a ^ b", "without": "a & ~b"}[op]
         instruction = {"and": "kand", "or": "kor", "xor": "kxor", "without": "kandn"}[op]
         args = "b, a" if op == "without" else "a, b"
-        return self._made(
+        return self.made(
             name,
-            lambda: self._both(
+            lambda: self.both(
                 f"{m} {name}({m} a, {m} b)",
                 f"return ({m})_{instruction}_mask{max(8, n)}({args});",
                 f"    return {plain};",
@@ -141,16 +146,16 @@ class LaneMasks:
         name = f"lane_bits_{n}"
         if self.is_pair(I32):
             one, h = self.half.bits(), n // 2
-            return self._made(
+            return self.made(
                 name,
                 lambda: (
                     f"static inline unsigned {name}({self.mask} m) "
                     f"{{ return {one}(m.lo) | {one}(m.hi) << {h}; }}"
                 ),
             )
-        return self._made(
+        return self.made(
             name,
-            lambda: self._both(
+            lambda: self.both(
                 f"unsigned {name}({self.mask} m)",
                 f"return m & {hex((1 << n) - 1)};",
                 f"    unsigned bits = 0;\n    for (int l = 0; l < {n}; ++l) bits |= (m[l] & 1u) << l;\n"
@@ -169,20 +174,20 @@ class LaneMasks:
         name = f"lane_any_{n}"
         if self.is_pair(I32):
             one, join = self.half.any(), self.half.mask_operation("or")
-            return self._made(
+            return self.made(
                 name,
                 lambda: (
                     f"static inline int {name}({self.mask} m) {{ return {one}({join}(m.lo, m.hi)); }}"
                 ),
             )
         if n < 8:
-            return self._made(
+            return self.made(
                 name,
                 lambda: f"static inline int {name}({self.mask} m) {{ return {bits}(m) != 0; }}",
             )
-        return self._made(
+        return self.made(
             name,
-            lambda: self._both(
+            lambda: self.both(
                 f"int {name}({self.mask} m)",
                 f"return !_kortestz_mask{n}_u8(m, m);",
                 f"    return {bits}(m) != 0;",
@@ -195,15 +200,15 @@ class LaneMasks:
         name = f"lane_mask_{n}"
         if self.is_pair(I32):
             one = self.half.of_bool()
-            return self._made(
+            return self.made(
                 name,
                 lambda: (
                     f"static inline {m} {name}(int x) {{ return ({m}){{{one}(x), {one}(x)}}; }}"
                 ),
             )
-        return self._made(
+        return self.made(
             name,
-            lambda: self._both(
+            lambda: self.both(
                 f"{m} {name}(int x)",
                 f"return x ? {hex((1 << n) - 1)} : 0;",
                 f"    return ({m}){{0}} - (x != 0);",
@@ -217,9 +222,9 @@ class LaneMasks:
         shift = f"_kshiftri_mask{n}(m, {n // 2})" if is_high else "m"
         if n <= 8:
             shift = f"m >> {n // 2}" if is_high else f"m & {hex((1 << n // 2) - 1)}"
-        return self._made(
+        return self.made(
             f"lane_{which}_{n}",
-            lambda: self._both(
+            lambda: self.both(
                 f"{h.mask} lane_{which}_{n}({self.mask} m)",
                 f"return ({h.mask})({shift});",
                 f"    return {self._half_of(I32, is_high)}(m);",
@@ -232,7 +237,7 @@ class LaneMasks:
         whole, half = self._vectors(dtype)
         name = f"lane_{which}_{whole}"
         lanes = ", ".join(str(k + (n // 2 if is_high else 0)) for k in range(n // 2))
-        return self._made(
+        return self.made(
             name,
             lambda: (
                 f"static inline {half} {name}({whole} x) {{\n#ifdef LANES_SHUFFLE\n"
@@ -246,7 +251,7 @@ class LaneMasks:
         """A vector of GNU C of its halves."""
         whole, half = self._vectors(dtype)
         name, lanes = f"lane_join_{whole}", ", ".join(map(str, range(self.width)))
-        return self._made(
+        return self.made(
             name,
             lambda: (
                 f"static inline {whole} {name}({half} lo, {half} hi) {{\n#ifdef LANES_SHUFFLE\n"
@@ -270,7 +275,7 @@ class LaneMasks:
             return f"{x}.{'hi' if is_high else 'lo'}"
         return f"{self._half_of(dtype, is_high)}({x})"
 
-    def _by_halves(
+    def by_halves(
         self, name: str, dtype: DType, function: str, args: tuple[tuple[DType, str], ...]
     ) -> str:
         """A function of values by that of half as many lanes."""
@@ -289,9 +294,9 @@ class LaneMasks:
 
     def _join_masks(self) -> str:
         n, m, h = self.width, self.mask, self.half.mask
-        return self._made(
+        return self.made(
             f"lane_join_{n}",
-            lambda: self._both(
+            lambda: self.both(
                 f"{m} lane_join_{n}({h} lo, {h} hi)",
                 f"return ({m})_mm512_kunpackb(hi, lo);"
                 if n == 16
@@ -300,15 +305,15 @@ class LaneMasks:
             ),
         )
 
-    def _intrinsic(self, dtype: DType, signed: bool = True) -> tuple[str, str]:
+    def intrinsic(self, dtype: DType, signed: bool = True) -> tuple[str, str]:
         """Prefix and suffix of the intrinsics for a type. Without `signed` that of numbers without a sign is another one."""
         bits = 8 * dtype.size_bytes
         if dtype.is_float:
             suffix = "ps" if bits == 32 else "pd"
         else:
             suffix = f"ep{'i' if signed or dtype.is_signed else 'u'}{bits}"
-        return _PREFIX[self._size(dtype)], suffix
+        return _PREFIX[self.size(dtype)], suffix
 
-    def _register(self, dtype: DType) -> str:
-        register = REGISTERS[self._size(dtype)]
-        return register + {"ps": "", "pd": "d"}.get(self._intrinsic(dtype)[1], "i")
+    def register(self, dtype: DType) -> str:
+        register = REGISTERS[self.size(dtype)]
+        return register + {"ps": "", "pd": "d"}.get(self.intrinsic(dtype)[1], "i")

@@ -1,6 +1,8 @@
-"""Operations on values in lanes: the second part of the helpers of lanes, see codegen/c/lanes_helpers.py."""
+"""Operations on values in lanes: the second part of the helpers of lanes, see codegen/c/lanes_masks.py."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
@@ -23,26 +25,33 @@ _LIBMVEC = frozenset(
 _DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 
 
-class LaneOperations(LaneMasks):
-    """Comparisons, blends, conversions and arithmetic."""
+class LaneOperations:
+    """Comparisons, blends, conversions and arithmetic of the lanes of `m`."""
+
+    def __init__(self, m: LaneMasks) -> None:
+        self.m = m
+
+    @cached_property
+    def half(self) -> LaneOperations:
+        return LaneOperations(self.m.half)
 
     def splat(self, dtype: DType) -> str:
-        v, t = self.type(dtype), SCALAR_TYPES[dtype.name]
-        if not self.is_pair(dtype):
-            return self.prelude.use("splat", dtype, self.width)
+        v, t = self.m.type(dtype), SCALAR_TYPES[dtype.name]
+        if not self.m.is_pair(dtype):
+            return self.m.prelude.use("splat", dtype, self.m.width)
         one = self.half.splat(dtype)
-        return self._made(
+        return self.m.made(
             f"splat_{v}",
             lambda: f"static inline {v} splat_{v}({t} x) {{ return ({v}){{{one}(x), {one}(x)}}; }}",
         )
 
     def iota(self, dtype: DType) -> str:
         """`iota(first)`: first, first + 1 and so on."""
-        v, t = self.type(dtype), SCALAR_TYPES[dtype.name]
-        if not self.is_pair(dtype):
-            return self.prelude.use("iota", dtype, self.width)
-        one, n = self.half.iota(dtype), self.width // 2
-        return self._made(
+        v, t = self.m.type(dtype), SCALAR_TYPES[dtype.name]
+        if not self.m.is_pair(dtype):
+            return self.m.prelude.use("iota", dtype, self.m.width)
+        one, n = self.half.iota(dtype), self.m.width // 2
+        return self.m.made(
             f"iota_{v}",
             lambda: (
                 f"static inline {v} iota_{v}({t} x) {{ return ({v}){{{one}(x), {one}(x + {n})}}; }}"
@@ -51,42 +60,42 @@ class LaneOperations(LaneMasks):
 
     def compare(self, op: str, dtype: DType) -> str:
         """`op(a, b)`: the mask of lanes where it holds."""
-        v = self.type(dtype)
+        v = self.m.type(dtype)
         name = f"lane_{op}_{v}"
-        if dtype.size_bytes < 4 and not self.is_pair(dtype):
-            return self._made(name, lambda: self._by_i32(name, op, dtype))
-        if self.is_pair(dtype):
+        if dtype.size_bytes < 4 and not self.m.is_pair(dtype):
+            return self.m.made(name, lambda: self._by_i32(name, op, dtype))
+        if self.m.is_pair(dtype):
             ab = ((dtype, "a"), (dtype, "b"))
-            return self._made(
+            return self.m.made(
                 name,
-                lambda: self._by_halves(name, DType.bool_, self.half.compare(op, dtype), ab),
+                lambda: self.m.by_halves(name, DType.bool_, self.half.compare(op, dtype), ab),
             )
         table = _FLOAT_COMPARISONS if dtype.is_float else _INTEGER_COMPARISONS
-        prefix, suffix = self._intrinsic(dtype, signed=False)
-        cast = self._register(dtype)
+        prefix, suffix = self.m.intrinsic(dtype, signed=False)
+        cast = self.m.register(dtype)
         plain = f"a {_SIGNS[op]} b"
         if dtype.size_bytes != 4:
-            plain = f"__builtin_convertvector({plain}, i32x{self.width})"
-        return self._made(
+            plain = f"__builtin_convertvector({plain}, i32x{self.m.width})"
+        return self.m.made(
             name,
-            lambda: self._both(
-                f"{self.mask} {name}({v} a, {v} b)",
+            lambda: self.m.both(
+                f"{self.m.mask} {name}({v} a, {v} b)",
                 f"return {prefix}_cmp_{suffix}_mask(({cast})a, ({cast})b, {table[op]});",
                 f"    return {plain};",
             ),
         )
 
     def _by_i32(self, name: str, op: str, dtype: DType) -> str:
-        v, of, widen = self.type(dtype), self.compare(op, I32), self.convert(I32, dtype)
-        return f"static inline {self.mask} {name}({v} a, {v} b) {{ return {of}({widen}(a), {widen}(b)); }}"
+        v, of, widen = self.m.type(dtype), self.compare(op, I32), self.convert(I32, dtype)
+        return f"static inline {self.m.mask} {name}({v} a, {v} b) {{ return {of}({widen}(a), {widen}(b)); }}"
 
     def select(self, dtype: DType) -> str:
         """`select(m, a, b)`: a where m, else b."""
-        v, m = self.type(dtype), self.mask
+        v, m = self.m.type(dtype), self.m.mask
         name = f"lane_select_{v}"
         if dtype is DType.bool_:
-            both, either, without = map(self.mask_operation, ("and", "or", "without"))
-            return self._made(
+            both, either, without = map(self.m.mask_operation, ("and", "or", "without"))
+            return self.m.made(
                 name,
                 lambda: (
                     f"static inline {m} {name}({m} m, {m} a, {m} b) "
@@ -94,27 +103,27 @@ class LaneOperations(LaneMasks):
                 ),
             )
         args = ((DType.bool_, "m"), (dtype, "a"), (dtype, "b"))
-        if self.is_pair(dtype):
-            return self._made(
-                name, lambda: self._by_halves(name, dtype, self.half.select(dtype), args)
+        if self.m.is_pair(dtype):
+            return self.m.made(
+                name, lambda: self.m.by_halves(name, dtype, self.half.select(dtype), args)
             )
         mask_of = DType(f"int{8 * dtype.size_bytes}")
-        wide = self.prelude.vector_type(mask_of, self.width)
+        wide = self.m.prelude.vector_type(mask_of, self.m.width)
         opening = f"{v} {name}({m} m, {v} a, {v} b)"
         if dtype.size_bytes < 4:
             widen, of, narrow = self.convert(I32, dtype), self.select(I32), self.convert(dtype, I32)
-            return self._made(
+            return self.m.made(
                 name,
                 lambda: (
                     f"static inline {opening} {{ return {narrow}({of}(m, {widen}(a), {widen}(b))); }}"
                 ),
             )
-        prefix, suffix = self._intrinsic(dtype)
-        cast = self._register(dtype)
+        prefix, suffix = self.m.intrinsic(dtype)
+        cast = self.m.register(dtype)
         as_wide = "m" if dtype.size_bytes == 4 else f"__builtin_convertvector(m, {wide})"
-        return self._made(
+        return self.m.made(
             name,
-            lambda: self._both(
+            lambda: self.m.both(
                 opening,
                 f"return ({v}){prefix}_mask_blend_{suffix}(m, ({cast})b, ({cast})a);",
                 f"    const {wide} w = {as_wide};\n"
@@ -124,25 +133,25 @@ class LaneOperations(LaneMasks):
 
     def convert(self, dtype: DType, source: DType) -> str:
         """`convert(x)`: the values in another type."""
-        if not self.is_pair(dtype) and not self.is_pair(source):
-            return self.prelude.use("convert", dtype, self.width, source)
-        name = f"convert_{type_name(dtype, self.width)}_from_{source.name}"
-        return self._made(
+        if not self.m.is_pair(dtype) and not self.m.is_pair(source):
+            return self.m.prelude.use("convert", dtype, self.m.width, source)
+        name = f"convert_{type_name(dtype, self.m.width)}_from_{source.name}"
+        return self.m.made(
             name,
-            lambda: self._by_halves(
+            lambda: self.m.by_halves(
                 name, dtype, self.half.convert(dtype, source), ((source, "x"),)
             ),
         )
 
     def bitcast(self, dtype: DType, source: DType) -> str:
         """`bitcast(x)`: the same bits."""
-        if not self.is_pair(dtype):
-            self.prelude.vector_type(source, self.width)
-            return self.prelude.use("bitcast", dtype, self.width, source)
-        name = f"bitcast_{type_name(dtype, self.width)}_from_{source.name}"
-        return self._made(
+        if not self.m.is_pair(dtype):
+            self.m.prelude.vector_type(source, self.m.width)
+            return self.m.prelude.use("bitcast", dtype, self.m.width, source)
+        name = f"bitcast_{type_name(dtype, self.m.width)}_from_{source.name}"
+        return self.m.made(
             name,
-            lambda: self._by_halves(
+            lambda: self.m.by_halves(
                 name, dtype, self.half.bitcast(dtype, source), ((source, "x"),)
             ),
         )
@@ -151,10 +160,10 @@ class LaneOperations(LaneMasks):
         """The function of an operation of kernels/ir/ops.py that gives no bools; comparisons are `compare`."""
         result = OPS[op].result(dtype)
         args = tuple((dtype, x) for x in ("ab" if OPS[op].arity == 2 else "x"))
-        if self.is_pair(dtype) or self.is_pair(result):
-            name = f"lane_{op}_{type_name(dtype, self.width)}"
+        if self.m.is_pair(dtype) or self.m.is_pair(result):
+            name = f"lane_{op}_{type_name(dtype, self.m.width)}"
             half = self.half.operation(op, dtype)
-            return self._made(name, lambda: self._by_halves(name, result, half, args))
+            return self.m.made(name, lambda: self.m.by_halves(name, result, half, args))
         if (sign := _sign(op, dtype)) is not None:
             return self._infix(op, dtype, sign)
         if op in _DIVISIONS and dtype.is_integer and dtype.size_bytes <= 4:
@@ -166,42 +175,42 @@ class LaneOperations(LaneMasks):
         if op == "mix64":
             return self._mix()
         if op == "rsqrt":
-            v, root = self.type(dtype), self.prelude.use("sqrt", dtype, self.width)
+            v, root = self.m.type(dtype), self.m.prelude.use("sqrt", dtype, self.m.width)
             name = f"lane_rsqrt_{v}"
-            return self._made(
+            return self.m.made(
                 name, lambda: f"static inline {v} {name}({v} x) {{ return 1 / {root}(x); }}"
             )
-        if not self.strict and op in _LIBMVEC and math_function(op, dtype):
+        if not self.m.strict and op in _LIBMVEC and math_function(op, dtype):
             return self._library(op, dtype)
-        return self.prelude.use(op, dtype, self.width)
+        return self.m.prelude.use(op, dtype, self.m.width)
 
     def _infix(self, op: str, dtype: DType, sign: str) -> str:
         """A function of what is an operator of C."""
-        v = self.type(dtype)
+        v = self.m.type(dtype)
         name, is_binary = f"lane_{op}_{v}", OPS[op].arity == 2
         given, made = (f"{v} a, {v} b", f"a {sign} b") if is_binary else (f"{v} x", f"{sign}x")
-        return self._made(name, lambda: f"static inline {v} {name}({given}) {{ return {made}; }}")
+        return self.m.made(name, lambda: f"static inline {v} {name}({given}) {{ return {made}; }}")
 
     def _mix(self) -> str:
-        v = self.type(DType.u64)
+        v = self.m.type(DType.u64)
         steps = "".join(
             f"    x = (x ^ (x >> {shift})) * {factor:#x}u;\n"
             for factor, shift in zip(MIX_FACTORS, MIX_SHIFTS, strict=False)
         )
         name, last = f"lane_mix64_{v}", MIX_SHIFTS[-1]
-        return self._made(
+        return self.m.made(
             name,
             lambda: f"static inline {v} {name}({v} x) {{\n{steps}    return x ^ (x >> {last});\n}}",
         )
 
     def _extreme(self, op: str, dtype: DType) -> str:
-        v = self.type(dtype)
-        name, plain = f"lane_{op}_{v}", self.prelude.use(op, dtype, self.width)
-        prefix, suffix = self._intrinsic(dtype, signed=False)
-        cast = self._register(dtype)
-        return self._made(
+        v = self.m.type(dtype)
+        name, plain = f"lane_{op}_{v}", self.m.prelude.use(op, dtype, self.m.width)
+        prefix, suffix = self.m.intrinsic(dtype, signed=False)
+        cast = self.m.register(dtype)
+        return self.m.made(
             name,
-            lambda: self._both(
+            lambda: self.m.both(
                 f"{v} {name}({v} a, {v} b)",
                 f"return ({v}){prefix}_{op}_{suffix}(({cast})a, ({cast})b);",
                 f"    return {plain}(a, b);",
@@ -209,25 +218,25 @@ class LaneOperations(LaneMasks):
         )
 
     def _rounding(self, op: str, dtype: DType) -> str:
-        v = self.type(dtype)
-        name, plain = f"lane_{op}_{v}", self.prelude.use(op, dtype, self.width)
-        prefix, suffix = self._intrinsic(dtype)
-        cast = self._register(dtype)
-        return self._made(
+        v = self.m.type(dtype)
+        name, plain = f"lane_{op}_{v}", self.m.prelude.use(op, dtype, self.m.width)
+        prefix, suffix = self.m.intrinsic(dtype)
+        cast = self.m.register(dtype)
+        return self.m.made(
             name,
-            lambda: self._both(
+            lambda: self.m.both(
                 f"{v} {name}({v} x)",
                 f"return ({v}){prefix}_roundscale_{suffix}(({cast})x, {_ROUNDING[op]});",
                 f"    return {plain}(x);",
                 f"return ({v}){prefix}_round_{suffix}(({cast})x, {_ROUNDING[op]});"
-                if self._size(dtype) <= 32
+                if self.m.size(dtype) <= 32
                 else "",
             ),
         )
 
     def _division(self, op: str, dtype: DType) -> str:
         """Of integers of at most 32 bits in doubles, which hold their quotients: by zero it is 0, as of scalars."""
-        v, f64 = self.type(dtype), DType.f64
+        v, f64 = self.m.type(dtype), DType.f64
         name = f"lane_{op}_{v}"
 
         def text() -> str:
@@ -241,18 +250,18 @@ class LaneOperations(LaneMasks):
                 f"    const {v} q = {back}({rounded}({divide}({wide}(a), {wide}(b))));",
             ]
             if op in ("mod", "raw_mod"):
-                u = self.prelude.vector_type(DType(f"uint{8 * dtype.size_bytes}"), self.width)
+                u = self.m.prelude.vector_type(DType(f"uint{8 * dtype.size_bytes}"), self.m.width)
                 lines.append(f"    const {v} r = ({v})(({u})a - ({u})q * ({u})b);")
             found = "r" if op in ("mod", "raw_mod") else "q"
             lines.append(f"    return {select}({equal}(b, {zero}), {zero}, {found});\n}}")
             return "\n".join(lines)
 
-        return self._made(name, text)
+        return self.m.made(name, text)
 
     def _library(self, op: str, dtype: DType) -> str:
         """A function of libmvec, where there is one for vectors of this size."""
-        v, size = self.type(dtype), self._size(dtype)
-        name, plain = f"lane_{op}_{v}", self.prelude.use(op, dtype, self.width)
+        v, size = self.m.type(dtype), self.m.size(dtype)
+        name, plain = f"lane_{op}_{v}", self.m.prelude.use(op, dtype, self.m.width)
         letter, feature = {
             64: ("e", "__AVX512F__"),
             32: ("d", "__AVX2__"),
@@ -260,10 +269,10 @@ class LaneOperations(LaneMasks):
         }[size]
         function = math_function(op, dtype)
         n = OPS[op].arity
-        symbol = f"_ZGV{letter}N{self.width}{'v' * n}_{function}"
+        symbol = f"_ZGV{letter}N{self.m.width}{'v' * n}_{function}"
         parameters, given = ", ".join(f"{v} {x}" for x in "ab"[:n]), ", ".join("ab"[:n])
         test = f"#if defined(LANES_LIBMVEC) && defined({feature})"
-        return self._made(
+        return self.m.made(
             name,
             lambda: (
                 f"{test}\n{v} {symbol}({', '.join([v] * n)});\n#endif\n"
@@ -274,26 +283,26 @@ class LaneOperations(LaneMasks):
 
     def fold(self, op: str, dtype: DType) -> str:
         """`fold(x)`: all lanes combined."""
-        v, t = self.type(dtype), SCALAR_TYPES[dtype.name]
+        v, t = self.m.type(dtype), SCALAR_TYPES[dtype.name]
         name = f"lane_fold_{op}_{v}"
-        if self.is_pair(dtype):
+        if self.m.is_pair(dtype):
             joined = self.half.operation(op, dtype)
             rest = self.half.fold(op, dtype)
-            return self._made(
+            return self.m.made(
                 name,
                 lambda: (
                     f"static inline {t} {name}({v} x) {{ return {rest}({joined}(x.lo, x.hi)); }}"
                 ),
             )
         if dtype.is_float:
-            return self.prelude.use(f"fold_{op}", dtype, self.width)
-        one = self.prelude.use(op, dtype, 0) if operator(op, dtype) is None else None
+            return self.m.prelude.use(f"fold_{op}", dtype, self.m.width)
+        one = self.m.prelude.use(op, dtype, 0) if operator(op, dtype) is None else None
         joined = f"{one}(r, x[l])" if one else f"r {operator(op, dtype)} x[l]"
-        return self._made(
+        return self.m.made(
             name,
             lambda: (
                 f"static inline {t} {name}({v} x) {{\n    {t} r = x[0];\n"
-                f"    for (int l = 1; l < {self.width}; ++l) r = {joined};\n    return r;\n}}"
+                f"    for (int l = 1; l < {self.m.width}; ++l) r = {joined};\n    return r;\n}}"
             ),
         )
 

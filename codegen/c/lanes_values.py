@@ -12,7 +12,9 @@ from ...kernels.ir.walk import local_changed, nested_statements, walk
 from . import csyntax as c
 from .block import Writer
 from .constants import constant
-from .lanes_helpers import LaneHelpers
+from .lanes_masks import LaneMasks
+from .lanes_memory import LaneMemory
+from .lanes_operations import LaneOperations
 from .lanes_uniform import Ranges, Uniformity
 from .memory import Value
 from .point import row_strides
@@ -67,7 +69,9 @@ class LaneValues:
         from .bodies import BodyWriter
 
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
-        self.h = LaneHelpers(w.prelude, lanes.width, lanes.vector_bytes, not scope.fast_math)
+        self.m = LaneMasks(w.prelude, lanes.width, lanes.vector_bytes, not scope.fast_math)
+        self.ops = LaneOperations(self.m)
+        self.memory = LaneMemory(self.m, self.ops)
         self.uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))
         self.varies = self.uniformity.varies
         extents = dict(scope.extents)
@@ -106,24 +110,24 @@ class LaneValues:
         if isinstance(x, c.Id):
             return x
         name = self.w.fresh(stem)
-        self.w.write(c.Declare(self.h.type(dtype), name, x, constant=True))
+        self.w.write(c.Declare(self.m.type(dtype), name, x, constant=True))
         return c.Id(name)
 
     def masks(self, op: str, a: c.CExpr, b: c.CExpr) -> c.CExpr:
-        return c.Call(self.h.mask_operation(op), (a, b))
+        return c.Call(self.m.mask_operation(op), (a, b))
 
     def negated(self, x: Value) -> Value:
-        everywhere = c.Call(self.h.of_bool(), (c.Num("1"),))
+        everywhere = c.Call(self.m.of_bool(), (c.Num("1"),))
         return Value(self.masks("without", everywhere, x.x), BOOL, x.lanes)
 
     def any(self, mask: c.CExpr) -> c.CExpr:
-        return c.Call(self.h.any(), (mask,))
+        return c.Call(self.m.any(), (mask,))
 
     def splat(self, value: Value) -> Value:
         """The value in all lanes."""
         if value.lanes:
             return value
-        function = self.h.of_bool() if value.dtype is BOOL else self.h.splat(value.dtype)
+        function = self.m.of_bool() if value.dtype is BOOL else self.ops.splat(value.dtype)
         return Value(c.Call(function, (value.x,)), value.dtype, self.lanes.width)
 
     def converted(self, value: Value, dtype: DType) -> Value:
@@ -135,12 +139,12 @@ class LaneValues:
         width = self.lanes.width
         if dtype is BOOL:
             zero = self.splat(Value(constant(0, value.dtype), value.dtype))
-            call = c.Call(self.h.compare("ne", value.dtype), (value.x, zero.x))
+            call = c.Call(self.ops.compare("ne", value.dtype), (value.x, zero.x))
             return Value(call, BOOL, width)
         if value.dtype is BOOL:
             sides = [self.splat(Value(constant(n, dtype), dtype)).x for n in (1, 0)]
-            return Value(c.Call(self.h.select(dtype), (value.x, *sides)), dtype, width)
-        return Value(c.Call(self.h.convert(dtype, value.dtype), (value.x,)), dtype, width)
+            return Value(c.Call(self.ops.select(dtype), (value.x, *sides)), dtype, width)
+        return Value(c.Call(self.ops.convert(dtype, value.dtype), (value.x,)), dtype, width)
 
     def evaluate(self, e: ir.Expr) -> Value:
         """The value of an expression: scalar where it is uniform."""
@@ -150,7 +154,7 @@ class LaneValues:
         match e:
             case ir.LoopIndex(_, dtype):
                 first = c.CastTo(type_name(dtype, 0), self.first)
-                return Value(c.Call(self.h.iota(dtype), (first,)), dtype, width)
+                return Value(c.Call(self.ops.iota(dtype), (first,)), dtype, width)
             case ir.Local(name):
                 return self.scalar.locals[name]
             case ir.LocalElement():
@@ -161,7 +165,7 @@ class LaneValues:
                 narrow = self.ranges.narrowed(x) if dtype is not BOOL else None
                 return self.converted(self.evaluate(x if narrow is None else narrow), dtype)
             case ir.Bitcast(x, dtype):
-                call = c.Call(self.h.bitcast(dtype, x.dtype), (self.evaluate(x).x,))
+                call = c.Call(self.ops.bitcast(dtype, x.dtype), (self.evaluate(x).x,))
                 return Value(call, dtype, width)
             case ir.Select():
                 return self.select(e)
@@ -188,7 +192,7 @@ class LaneValues:
         a, b = self.splat(a), self.splat(b)
         if not condition.lanes:
             return Value(c.Cond(condition.x, a.x, b.x), e.dtype, self.lanes.width)
-        call = c.Call(self.h.select(e.dtype), (condition.x, a.x, b.x))
+        call = c.Call(self.ops.select(e.dtype), (condition.x, a.x, b.x))
         return Value(call, e.dtype, self.lanes.width)
 
     def compare(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
@@ -200,7 +204,7 @@ class LaneValues:
             assert op in ("eq", "ne")
             differ = Value(self.masks("xor", x.x, y.x), BOOL, x.lanes)
             return differ if op == "ne" else self.negated(differ)
-        return Value(c.Call(self.h.compare(op, x.dtype), (x.x, y.x)), BOOL, x.lanes)
+        return Value(c.Call(self.ops.compare(op, x.dtype), (x.x, y.x)), BOOL, x.lanes)
 
     def logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
         """The second operand is only looked at where the first one does not decide."""
@@ -229,12 +233,12 @@ class LaneValues:
     def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         width = self.lanes.width
         sign = operator(op, dtype)
-        if sign is not None and not self.h.is_pair(dtype):
+        if sign is not None and not self.m.is_pair(dtype):
             if not dtype.is_float:
                 a, b = self.splat(a), self.splat(b)
             return Value(c.Bin(sign, a.x, b.x), dtype, width)
         a, b = self.splat(a), self.splat(b)
-        return Value(c.Call(self.h.operation(op, dtype), (a.x, b.x)), dtype, width)
+        return Value(c.Call(self.ops.operation(op, dtype), (a.x, b.x)), dtype, width)
 
     def unary(self, op: str, x: Value, dtype: DType) -> Value:
         width = self.lanes.width
@@ -242,14 +246,16 @@ class LaneValues:
             return self.negated(x)
         if op == "isnan":
             named = self.named(x.x, x.dtype, "x")
-            return Value(c.Call(self.h.compare("ne", x.dtype), (named, named)), BOOL, width)
+            return Value(c.Call(self.ops.compare("ne", x.dtype), (named, named)), BOOL, width)
         if op == "isinf":
-            size_of = c.Call(self.h.operation("abs", x.dtype), (x.x,))
+            size_of = c.Call(self.ops.operation("abs", x.dtype), (x.x,))
             infinite = self.splat(Value(constant(float("inf"), x.dtype), x.dtype))
-            return Value(c.Call(self.h.compare("eq", x.dtype), (size_of, infinite.x)), BOOL, width)
-        if op == "neg" and dtype.is_float and not self.h.is_pair(dtype):
+            return Value(
+                c.Call(self.ops.compare("eq", x.dtype), (size_of, infinite.x)), BOOL, width
+            )
+        if op == "neg" and dtype.is_float and not self.m.is_pair(dtype):
             return Value(c.Un("-", x.x), dtype, width)
-        return Value(c.Call(self.h.operation(op, x.dtype), (x.x,)), dtype, width)
+        return Value(c.Call(self.ops.operation(op, x.dtype), (x.x,)), dtype, width)
 
     def place(self, array: str, indices: tuple[ir.Expr, ...]) -> Place:
         info = self.scope.problem.array(array)
@@ -307,7 +313,7 @@ class LaneValues:
         return self._index_op("mul", x, self._whole(I32.wrapped(factor)))
 
     def _index_op(self, op: str, a: c.CExpr, b: c.CExpr) -> c.CExpr:
-        return c.Call(self.h.operation(op, I32), (a, b))
+        return c.Call(self.ops.operation(op, I32), (a, b))
 
     def in_32_bits(self, e: ir.Expr) -> c.CExpr:
         """The last 32 bits of an integer that varies."""
@@ -331,7 +337,7 @@ class LaneValues:
         """How far each lane's element is from the first one's base."""
         if place.stride == 0:
             return self._whole(0) if place.offsets is None else place.offsets
-        steps: c.CExpr = c.Call(self.h.iota(I32), (c.Num("0"),))
+        steps: c.CExpr = c.Call(self.ops.iota(I32), (c.Num("0"),))
         if place.stride != 1:
             steps = self._times(steps, place.stride)
         return steps if place.offsets is None else self._index_op("add", steps, place.offsets)
@@ -342,11 +348,11 @@ class LaneValues:
         at = self.address(e.array, place)
         width = self.lanes.width
         if place.offsets is None and place.stride == 1:
-            return Value(c.Call(self.h.load(dtype), (self.mask, at)), dtype, width)
+            return Value(c.Call(self.memory.load(dtype), (self.mask, at)), dtype, width)
         if place.offsets is None and place.stride == 0:
             return self.uniform_load(e)
         args = (self.mask, at, self.lane_offsets(place))
-        return Value(c.Call(self.h.gather(dtype), args), dtype, width)
+        return Value(c.Call(self.memory.gather(dtype), args), dtype, width)
 
     def uniform_load(self, e: ir.Load) -> Value:
         """An element for all lanes; 0 where none is live, whose index may be outside of the array."""
@@ -362,7 +368,7 @@ class LaneValues:
         place = c.Un("&", c.Index(c.CastTo(f"{type_name(held.dtype, 0)} *", held.x), c.Num("0")))
         offsets = self.in_32_bits(index)
         if held.lanes:
-            own = c.Call(self.h.iota(I32), (c.Num("0"),))
+            own = c.Call(self.ops.iota(I32), (c.Num("0"),))
             offsets = self._index_op("add", self._times(offsets, self.lanes.width), own)
         return place, offsets
 
@@ -370,7 +376,7 @@ class LaneValues:
         held = self.scalar.locals[e.name]
         if self.varies(e.index):
             place, offsets = self.elements_of(held, e.index)
-            call = c.Call(self.h.gather(held.dtype), (self.mask, place, offsets))
+            call = c.Call(self.memory.gather(held.dtype), (self.mask, place, offsets))
             return Value(call, held.dtype, self.lanes.width)
         x: c.CExpr = c.Index(held.x, self.scalar_index(e.index))
         if not self.is_live and not isinstance(e.index, ir.Const):
