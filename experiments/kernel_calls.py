@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,12 @@ from .writing import table, time_text, write_results
 
 FILE = "kernel_calls"
 LIMIT_S = 120.0  # of one process
-WAYS = ("first", "cached", "field", "number", "array")
+WAYS = ("first", "cached", "process", "process_cached", "field", "number", "array")
+CALLS = WAYS[4:]
 _HEADS = (
     "first call, nothing compiled",
+    "from the cache",
+    "from the start of the process, nothing compiled",
     "from the cache",
     "a call",
     "with a number",
@@ -36,7 +40,7 @@ _HEADS = (
 
 # Words that all three have; names are of the module `t`.
 _PROGRAM = """
-import json, sys, time
+import json, os, sys, time
 import numpy as np
 import {module} as t
 t.init(arch=t.cpu, **{settings})
@@ -60,7 +64,7 @@ def array(y: t.types.ndarray(), a: t.f32):
 began = time.perf_counter()
 plain()
 assert x[3] == 1.0
-found = {{"first": time.perf_counter() - began}}
+found = {{"first": time.perf_counter() - began, "process": time.time() - float(os.environ["BEGAN"])}}
 y = np.zeros(16, np.float32)
 for name, call in (("field", plain), ("number", lambda: number(1.0)), ("array", lambda: array(y, 1.0))):
     call()
@@ -85,6 +89,7 @@ def run_one(module: str, python: str, folder: Path) -> dict[str, float]:
     place.mkdir(exist_ok=True)
     (place / "program.py").write_text(text)
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "TI_LOG_LEVEL": "error"}
+    environment["BEGAN"] = repr(time.time())
     done = subprocess.run(
         [python, str(place / "program.py")],
         env=environment,
@@ -109,7 +114,9 @@ def measure(pythons: Mapping[str, str], rounds: int) -> dict[str, dict[str, list
                 warm = run_one(module, python, Path(folder))
             found[module]["first"].append(cold["first"])
             found[module]["cached"].append(warm["first"])
-            for way in WAYS[2:]:
+            found[module]["process"].append(cold["process"])
+            found[module]["process_cached"].append(warm["process"])
+            for way in CALLS:
                 found[module][way].append(warm[way])
     return found
 
@@ -132,7 +139,10 @@ def report(values: dict[str, Any]) -> str:
     for module, ways in values["seconds"].items():
         cells = []
         for way in WAYS:
-            times = ways[way]
+            times = ways.get(way)
+            if times is None:  # of a former version
+                cells.append("–")
+                continue
             middle = statistics.median(times)
             spread = (max(times) - min(times)) / 2 / middle
             cells.append(f"{time_text(middle * 1e9)} +- {100 * spread:.0f} %")
@@ -144,7 +154,8 @@ def report(values: dict[str, Any]) -> str:
             stamp_text(values["stamp"]),
             *_conditions(values),
             f"- A field of 16 floats; medians of {values['rounds']} rounds and half of their range, all libraries in turn.",
-            "- First calls include reading back one element, and not importing the library.",
+            "- First calls include reading back one element, and not what comes before: importing, `init`, the field, decorators."
+            " From the start of the process all of it counts, and Python and NumPy.",
             "",
             table(["library", *_HEADS], body),
             "",

@@ -1,11 +1,12 @@
 """Runs one program that was written with Taichi, here or in the Python of Taichi itself, and keeps what its fields hold.
 
-    python -m kernelscape.experiments.taichi_driver ours|taichi PROGRAM.py --frames 10 --state STATE.npz
+    python -m kernelscape.experiments.taichi_driver ours|taichi|quadrants PROGRAM.py --frames 10 --state STATE.npz
 
 Both have the same windows without a screen (compat/display), which draw nothing here. The last line of stdout is one JSON object:
 frames, seconds from the start to the first frame, and the median from one frame to the next; or "why" the program failed. The start
-is before the first import of the library that is asked for; NumPy is there already, and for `taichi` our windows, which are none of
-its own. Needs NumPy only, and taichi for `taichi`.
+is before the first import of the library that is asked for; NumPy is there already, and for the others our windows, which are none
+of their own. `quadrants` is a fork of Taichi without windows: programs have it under Taichi's name. Needs NumPy only,
+and the library.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,18 +31,22 @@ DEPTH = 3  # objects in objects whose fields are kept
 
 
 @contextmanager
-def real_taichi(examples: Path | None) -> Iterator[None]:
-    """Taichi itself, with our windows; this process runs one program and ends."""
+def theirs(module: str) -> Iterator[None]:
+    """Taichi itself or its fork, with our windows; this process runs one program and ends."""
     from ..compat.display import tools as our_tools
     from ..compat.display import window
     from ..compat.display.gui import GUI
 
-    taichi: Any = import_module("taichi")
+    taichi: Any = import_module(module)
+    tools: Any = import_module(f"{module}.tools")
+    if module != "taichi":
+        parts = {key.removeprefix(module): x for key, x in sys.modules.items()}
+        sys.modules.update({f"taichi{key}": x for key, x in parts.items() if key[:1] in ("", ".")})
+        taichi.ui, tools.imresize = SimpleNamespace(), our_tools.imresize
     windows = ("Window", "Scene", "Camera", "make_camera")
     keys = ("LMB", "MMB", "RMB", "PRESS", "RELEASE", "ESCAPE", "SPACE")
     vars(taichi.ui).update({name: getattr(window, name) for name in (*windows, *keys)})
     taichi.GUI = GUI
-    tools: Any = import_module("taichi.tools")
     tools.imshow = our_tools.imshow
     yield
 
@@ -94,7 +100,7 @@ def names_in_reach() -> dict[str, Any]:
 def drive(frontend: str, path: Path, frames: int, state: Path | None) -> dict[str, Any]:
     """Runs the program; what is known of it then."""
     np.random.seed(1)
-    if frontend == "taichi":
+    if frontend != "ours":
         for module in _WINDOWS:
             import_module(module, __package__)
     started_s = time.perf_counter()
@@ -106,9 +112,8 @@ def drive(frontend: str, path: Path, frames: int, state: Path | None) -> dict[st
     kept: dict[str, np.ndarray] = {}
     reel = Reel(frames, at_end=lambda: kept.update(state_of(names_in_reach())))
     try:
-        ran = run_program(
-            read_program(path), path, (), reel, install if frontend == "ours" else real_taichi
-        )
+        names = install if frontend == "ours" else lambda _: theirs(frontend)
+        ran = run_program(read_program(path), path, (), reel, names)
         if not ran.is_cut:
             kept.update(state_of(ran.names))
     except LanguageError as e:
@@ -136,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("frontend", choices=("ours", "taichi"))
+    parser.add_argument("frontend", choices=("ours", "taichi", "quadrants"))
     parser.add_argument("path", type=Path, metavar="PROGRAM.py")
     parser.add_argument("--frames", type=int, default=10)
     parser.add_argument("--state", type=Path)

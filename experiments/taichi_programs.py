@@ -88,6 +88,8 @@ def run_one(frontend: str, asked: Asked, name: str, state: Path) -> dict[str, An
             "PYTHONPATH": scratch,
             "XDG_CACHE_HOME": str(place / "cache"),
             "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
+            "QD_OFFLINE_CACHE_FILE_PATH": str(place / "quadrants"),
+            "QD_ARCH": "x64",
             "TI_LOG_LEVEL": "error",
             "TI_ARCH": "x64",  # without a GPU, `ti.init(arch=ti.gpu)` may kill the process
         }

@@ -11,7 +11,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.experiments import kernel_calls, taichi_programs
+from kernelscape.experiments import kernel_calls, taichi_programs, taichi_speed
 from kernelscape.experiments.conditions import moment, stamp
 from kernelscape.experiments.taichi_driver import names_in_reach, state_of
 from kernelscape.experiments.taichi_programs import compare, field_error
@@ -120,6 +120,36 @@ def test_a_program_is_run_and_its_conditions_are_kept(tmp_path: Path) -> None:
     taichi_programs.main(arguments)
     kept = taichi_programs.read_results("taichi_programs", tmp_path)["rows"]
     assert [r["taken"] for r in kept] == [other["taken"], taken]
+
+
+@pytest.mark.compiler
+def test_frames_are_timed_in_turn_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = tmp_path / "examples"
+    examples.mkdir()
+    (examples / "program.py").write_text(PROGRAM)
+    monkeypatch.setattr(taichi_speed, "PROGRAMS", {"program": 3})
+    arguments = ["--examples", str(examples), "--rounds", "1", "--results", str(tmp_path)]
+    taichi_speed.main(arguments)
+    taichi_speed.main(arguments)  # nothing is left
+    (row,) = taichi_speed.read_results("taichi_speed", tmp_path)["rows"]
+    assert (row["who"], row["frames"]) == ("ours", 3) and row["frame_s"] > 0
+    assert "Nothing is compared." in (tmp_path / "taichi_speed.md").read_text()
+
+
+def test_turns_are_rounds_of_all_libraries_and_our_time_is_over_the_better() -> None:
+    turns = taichi_speed.Turns(Path(), {"a": 1, "b": 2}, {"ours": None, "taichi": "python"}, 2)
+    one_round = [("a", "ours"), ("a", "taichi"), ("b", "ours"), ("b", "taichi")]
+    assert turns.left([]) == 2 * one_round
+    times = {"ours": (0.1, 0.3, 0.2), "taichi": (0.4, 0.5, 0.4), "quadrants": (0.8, 0.8, 0.8)}
+    rows = [
+        {"name": "a", "who": who, "frame_s": x, **moment()} for who, xs in times.items() for x in xs
+    ]
+    assert turns.left(rows) == 2 * one_round[2:]
+    rows += [{"name": "b", "who": "ours", "why": "b.py:1: no | yes", **moment()}]
+    text = taichi_speed.report({"stamp": stamp(), "versions": {"taichi": "1.7.4"}, "rows": rows})
+    assert "| a | 200 ms +- 50 % | 400 ms +- 12 % | 800 ms +- 0 % | 0.50 |" in text
+    assert "| b | b.py:1: no / yes | – | – | – |" in text
+    assert "the better of the two: 0.50; 1 of 1 are no slower." in text
 
 
 def row(name: str, compared: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
