@@ -44,7 +44,9 @@ def make_row(name: str, who: str, asked: Asked) -> dict[str, Any]:
     """One process: what the driver says of it, and when that was."""
     with tempfile.TemporaryDirectory(prefix="kernelscape-speed-") as scratch:
         found = run_one(who, asked, name, Path(scratch) / "state.npz")
-    kept = {key: found[key] for key in ("first_s", "frame_s", "why") if key in found}
+    kept: dict[str, Any] = {
+        key: found[key] for key in ("first_s", "frame_s", "why") if key in found
+    }
     if "why" in kept:
         kept["why"] = kept["why"].replace(f"{asked.examples}/", "").splitlines()[0]
     return {"name": name, "who": who, "frames": asked.frames, **moment(), **kept}

@@ -172,6 +172,22 @@ def test_updates_of_an_array_are_atomic_all_or_none(shared):
     assert atomics(parts, np.ones((1009, 2)), x) == []
 
 
+@ks.kernel
+def splat(a: ks.types.ndarray(), at: ks.types.ndarray(), x: ks.types.ndarray()):
+    for i in x:
+        for k in ks.static(range(9)):
+            a[at[i] + k] += x[i] * x[i] * (0.5 * k + x[i]) / (1.0 + x[i] * x[i])
+
+
+def test_a_few_cores_do_not_wait_for_each_other_in_updates_of_what_they_share():
+    """Updates by compare and swap cost more than two cores save, whatever the arithmetic between them seems to be."""
+    given = np.zeros(4096), np.zeros(65536, int), np.ones(65536)
+    for cores, n_atomics in ((2, 0), (64, 9)):
+        (step,) = default_plan(splat.instantiate(*given), cores).steps
+        assert isinstance(step, LoopStep)
+        assert (len(step.atomics), step.is_shared) == (n_atomics, n_atomics > 0)
+
+
 def test_threads_compute_what_random_kernels_mean(engine):
     irs = [
         statements.in_any_order(ir, n)
