@@ -253,6 +253,7 @@ class Kernel:
                 where,
             )
         if recorder is not None:
+            settle()  # what fields hold by now is the input of the sequence
             fields = frozenset(name for name, _ in instance.fields)
             recorder.hold(ir, list(given.values()), list(scalars.values()), where, fields)
             return None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from kernelscape.explorer.following import Follower, follow
 from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.language.record import record_program
 from kernelscape.runtime.records.record import RecordError
 
 pytestmark = pytest.mark.compiler
@@ -128,6 +129,15 @@ def test_calls_wait_until_somebody_looks(found: Path) -> None:
     p.gather()
     assert n_runs() == 1
     assert p.e[0] == p.d[N - 1] == 0.5 * 46 - 47
+
+
+def test_what_waits_runs_before_a_sequence_is_recorded(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    p.combine(0.5)
+    _, fields = record_program(lambda: p.gather(), ())
+    assert fields["d"][2] == 0.5 * 4 - 5
+    assert not waits()
 
 
 def test_what_deviates_runs_kernel_by_kernel(found: Path) -> None:
