@@ -1,0 +1,179 @@
+"""How fast are loops over sparse fields, beside Taichi?
+
+    python -m kernelscape.experiments.sparse [--taichi PYTHON] [--rounds 3] [--only NAME ...] [--size 256]
+
+PYTHON is the interpreter of an environment with taichi 1.7.4. Each library runs each program in a process of its own, in turn, on
+one thread. Takes about a minute a round with Taichi. Writes experiments/results/sparse.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .conditions import moment, stamp, stamp_text, versions_in
+from .writing import table, write_results
+
+FILE = "sparse"
+LIMIT_S = 240.0
+OURS = "kernelscape"
+
+_FIELDS = """
+import json, sys, time
+library, size = sys.argv[1], int(sys.argv[2])
+if library == "taichi":
+    import taichi as ti
+else:
+    import kernelscape.compat.taichi as ti
+ti.init(arch=ti.cpu, cpu_max_num_threads=1)
+x, y = ti.field(ti.f32), ti.field(ti.f32)
+block = ti.root.pointer(ti.ijk, size // LEAF)
+block.dense(ti.ijk, LEAF).place(x, y)
+low, high = size // 4, 3 * size // 4
+
+@ti.kernel
+def fill():
+    for i, j, k in ti.ndrange((low, high), (low, high), (low, high)):
+        x[i, j, k] = 0.1 * i + 0.01 * j + k
+        y[i, j, k] = 0.0
+
+def best(call, before=lambda: None):
+    seconds = []
+    for _ in range(6):
+        before()
+        begin = time.perf_counter()
+        call()
+        ti.sync()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds[1:])
+
+fill()
+"""
+_STENCIL = """
+@ti.kernel
+def stencil():
+    for i, j, k in x:
+        near = x[i - 1, j, k] + x[i + 1, j, k] + x[i, j - 1, k] + x[i, j + 1, k] + x[i, j, k - 1] + x[i, j, k + 1]
+        y[i, j, k] = 0.4 * x[i, j, k] + 0.1 * near
+
+seconds, n = best(stencil), (high - low) ** 3
+total = float(y.to_numpy().sum())
+"""
+_LIST = """
+@ti.kernel
+def count() -> ti.i32:
+    n = 0
+    for I in ti.grouped(block):
+        n += 1
+    return n
+
+@ti.kernel
+def change():
+    x[0, 0, 0] = 1.0
+    ti.deactivate(block, [0, 0, 0])
+
+seconds, n = best(count, change), (size // LEAF) ** 3
+total = float(count())
+"""
+_END = 'print(json.dumps({"ns": seconds / n * 1e9, "n": n, "total": total}))\n'
+# Programs, with the cells along an axis of their leaves; nanoseconds are for each cell that is active, or looked at for a list.
+PROGRAMS: Mapping[str, str] = {
+    "7-point stencil, leaves of 8^3": (_FIELDS + _STENCIL + _END).replace("LEAF", "8"),
+    "7-point stencil, leaves of 4^3": (_FIELDS + _STENCIL + _END).replace("LEAF", "4"),
+    "list of a pointer node": (_FIELDS + _LIST + _END).replace("LEAF", "4"),
+}
+
+
+def once(python: str, library: str, program: str, size: int, folder: Path) -> dict[str, Any]:
+    """One run of a program by a library. Raises CalledProcessError, TimeoutExpired."""
+    file = folder / f"with_{library}.py"
+    file.write_text(program)
+    command = [python, str(file), library, str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(
+    pythons: Mapping[str, str], names: Sequence[str], rounds: int, size: int, folder: Path
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """The runs of each program by each library, in turn."""
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for name in names:
+        found[name] = {library: [] for library in pythons}
+        for _ in range(rounds):
+            for library, python in pythons.items():
+                found[name][library].append(once(python, library, PROGRAMS[name], size, folder))
+    return found
+
+
+def report(values: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    body = []
+    for name, ways in values["found"].items():
+        times = {
+            library: statistics.median(x["ns"] for x in runs) for library, runs in ways.items()
+        }
+        ours = times[OURS]
+        others = [f"{t:.2f} ({t / ours:.1f}x)" for library, t in times.items() if library != OURS]
+        sums = [runs[-1]["total"] for runs in ways.values()]
+        unlike = max(abs(s / sums[0] - 1) for s in sums)
+        body.append([name, f"{ways[OURS][0]['n']:,}", f"{ours:.2f}", *others, f"{unlike:.1e}"])
+    heads = ["program", "cells", *values["libraries"], "sums differ by"]
+    return "\n".join(
+        [
+            "# Loops over sparse fields",
+            "",
+            stamp_text(values["stamp"]),
+            f"- ended {values['ended']['taken']}, load {values['ended']['load_1min']:.1f} at that moment",
+            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of five calls; f32, one thread.",
+            "- A pointer node above dense leaves; an eighth of the cells is active. Lists are made anew for each call.",
+            "",
+            table(heads, body),
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--taichi", metavar="PYTHON")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=list(PROGRAMS), action="append")
+    parser.add_argument("--size", type=int, default=256, help="cells along each axis")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    others = {"taichi": given.taichi} if given.taichi else {}
+    pythons = {OURS: sys.executable, **others}
+    try:
+        versions = versions_in(others)
+    except (OSError, ValueError) as e:
+        parser.error(str(e))
+    with TemporaryDirectory() as folder:
+        found = measure(
+            pythons, given.only or list(PROGRAMS), given.rounds, given.size, Path(folder)
+        )
+    values = {
+        "stamp": stamp(),
+        "versions": versions,
+        "libraries": list(pythons),
+        "rounds": given.rounds,
+        "found": found,
+        "ended": moment(),
+    }
+    print(write_results(FILE, report, values, given.results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
