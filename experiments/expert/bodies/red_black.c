@@ -7,24 +7,36 @@
 typedef __typeof__(_Generic((REAL)0, float: (int32_t)0, double: (int64_t)0)) whole;
 typedef whole ints __attribute__((vector_size(VECTOR_BYTES)));
 
+static const whole NUMBERS[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                  16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+/* first, first + 1 and so on, which compilers know where `first` is a constant: shuffles need that. */
 INLINE ints counted(long first) {
   ints v;
-  UNROLL for (int l = 0; l < LANES; l++) v[l] = (whole)(first + l);
+  memcpy(&v, NUMBERS + first, sizeof v);
   return v;
+}
+
+INLINE void vector(REAL *z, const REAL *r, long j, vec before, vec now, vec behind, ints wanted) {
+  const vec left = __builtin_shuffle(before, now, counted(LANES - 1)), right = __builtin_shuffle(now, behind, counted(1));
+  const vec made = (get(r + j, LANES) + get(z + j - N, LANES) + get(z + j + N, LANES) + left + right) * (REAL)0.25;
+  ints is_new = wanted;
+  if (j == 0) is_new &= counted(0) > 0;
+  if (j + LANES >= N) is_new &= counted(0) < (whole)(N - 1 - j);
+  put(z + j, (vec)(((ints)made & is_new) | ((ints)now & ~is_new)), LANES);
 }
 
 INLINE void row(REAL *z, const REAL *r, long parity) {
   const ints wanted = (counted(0) & 1) == (ints){0} + (whole)parity;
-  vec before = {0}, now = get(z, LANES);
+  vec before = {0}, now = get(z, N), behind;
   long j = 0;
-  for (; j + LANES <= N; j += LANES) {
-    const vec behind = j + 2 * LANES <= N ? get(z + j + LANES, LANES) : get(z + j + LANES, N - j - LANES);
-    const vec left = __builtin_shuffle(before, now, counted(LANES - 1)), right = __builtin_shuffle(now, behind, counted(1));
-    const vec made = (get(r + j, LANES) + get(z + j - N, LANES) + get(z + j + N, LANES) + left + right) * (REAL)0.25;
-    const ints at = counted(j), is_new = wanted & (at > 0) & (at < N - 1);
-    put(z + j, (vec)(((ints)made & is_new) | ((ints)now & ~is_new)), LANES);
-    before = now;
-    now = behind;
+  for (; j + 2 * LANES <= N; j += LANES, before = now, now = behind) {
+    behind = get(z + j + LANES, LANES);
+    vector(z, r, j, before, now, behind, wanted);
+  }
+  for (; j + LANES <= N; j += LANES, before = now, now = behind) {
+    behind = get(z + j + LANES, N - j - LANES);
+    vector(z, r, j, before, now, behind, wanted);
   }
   for (; j < N - 1; j++)
     if (j > 0 && (j & 1) == parity) z[j] = (r[j] + z[j - N] + z[j + N] + z[j - 1] + z[j + 1]) * (REAL)0.25;
