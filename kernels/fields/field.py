@@ -22,6 +22,7 @@ from .matrix import Matrix, python_number
 from .place import assigned_name, caller, fail
 from .program import current_program, settle
 from .sparse_cells import SparseCells
+from .statistics import TreeStatistics
 from .tree import Place, SNode
 
 
@@ -49,6 +50,12 @@ class AbstractField(ABC):
     def parent(self, n: int = 1) -> SNode | None:
         """The n-th node above it."""
         return self.snode.parent(n)
+
+    def stats(self) -> TreeStatistics:
+        """How many cells of each node of its tree are there and active, and their bytes; printed, it is a table."""
+        for leaf in self.leaves():
+            leaf.check_final()
+        return self.snode.stats()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,7 +144,7 @@ class AbstractLeaf(AbstractField):
         if self._released:
             fail(f"{self.label} is gone: {self._released}")
         if self._cells is None and self._array is None and self.place.snode.is_sparse:
-            self._check_final()
+            self.check_final()
             self._cells = SparseCells.of(self.place.snode)
         return self._cells
 
@@ -160,7 +167,7 @@ class AbstractLeaf(AbstractField):
         if self._released:
             fail(f"{self.label} is gone: {self._released}")
         place = self.place
-        self._check_final()
+        self.check_final()
         if place.snode.is_sparse:
             fail(f"{self.label} is sparse: it is no array, to_numpy() makes one")
         shape = (*self.element_shape, *(place.shape or (1,)))
@@ -170,7 +177,7 @@ class AbstractLeaf(AbstractField):
             fail(f"there is no memory for {self.label} of shape {place.shape}")
         return self._array
 
-    def _check_final(self) -> None:
+    def check_final(self) -> None:
         if not self.place.snode.tree.is_final:
             fail(
                 f"{self.label} is placed in a ks.FieldsBuilder() that is not finalized: call its finalize()"

@@ -185,7 +185,7 @@ class TreeStorage:
 
     def deactivate_all(self, node: int) -> None:
         """Makes all cells of a node inactive, and all that are in them."""
-        used = {k: self._used(k) for k in self.tree.below(node)}
+        used = {k: self.used(k) for k in self.tree.below(node)}
         for k, (n_containers, n_items) in used.items():
             node_k = self.tree.nodes[k]
             counters = self.arrays["counters"]
@@ -202,10 +202,10 @@ class TreeStorage:
                     self.arrays[f"field{number}"][..., :n_items] = 0
         self._changed(node)
 
-    def _used(self, node: int) -> tuple[int, int]:
+    def used(self, node: int) -> tuple[int, int]:
         """So many containers and items, from the first on, may have been written."""
         node_k = self.tree.nodes[node]
-        n = 1 if node_k.parent < 0 else self._used(node_k.parent)[1]
+        n = 1 if node_k.parent < 0 else self.used(node_k.parent)[1]
         if not node_k.has.pool:
             return n, n * node_k.cells
         free, taken, fresh = self.arrays["counters"][node, [FREE, TAKEN, FRESH]]

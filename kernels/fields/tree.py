@@ -17,6 +17,7 @@ import numpy as np
 from ..ir.structure import KINDS, StructureTree, TreeNode
 from ..sparse.layout import FieldPlace, layout_of
 from .place import fail
+from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage
 
 if TYPE_CHECKING:
@@ -167,6 +168,12 @@ class SNode:
         else:
             for node in self.below:
                 node.deactivate_all()
+
+    def stats(self) -> TreeStatistics:
+        """How many cells of each node of its tree are there and active, and their bytes; printed, it is a table."""
+        if self._above is None:
+            fail("ks.root has several trees: ask a node below it, or a field")
+        return statistics_of(self.top)
 
     def place(self, *args: Any, offset: int | Sequence[int] | None = None) -> SNode:
         """Gives fields, or lists of fields, their shape. `offset` is the least index along each axis."""

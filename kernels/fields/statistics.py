@@ -1,0 +1,159 @@
+"""What a tree of fields holds: of each node its containers, its cells, how many are active, and their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from ..sparse.layout import words
+
+if TYPE_CHECKING:
+    from .storage import TreeStorage
+    from .tree import SNode
+
+
+@dataclass(frozen=True)
+class NodeStatistics:
+    """One node. `depth`: nodes above it, without the root. `extents`: how it splits each cell above, by axis.
+
+    `containers` are in memory, with `cells` cells in all, of which `active` are active. `table_bytes`: slots, masks and lengths of
+    these containers; `value_bytes`: elements of the fields of this node, of all cells that have memory.
+    """
+
+    kind: str
+    depth: int
+    axes: tuple[int, ...]
+    extents: tuple[int, ...]
+    fields: tuple[str, ...]
+    containers: int
+    cells: int
+    active: int
+    table_bytes: int
+    value_bytes: int
+
+    @property
+    def fill(self) -> float:
+        """The part of the cells in memory that is active; 0 where there are none."""
+        return self.active / self.cells if self.cells else 0.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {'x'.join(map(str, self.extents))}"
+
+
+@dataclass(frozen=True)
+class TreeStatistics:
+    """The nodes of a tree, parents before children. As text, a table of them."""
+
+    nodes: tuple[NodeStatistics, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(n.table_bytes + n.value_bytes for n in self.nodes)
+
+    def __str__(self) -> str:
+        head = ("node", "fields", "containers", "cells", "active", "fill", "tables", "values")
+        rows = [head] + [
+            (
+                "  " * n.depth + n.name,
+                ", ".join(n.fields),
+                str(n.containers),
+                str(n.cells),
+                str(n.active),
+                f"{n.fill:.1%}",
+                _size(n.table_bytes),
+                _size(n.value_bytes),
+            )
+            for n in self.nodes
+        ]
+        wide = [max(len(row[k]) for row in rows) for k in range(len(head))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(w) if k < 2 else cell.rjust(w)
+                for k, (cell, w) in enumerate(zip(row, wide, strict=True))
+            ).rstrip()
+            for row in rows
+        )
+
+
+def statistics_of(top: SNode) -> TreeStatistics:
+    """Of the nodes below and with `top`, which is below a root. Sparse trees are in use from then on."""
+    structure = next((n.structure for n in _nodes(top) if n.is_sparse), None)
+    found: list[NodeStatistics] = []
+
+    def visit(node: SNode, depth: int, above: int) -> None:
+        """`above`: active cells of the parent, which are containers of this node."""
+        n_cells = prod(node.extents)
+        leaves = [b for b in node.below if b.kind == "place"]
+        if structure is not None and node.is_sparse:
+            number = structure.numbers[id(node)]
+            active = _active(structure.storage, number)
+            tables = _table_bytes(structure.storage, number, above)
+            # Each cell of a dense or bitmasked container has its elements; of pools each active cell.
+            held = active if structure.tree.nodes[number].has.is_listed else above * n_cells
+            if structure.tree.nodes[number].has.length:
+                held = _chunked(structure.storage, number)
+        else:
+            active, tables = above * n_cells, 0
+            held = active
+        values = sum(
+            held * prod(b.leaf.element_shape) * b.leaf.dtype.size_bytes for b in leaves if b.leaf
+        )
+        names = tuple(b.leaf.name or "unnamed" for b in leaves if b.leaf)
+        found.append(
+            NodeStatistics(
+                kind=node.kind,
+                depth=depth,
+                axes=node.axes,
+                extents=node.extents,
+                fields=names,
+                containers=above,
+                cells=above * n_cells,
+                active=active,
+                table_bytes=tables,
+                value_bytes=values,
+            )
+        )
+        for below in node.below:
+            if below.kind != "place":
+                visit(below, depth + 1, active)
+
+    visit(top, 0, 1)
+    return TreeStatistics(tuple(found))
+
+
+def _nodes(node: SNode) -> Iterator[SNode]:
+    yield node
+    for below in node.below:
+        yield from _nodes(below)
+
+
+def _active(storage: TreeStorage, number: int) -> int:
+    starts, unit = storage.blocks(number)
+    return len(starts) * unit
+
+
+def _table_bytes(storage: TreeStorage, number: int, containers: int) -> int:
+    node = storage.tree.nodes[number]
+    n = 4 * node.entries if node.has.pool else 0
+    n += 8 * words(node.cells) if node.has.mask else 0
+    n += 4 if node.has.length else 0
+    return n * containers
+
+
+def _chunked(storage: TreeStorage, number: int) -> int:
+    """Cells of a dynamic node that have memory: those of all its chunks."""
+    table = storage.arrays[f"table{number}"]
+    n_containers, _ = storage.used(number)
+    node = storage.tree.nodes[number]
+    return int((table[: n_containers * node.entries] != 0).sum()) * node.chunk
+
+
+def _size(n: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if n < 10 * 1024:
+            return f"{n} {unit}"
+        n = round(n / 1024)
+    return f"{n} GiB"
