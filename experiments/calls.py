@@ -135,7 +135,8 @@ class Ways:
         self.signature = Signature(parameters, problem)
         self.tuned: Tuned = make_tuned(parameters, rebuilt, device)
         self.unchecked: Tuned = make_tuned(parameters, rebuilt, device, check_indices=False)
-        self.plain = PlainCaller(self.module, rows_of(self.signature))
+        workspaces = self.module if built.workspace_bytes else None
+        self.plain = PlainCaller(self.module, rows_of(self.signature), workspaces)
         self._workspace = [self.module.make_workspace()] if built.workspace_bytes else []
 
     def former(self, *args: Any) -> None:
