@@ -27,7 +27,7 @@ from ...kernels.ir.kernel import (
     Update,
     While,
 )
-from ...kernels.ir.walk import children, local_changed, locals_read
+from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
 
 I32, I64 = DType.i32, DType.i64
 _Path = tuple[int, ...]  # of blocks, outermost first
@@ -136,6 +136,19 @@ class _Reader:
         self.n_blocks += 1
         path = (*path, self.n_blocks)
         self.block(body, path, (*masked, self.n_blocks) if self.varies(condition) else masked)
+
+
+def affine_locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
+    """Locals of the top level of a body that are set once, to functions of loop indices alone."""
+    changed = [local_changed(s) for s in nested_statements(body)]
+    return {
+        s.name: s.value
+        for s in body
+        if isinstance(s, SetLocal)
+        and changed.count(s.name) == 1
+        and all(isinstance(x, LoopIndex | Const | Cast | Binary) for x in walk(s.value))
+        and all(x.dtype.is_index for x in walk(s.value))
+    }
 
 
 # --- what fits into 32 bits

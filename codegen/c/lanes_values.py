@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Problem
-from ...kernels.ir.walk import local_changed, nested_statements, walk
+from ...kernels.ir.walk import nested_statements, walk
 from . import csyntax as c
 from .block import Writer
 from .constants import constant
 from .lanes_masks import LaneMasks
 from .lanes_memory import LaneMemory
 from .lanes_operations import LaneOperations
-from .lanes_uniform import Ranges, Uniformity
+from .lanes_uniform import Ranges, Uniformity, affine_locals
 from .memory import Value
 from .point import row_strides
 from .vectors import operator, type_name
@@ -60,6 +61,21 @@ class Place:
     offsets: c.CExpr | None
 
 
+@dataclass(frozen=True)
+class _Index:
+    """A uniform `base` within `reach` (None: not known), `stride` times the number of the lane, `offsets` by their last 32 bits."""
+
+    base: c.CExpr
+    stride: int
+    offsets: tuple[c.CExpr, ...]
+    reach: tuple[int, int] | None
+
+
+def _keeps_apart(reach: tuple[int, int] | None, n_elements: int) -> bool:
+    """Whether the way from a base to any element of an array surely fits into 32 bits."""
+    return reach is not None and reach[1] <= 2**31 and n_elements - reach[0] <= 2**31
+
+
 class LaneValues:
     """Values of the body of a loop of `lanes`, at the mask that is in force."""
 
@@ -86,25 +102,7 @@ class LaneValues:
         self.scalar = BodyWriter(w, scope.problem, scope.array_of, scope.is_shared)
         self.scalar.is_free, self.scalar.plain_indices = scope.fast_math, True
         self.scalar.loops, self.scalar.locals = dict(scope.loops), dict(scope.locals)
-        self.affine = self._affine_locals()
-
-    def _affine_locals(self) -> dict[str, ir.Expr]:
-        """Locals of the top level that are set once, to functions of loop indices alone."""
-        changed = [local_changed(s) for s in nested_statements(self.body)]
-        found: dict[str, ir.Expr] = {}
-        for s in self.body:
-            if (
-                isinstance(s, ir.SetLocal)
-                and changed.count(s.name) == 1
-                and s.value.dtype.is_index
-                and all(
-                    isinstance(x, ir.LoopIndex | ir.Const | ir.Cast | ir.Binary)
-                    for x in walk(s.value)
-                )
-                and all(x.dtype.is_index for x in walk(s.value))
-            ):
-                found[s.name] = s.value
-        return found
+        self.affine = affine_locals(body)
 
     def named(self, x: c.CExpr, dtype: DType, stem: str) -> c.CExpr:
         if isinstance(x, c.Id):
@@ -259,52 +257,58 @@ class LaneValues:
 
     def place(self, array: str, indices: tuple[ir.Expr, ...]) -> Place:
         info = self.scope.problem.array(array)
-        base: c.CExpr = c.Num("0")
-        stride, offsets = 0, list[c.CExpr]()
+        found = _Index(c.Num("0"), 0, (), (0, 0))
         for index, step in zip(indices, row_strides(info.shape), strict=True):
-            u, k, more = self._split(index)
-            base = c.add(base, u if step == 1 or u == c.Num("0") else c.Bin("*", u, c.number(step)))
-            stride += k * step
-            for x in more:
-                offsets.append(x if step == 1 else self._times(x, step))
+            x = self._split(index)
+            found = self._sum(found, x if step == 1 else self._scaled(x, step))
         total: c.CExpr | None = None
-        for x in offsets:
-            total = x if total is None else self._index_op("add", total, x)
-        return Place(base, stride, total)
+        for offset in found.offsets:
+            total = offset if total is None else self._index_op("add", total, offset)
+        if total is None or _keeps_apart(found.reach, prod(info.shape)):
+            return Place(found.base, found.stride, total)
+        base = self.splat(Value(c.CastTo(type_name(I32, 0), found.base), I32)).x
+        return Place(c.Num("0"), found.stride, self._index_op("add", base, total))
 
-    def _split(self, e: ir.Expr) -> tuple[c.CExpr, int, list[c.CExpr]]:
-        """An index as what is uniform, a multiple of the lane's number, and what else varies, in 32 bits.
-
-        Sums that wrap around are no index of any array, and of arrays with less than 2^31 elements the last 32 bits are enough.
-        """
-        zero = c.Num("0")
+    def _split(self, e: ir.Expr) -> _Index:
+        """An index in parts. Sums that wrap around are no index of any array."""
         if not self.varies(e):
-            return self.scalar_index(e), 0, []
+            return _Index(self.scalar_index(e), 0, (), self.ranges.of(e))
         match e:
             case ir.LoopIndex():
-                return self.first, 1, []
+                return _Index(self.first, 1, (), self.ranges.of(e))
             case ir.Local(name) if name in self.affine:
                 return self._split(self.affine[name])
             case ir.Cast(x, dtype) if x.dtype.is_index and dtype.is_index:
                 if dtype.size_bytes >= x.dtype.size_bytes:
                     return self._split(x)
             case ir.Binary("add" | "sub" as op, a, b, dtype) if dtype.is_index:
-                (u, k, more), (v, n, others) = self._split(a), self._split(b)
-                if op == "add":
-                    return c.add(u, v), k + n, [*more, *others]
-                negative = [self._index_op("sub", self._whole(0), x) for x in others]
-                return c.minus(u, v), k - n, [*more, *negative]
+                return self._sum(self._split(a), self._split(b), op == "sub")
             case ir.Binary("mul", a, ir.Const(value=int(factor)), dtype) if dtype.is_index:
                 return self._scaled(self._split(a), factor)
             case ir.Binary("mul", ir.Const(value=int(factor)), b, dtype) if dtype.is_index:
                 return self._scaled(self._split(b), factor)
-        return zero, 0, [self.in_32_bits(e)]
+        return _Index(c.Num("0"), 0, (self.in_32_bits(e),), (0, 0))
 
-    def _scaled(
-        self, x: tuple[c.CExpr, int, list[c.CExpr]], factor: int
-    ) -> tuple[c.CExpr, int, list[c.CExpr]]:
-        u, k, more = x
-        return c.Bin("*", u, c.number(factor)), k * factor, [self._times(m, factor) for m in more]
+    def _sum(self, x: _Index, y: _Index, is_difference: bool = False) -> _Index:
+        reach = None
+        if x.reach is not None and y.reach is not None:
+            low, high = (-y.reach[1], -y.reach[0]) if is_difference else y.reach
+            reach = x.reach[0] + low, x.reach[1] + high
+        if not is_difference:
+            both = (*x.offsets, *y.offsets)
+            return _Index(c.add(x.base, y.base), x.stride + y.stride, both, reach)
+        negative = [self._index_op("sub", self._whole(0), offset) for offset in y.offsets]
+        both = (*x.offsets, *negative)
+        return _Index(c.minus(x.base, y.base), x.stride - y.stride, both, reach)
+
+    def _scaled(self, x: _Index, factor: int) -> _Index:
+        base = x.base if x.base == c.Num("0") else c.Bin("*", x.base, c.number(factor))
+        offsets = tuple(self._times(offset, factor) for offset in x.offsets)
+        reach = None
+        if x.reach is not None:
+            ends = [end * factor for end in x.reach]
+            reach = min(ends), max(ends)
+        return _Index(base, x.stride * factor, offsets, reach)
 
     def _whole(self, value: int) -> c.CExpr:
         return self.splat(Value(c.number(value), I32)).x

@@ -205,6 +205,13 @@ def chained(x: A()):
             x[i] = x[i + 1] * 2.0
 
 
+@ks.kernel
+def since(out: A(), x: A(), at: A(), start: A()):
+    for i in out:
+        if at[i] > start[0]:
+            out[i] = x[at[i] - start[0], 1]
+
+
 def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     """Kernels, arguments, and whether they run in lanes."""
     rng = np.random.default_rng(5)
@@ -217,6 +224,13 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     yield ragged, [out, unit, starts], True
     yield guarded, [out, unit, at], False
     yield spread, [np.zeros(60, np.float32), unit, np.abs(at)], False
+    for begin in (
+        5_000_000_000,
+        2_000_000_000,
+    ):  # rows of what begins far away: no place of 32 bits
+        later = (np.abs(at) + begin).astype(np.int64 if begin >> 31 else np.int32)
+        table, start = rng.random((60, 4096), np.float32), np.array([begin], later.dtype)
+        yield since, [out, table, later, start], False
     yield summed, [np.zeros(1, np.float32), unit], True
     yield told, [out, unit, np.zeros(1, np.int64)], False
     yield repeated, [out, unit], True
