@@ -159,15 +159,21 @@ class Calls:
 
     def _plain(self, target: FunctionType, node: ast.Call, is_statement: bool) -> Value | None:
         """A function that is not marked: Python computes it where its arguments are known, else its body is compiled here."""
+        func = Func(target)
+        if func.templates:
+            return self._inline(func, node, is_statement)
+        args, named = self._expr.values(node.args), self._named(node)
         try:
-            given = [static_value(self._expr.value(a)) for a in node.args]
-            named = {k.arg: static_value(self._expr.value(k.value)) for k in node.keywords if k.arg}
-        except KeyError:
-            return self._inline(Func(target), node, is_statement)
+            known = [static_value(a) for a in args]
+            known_by_name = {name: static_value(x) for name, x in named.items()}
+        except KeyError:  # evaluated once: what they write is written once
+            return self._inline(func, node, is_statement, given=(args, named))
         try:
-            found = target(*given, **named)
-        except Exception as error:
-            return self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
+            found = target(*known, **known_by_name)
+        except Exception as error:  # the program's own function may raise anything
+            return self._state.fail(
+                f"`{ast.unparse(node)}` cannot be evaluated: {type(error).__name__}: {error}", node
+            )
         return None if found is None and is_statement else lifted(self._state, found)
 
     def _of_language(

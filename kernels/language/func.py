@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .annotations import resolve_annotation
+from .intrinsics import TemplateAnnotation
 from .parse import ParsedFunction, parse_function
 
 
@@ -32,6 +33,11 @@ class Func:
             (p.name, resolve_annotation(self.fn, p.annotation), p.default)
             for p in inspect.signature(self.fn).parameters.values()
         )
+
+    @functools.cached_property
+    def templates(self) -> frozenset[str]:
+        """The arguments that are templates: they stand for places."""
+        return frozenset(n for n, a, _ in self.parameters if isinstance(a, TemplateAnnotation))
 
     @functools.cached_property
     def returns(self) -> Any:

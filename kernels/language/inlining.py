@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_INLINE_DEPTH = 32
 RunBody = Callable[[Sequence[ast.stmt]], object]
+Given = tuple[Sequence[Value], Mapping[str, Value]]  # by position, by name
 
 
 class Inliner:
@@ -37,8 +38,11 @@ class Inliner:
         node: ast.Call,
         is_statement: bool = False,
         owner: Value | None = None,
+        given: Given | None = None,
     ) -> Value | None:
-        """What a call returns, its statements emitted; None where it returns nothing. `owner` is the struct of a method."""
+        """What a call returns, its statements emitted; None where it returns nothing. `owner` is the struct of a method, `given`
+        are arguments that were evaluated before.
+        """
         state = self._state
         func = callee.func if isinstance(callee, BoundFunc) else callee
         if isinstance(callee, BoundFunc):
@@ -48,7 +52,7 @@ class Inliner:
                 f"{func.parsed.name} calls itself: recursion is not supported in a kernel", node
             )
         frame = Frame(func.parsed)
-        self._bind(func, frame, node, owner)
+        self._bind(func, frame, node, owner, given)
         state.frames.append(frame)
         try:
             with state.collected() as body:
@@ -72,7 +76,9 @@ class Inliner:
             result = self._expr.converted(result, func.returns, node)
         return result
 
-    def _bind(self, func: Func, frame: Frame, node: ast.Call, owner: Value | None) -> None:
+    def _bind(
+        self, func: Func, frame: Frame, node: ast.Call, owner: Value | None, before: Given | None
+    ) -> None:
         """Parameters stand for their arguments, or for a copy where the function or what it writes could change them."""
         parameters = list(func.parameters)
         written: set[str] = set()  # locals and arrays that the function changes by its parameters
@@ -83,7 +89,7 @@ class Inliner:
         changed = names_changed(scope)
         if owner is not None and own in changed:
             written |= names_of(owner)
-        given = self._arguments(parameters, node, func.parsed.name)
+        given = self._arguments(parameters, node, func.parsed.name, before)
         for name, annotation, _ in parameters:
             if isinstance(annotation, TemplateAnnotation) and name in changed:
                 written |= names_of(given[name])
@@ -120,15 +126,19 @@ class Inliner:
         )
 
     def _arguments(
-        self, parameters: Sequence[tuple[str, Any, Any]], node: ast.Call, function: str
+        self,
+        parameters: Sequence[tuple[str, Any, Any]],
+        node: ast.Call,
+        function: str,
+        before: Given | None,
     ) -> dict[str, Value]:
         """The argument of each parameter: places where it is a template, else values."""
         state = self._state
         templates = {n for n, a, _ in parameters if isinstance(a, TemplateAnnotation)}
         names = [n for n, _, _ in parameters]
         given: dict[str, Value] = {}
-        if any(isinstance(a, ast.Starred) for a in node.args):
-            values = self._expr.values(node.args)
+        if before is not None or any(isinstance(a, ast.Starred) for a in node.args):
+            values = self._expr.values(node.args) if before is None else before[0]
             given.update(zip(names, values, strict=False))
             count = len(values)
         else:
@@ -141,9 +151,12 @@ class Inliner:
             count = len(node.args)
         for k in node.keywords:
             if k.arg in names and k.arg not in given:
-                given[k.arg] = (
-                    self._expr.place(k.value) if k.arg in templates else self._expr.value(k.value)
-                )
+                if before is not None:
+                    given[k.arg] = before[1][k.arg]
+                elif k.arg in templates:
+                    given[k.arg] = self._expr.place(k.value)
+                else:
+                    given[k.arg] = self._expr.value(k.value)
             else:
                 count = len(names) + 1
         for n, _, default in parameters:

@@ -406,3 +406,47 @@ def test_several_static_values_and_roundings_to_a_type():
     name()
     assert x.to_numpy().tolist() == [0, 1, 3]
     assert y.to_numpy().tolist() == [0, 1, 2]
+
+
+def scaled_sum(a, b=0, scale=1):
+    return (a + b) * scale
+
+
+def raises(n):
+    return {}[n]
+
+
+def test_arguments_of_functions_that_are_not_marked_are_evaluated_once():
+    count = ks.field(ks.i32, shape=())
+    seen = ks.field(ks.i32, shape=2)
+
+    @ks.kernel
+    def f():
+        for _ in range(1):
+            seen[0] = scaled_sum(
+                ks.atomic_add(count[None], 1), 2, scale=ks.atomic_add(count[None], 1)
+            )
+            seen[1] = scaled_sum(*(count[None], 5))
+
+    f()
+    assert count[None] == 2
+    assert seen.to_numpy().tolist() == [2, 7]
+
+
+def test_functions_that_are_not_marked_say_what_is_wrong():
+    given = {"scale": 10}
+
+    @ks.kernel
+    def f() -> ks.i32:
+        return scaled_sum(3, **given)
+
+    @ks.kernel
+    def g() -> ks.i32:
+        return raises(3)
+
+    with pytest.raises(
+        LanguageError, match=r"scaled_sum\(3, \*\*given\)`: give arguments one by one"
+    ):
+        f()
+    with pytest.raises(LanguageError, match=r"`raises\(3\)` cannot be evaluated: KeyError: 3"):
+        g()
