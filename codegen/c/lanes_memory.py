@@ -93,14 +93,14 @@ class LaneMemory:
                 name,
                 lambda: f"static inline {opening} {{\n    return ({v}){{{', '.join(parts)}}};\n}}",
             )
-        bits = self.m.bits()
+        bits, at = self.m.bits(), "i" if dtype.size_bytes >= 4 else "at"
         one = (
             f"    {v} r = {{0}};\n"
             f"    for (unsigned left = {bits}(m); left; left &= left - 1) "
-            "r[__builtin_ctz(left)] = p[i[__builtin_ctz(left)]];\n    return r;"
+            f"r[__builtin_ctz(left)] = p[{at}[__builtin_ctz(left)]];\n    return r;"
         )
         if dtype.size_bytes < 4:
-            return self.m.made(name, lambda: f"static inline {opening} {{\n{one}\n}}")
+            return self.m.made(name, lambda: self._of_small(opening, one))
         prefix, suffix = self.m.intrinsic(dtype)
         cast, of_index = self.m.register(dtype), f"{REGISTERS[max(16, self.m.size(I32))]}i"
         masked = "mask" if self.m.size(dtype) == 64 else "mmask"
@@ -133,17 +133,22 @@ class LaneMemory:
             return self.m.made(
                 name, lambda: "\n".join([f"static inline {opening} {{", *parts, "}"])
             )
-        bits = self.m.bits()
+        bits, at = self.m.bits(), "i" if dtype.size_bytes >= 4 else "at"
         one = (
             f"    for (unsigned left = {bits}(m); left; left &= left - 1) "
-            "p[i[__builtin_ctz(left)]] = x[__builtin_ctz(left)];"
+            f"p[{at}[__builtin_ctz(left)]] = x[__builtin_ctz(left)];"
         )
         if dtype.size_bytes < 4:
-            return self.m.made(name, lambda: f"static inline {opening} {{\n{one}\n}}")
+            return self.m.made(name, lambda: self._of_small(opening, one))
         prefix, suffix = self.m.intrinsic(dtype)
         cast, of_index = self.m.register(dtype), f"{REGISTERS[max(16, self.m.size(I32))]}i"
         call = f"{prefix}_mask_i32scatter_{suffix}(p, m, ({of_index})i, ({cast})x, {dtype.size_bytes});"
         return self.m.made(name, lambda: self.m.both(opening, call, one))
+
+    def _of_small(self, opening: str, one: str) -> str:
+        """A function of elements so small that their indices, `i`, may take more than a register; it finds them in `at`."""
+        places = f"    int32_t at[{self.m.width}];\n    __builtin_memcpy(at, &i, sizeof at);\n"
+        return f"static inline {opening} {{\n{places}{one}\n}}"
 
     def update(self, op: str, dtype: DType, atomic: bool) -> str:
         """`update(p, m, i, x)`: p[i] op= x where m, one lane after the other; gives what the elements held before."""

@@ -110,6 +110,7 @@ def assert_same(engine: Engine, ir: KernelIR) -> None:
         (64, 16, "i32", True),
         (64, 32, "f32", True),
         (64, 16, "i16", True),
+        (64, 32, "i16", True),
         (32, 4, "i64", True),
         (32, 8, "f32", False),
         (32, 8, "f64", False),
