@@ -4,15 +4,16 @@ starts teams of threads and lets them meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.candidate import Candidate
+from ..space.targets.kind import CPU, GPU
 from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
 from .lower_kernels import lower_kernels
-from .passes.pipeline import GPU, launches_of
+from .passes.pipeline import PASSES, launches_of
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 
 Words = dict[str, tuple[str, ...]]
@@ -65,33 +66,38 @@ class Starts:
 
 def describe(candidate: Candidate) -> Words:
     """The decisions of a complete candidate in words."""
-    plan, on_gpu = read_plan(candidate), candidate.space.target.is_gpu
+    plan, words = read_plan(candidate), _WORDS[candidate.space.target.kind]
     launches = launches_of(plan, candidate.space.target)
     return {
         "launches": tuple(_launch(plan, roots) for roots in plan.launches),
         "fused loops": tuple(_fused(plan)),
         "loop order": tuple(_order(plan)),
-        "threads": tuple(_blocks(plan) if on_gpu else _threads(plan)),
+        "threads": tuple(words.threads(plan)),
         "tiles": tuple(_tiles(plan)),
-        "values": tuple(_values(plan, candidate)),
+        "values": tuple(_values(plan, candidate, words.where)),
         "branches": tuple(guards(plan)),
         "stores": tuple(_stores(plan)),
         "packing": tuple(_packing(plan)),
-        "reductions": tuple(_block_reductions(plan) if on_gpu else _reductions(plan, launches)),
+        "reductions": tuple(words.reductions(plan, launches)),
     }
 
 
 def count_starts(candidate: Candidate) -> Starts:
     """Launches, teams and barriers of one call of a complete candidate."""
-    plan = read_plan(candidate)
-    on_gpu = candidate.space.target.is_gpu
-    launches = launches_of(plan, candidate.space.target)
-    # On a GPU what blocks sum up together is set and combined by launches of its own.
-    return Starts(
-        n_launches=len(lower_kernels(candidate, GPU).launches) if on_gpu else len(launches),
-        n_teams=None if on_gpu else sum(launch.is_parallel for launch in launches),
-        n_barriers=sum(_meetings(plan, launch.nodes) for launch in launches),
-    )
+    plan, target = read_plan(candidate), candidate.space.target
+    launches = launches_of(plan, target)
+    n_launches, n_teams = _WORDS[target.kind].starts(candidate, launches)
+    n_barriers = sum(_meetings(plan, launch.nodes) for launch in launches)
+    return Starts(n_launches, n_teams, n_barriers)
+
+
+def _teams(_: Candidate, launches: Sequence[Launch]) -> tuple[int, int | None]:
+    return len(launches), sum(launch.is_parallel for launch in launches)
+
+
+def _grids(candidate: Candidate, _: Sequence[Launch]) -> tuple[int, int | None]:
+    """What blocks sum up together is set and combined by launches of its own."""
+    return len(lower_kernels(candidate, PASSES[GPU]).launches), None
 
 
 def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
@@ -171,9 +177,8 @@ def _tile(p: LoopPlan) -> Iterator[str]:
         yield f"{p.loop.name} in blocks of {p.tile}"
 
 
-def _values(plan: Plan, candidate: Candidate) -> Iterator[str]:
+def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Iterator[str]:
     tasks, where = plan.tasks, candidate.space.variables.mem_space
-    words = _WHERE_ON_GPU if candidate.space.target.is_gpu else _WHERE
     for t in tasks:
         for when in dict.fromkeys(ahead.words for ahead in t.prefetches):
             yield f"{t.task.name} asks for its inputs {when}"
@@ -235,7 +240,7 @@ def _reductions(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
         yield f"{t.task.name} reduces {place}{apart}"
 
 
-def _block_reductions(plan: Plan) -> Iterator[str]:
+def _block_reductions(plan: Plan, _: Sequence[Launch]) -> Iterator[str]:
     for t in plan.tasks:
         if not t.task.is_reduction:
             continue
@@ -246,6 +251,22 @@ def _block_reductions(plan: Plan) -> Iterator[str]:
         lanes = [p.loop.name for p in t.loops if p.has_lanes]
         apart = f", an accumulator for each copy of {_listed(lanes)}" if lanes else ""
         yield f"{t.task.name} reduces {', '.join(ways)}{apart}"
+
+
+@dataclass(frozen=True)
+class _KindWords:
+    """What one kind of target has in words of its own; `starts` gives launches and teams."""
+
+    where: Mapping[int, str]
+    threads: Callable[[Plan], Iterator[str]]
+    reductions: Callable[[Plan, Sequence[Launch]], Iterator[str]]
+    starts: Callable[[Candidate, Sequence[Launch]], tuple[int, int | None]]
+
+
+_WORDS = {
+    CPU: _KindWords(_WHERE, _threads, _reductions, _teams),
+    GPU: _KindWords(_WHERE_ON_GPU, _blocks, _block_reductions, _grids),
+}
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -29,12 +29,7 @@ PRODUCT = (
 SHIPPED = (*PRODUCT, "testing", "experiments")
 
 # Where a GPU may be told from a CPU: its facts, and what people see.
-GPU_PLACES = (
-    "space/targets/",
-    "cli/views.py",
-    "search/bound/explain.py",
-    "codegen/describe.py",
-)
+GPU_PLACES = ("space/targets/", "cli/views.py")
 BACKEND_DEVICE = re.compile(r"runtime\.\w+\.(device|runner|builder)$")
 # Modules that replace what they do not own.
 PATCHERS = {"mock", "unittest", "pytest"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...space.candidate import Space
+from ...space.targets.kind import CPU, GPU
+from ...space.targets.target import Target
 from .bounder import Bound, Bounder, Phase
 from .core_costs import CLOCK_SLACK
 from .operations import SureOperations
@@ -34,16 +36,24 @@ def explain_phases(bound: Bound, space: Space) -> list[str]:
     """What the caches may hold, and one sentence a phase on the bytes of each array."""
     if not bound.phases:
         return []
-    levels = space.target.levels
-    if space.target.is_gpu:
-        # What is nearer than L2 is empty when a launch begins.
-        held = size_text(float(levels[-1].capacity_bytes))
-        return [f"L2 may hold {held} of each launch from before", *map(_phase, bound.phases)]
-    held = size_text(float(sum(level.capacity_bytes for level in levels)))
+    return [_KEPT[space.target.kind](space.target), *map(_phase, bound.phases)]
+
+
+def _kept_by_caches(target: Target) -> str:
+    held = size_text(float(sum(level.capacity_bytes for level in target.levels)))
     kept = f"the caches may hold {held} of each phase from before"
-    if space.target.streams:
+    if target.streams:
         kept += ", of what is gone through once a call no more than was measured"
-    return [kept, *(_phase(phase) for phase in bound.phases)]
+    return kept
+
+
+def _kept_by_l2(target: Target) -> str:
+    """What is nearer is empty when a launch begins."""
+    held = size_text(float(target.levels[-1].capacity_bytes))
+    return f"L2 may hold {held} of each launch from before"
+
+
+_KEPT = {CPU: _kept_by_caches, GPU: _kept_by_l2}
 
 
 def rate_texts(space: Space) -> dict[str, str]:
@@ -57,17 +67,27 @@ def rate_texts(space: Space) -> dict[str, str]:
         "operations": _arithmetic_rates(space),
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
         "loads": f"of one element each, {target.loads_per_ns:.0f} a ns",
-        "launches": "the call, starting teams of threads, and barriers",
     }
     for level in target.levels:
         rates[level.name] = f"out of {level.name} at {level.read_bytes_per_ns:.0f} GB/s"
-    if target.is_gpu:
-        rates["L1"] = f"sectors of warps' requests at {target.levels[0].read_bytes_per_ns:.0f} GB/s"
-        rates["shared memory"] = f"requests of warps at {target.shared_bytes_per_ns:.0f} GB/s"
-        rates["issue"] = f"{target.instructions_per_ns:.0f} instructions of warps a ns"
-        rates["latency"] = "dependent additions, barriers and loads, wave by wave of blocks"
-        rates["launches"] = "one after the other"
-    return rates
+    return rates | _RATES_OF_KIND[target.kind](target)
+
+
+def _rates_of_warps(target: Target) -> dict[str, str]:
+    return {
+        "L1": f"sectors of warps' requests at {target.levels[0].read_bytes_per_ns:.0f} GB/s",
+        "shared memory": f"requests of warps at {target.shared_bytes_per_ns:.0f} GB/s",
+        "issue": f"{target.instructions_per_ns:.0f} instructions of warps a ns",
+        "latency": "dependent additions, barriers and loads, wave by wave of blocks",
+        "launches": "one after the other",
+    }
+
+
+def _rates_of_teams(_: Target) -> dict[str, str]:
+    return {"launches": "the call, starting teams of threads, and barriers"}
+
+
+_RATES_OF_KIND = {CPU: _rates_of_teams, GPU: _rates_of_warps}
 
 
 def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
