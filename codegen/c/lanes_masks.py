@@ -140,6 +140,16 @@ class LaneMasks:
             ),
         )
 
+    @property
+    def word(self) -> str:
+        """The type of a bit a lane."""
+        return "unsigned" if self.width <= 32 else "uint64_t"
+
+    def each(self) -> tuple[str, str]:
+        """The head of a loop over the live lanes of `m`, by the bits `left`, and the lane that it is at."""
+        head = f"for ({self.word} left = {self.bits()}(m); left; left &= left - 1)"
+        return head, f"__builtin_ctz{'' if self.width <= 32 else 'll'}(left)"
+
     def bits(self) -> str:
         """`lane_bits(m)`: a bit a lane."""
         n = self.width
@@ -149,8 +159,8 @@ class LaneMasks:
             return self.made(
                 name,
                 lambda: (
-                    f"static inline unsigned {name}({self.mask} m) "
-                    f"{{ return {one}(m.lo) | {one}(m.hi) << {h}; }}"
+                    f"static inline {self.word} {name}({self.mask} m) "
+                    f"{{ return {one}(m.lo) | ({self.word}){one}(m.hi) << {h}; }}"
                 ),
             )
         return self.made(
@@ -304,6 +314,10 @@ class LaneMasks:
                 f"    return {self._join(I32)}(lo, hi);",
             ),
         )
+
+    def has_registers(self, dtype: DType) -> bool:
+        """Whether vectors of all lanes are registers, whose elements instructions compare, blend, load and store by masks."""
+        return dtype.size_bytes >= 4 and self.size(dtype) >= 16
 
     def intrinsic(self, dtype: DType, signed: bool = True) -> tuple[str, str]:
         """Prefix and suffix of the intrinsics for a type. Without `signed` that of numbers without a sign is another one."""

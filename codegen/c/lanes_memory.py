@@ -30,14 +30,12 @@ class LaneMemory:
         return self.m.made(name, lambda: self._loading(name, dtype, opening, v, n))
 
     def _loading(self, name: str, dtype: DType, opening: str, v: str, n: int) -> str:
-        bits = self.m.bits()
+        bits, (each, lane) = self.m.bits(), self.m.each()
         one = (
             f"    if ({bits}(m) == {hex((1 << n) - 1)}) return *(const {v}_unaligned *)p;\n"
-            f"    {v} r = {{0}};\n"
-            f"    for (unsigned left = {bits}(m); left; left &= left - 1) "
-            "r[__builtin_ctz(left)] = p[__builtin_ctz(left)];\n    return r;"
+            f"    {v} r = {{0}};\n    {each} r[{lane}] = p[{lane}];\n    return r;"
         )
-        if dtype.size_bytes < 4:
+        if not self.m.has_registers(dtype):
             return f"static inline {opening} {{\n{one}\n}}"
         prefix, suffix = self.m.intrinsic(dtype)
         return self.m.both(opening, f"return ({v}){prefix}_maskz_loadu_{suffix}(m, p);", one)
@@ -57,13 +55,12 @@ class LaneMemory:
                     f"    {one}(p + {h}, {self.m.lo('m', m, True)}, x.hi);\n}}"
                 ),
             )
-        bits = self.m.bits()
+        bits, (each, lane) = self.m.bits(), self.m.each()
         one = (
             f"    if ({bits}(m) == {hex((1 << n) - 1)}) *(({v}_unaligned *)p) = x;\n"
-            f"    else for (unsigned left = {bits}(m); left; left &= left - 1) "
-            "p[__builtin_ctz(left)] = x[__builtin_ctz(left)];"
+            f"    else {each} p[{lane}] = x[{lane}];"
         )
-        if dtype.size_bytes < 4:
+        if not self.m.has_registers(dtype):
             return self.m.made(name, lambda: f"static inline {opening} {{\n{one}\n}}")
         prefix, suffix = self.m.intrinsic(dtype)
         cast = self.m.register(dtype)
@@ -93,16 +90,13 @@ class LaneMemory:
                 name,
                 lambda: f"static inline {opening} {{\n    return ({v}){{{', '.join(parts)}}};\n}}",
             )
-        bits, at = self.m.bits(), "i" if dtype.size_bytes >= 4 else "at"
-        one = (
-            f"    {v} r = {{0}};\n"
-            f"    for (unsigned left = {bits}(m); left; left &= left - 1) "
-            f"r[__builtin_ctz(left)] = p[{at}[__builtin_ctz(left)]];\n    return r;"
-        )
-        if dtype.size_bytes < 4:
+        (each, lane), is_small = self.m.each(), self._is_small(dtype)
+        at = "at" if is_small else "i"
+        one = f"    {v} r = {{0}};\n    {each} r[{lane}] = p[{at}[{lane}]];\n    return r;"
+        if is_small:
             return self.m.made(name, lambda: self._of_small(opening, one))
         prefix, suffix = self.m.intrinsic(dtype)
-        cast, of_index = self.m.register(dtype), f"{REGISTERS[max(16, self.m.size(I32))]}i"
+        cast, of_index = self.m.register(dtype), f"{REGISTERS[self.m.size(I32)]}i"
         masked = "mask" if self.m.size(dtype) == 64 else "mmask"
         size = dtype.size_bytes
         call = f"{prefix}_{masked}_i32gather_{suffix}(({cast}){{0}}, m, ({of_index})i, p, {size})"
@@ -133,20 +127,21 @@ class LaneMemory:
             return self.m.made(
                 name, lambda: "\n".join([f"static inline {opening} {{", *parts, "}"])
             )
-        bits, at = self.m.bits(), "i" if dtype.size_bytes >= 4 else "at"
-        one = (
-            f"    for (unsigned left = {bits}(m); left; left &= left - 1) "
-            f"p[{at}[__builtin_ctz(left)]] = x[__builtin_ctz(left)];"
-        )
-        if dtype.size_bytes < 4:
+        (each, lane), is_small = self.m.each(), self._is_small(dtype)
+        one = f"    {each} p[{'at' if is_small else 'i'}[{lane}]] = x[{lane}];"
+        if is_small:
             return self.m.made(name, lambda: self._of_small(opening, one))
         prefix, suffix = self.m.intrinsic(dtype)
-        cast, of_index = self.m.register(dtype), f"{REGISTERS[max(16, self.m.size(I32))]}i"
+        cast, of_index = self.m.register(dtype), f"{REGISTERS[self.m.size(I32)]}i"
         call = f"{prefix}_mask_i32scatter_{suffix}(p, m, ({of_index})i, ({cast})x, {dtype.size_bytes});"
         return self.m.made(name, lambda: self.m.both(opening, call, one))
 
+    def _is_small(self, dtype: DType) -> bool:
+        """Whether gathers are made lane by lane: no instruction has elements of these sizes, or indices of half a register."""
+        return not (self.m.has_registers(dtype) and self.m.has_registers(I32))
+
     def _of_small(self, opening: str, one: str) -> str:
-        """A function of elements so small that their indices, `i`, may take more than a register; it finds them in `at`."""
+        """A function that finds the indices of the lanes, `i`, in an array `at`: they may take more than a register."""
         places = f"    int32_t at[{self.m.width}];\n    __builtin_memcpy(at, &i, sizeof at);\n"
         return f"static inline {opening} {{\n{places}{one}\n}}"
 
@@ -157,7 +152,7 @@ class LaneMemory:
         name = f"lane_{'atomic_' if atomic else ''}{op}_at_{v}"
 
         def text() -> str:
-            bits = self.m.bits()
+            each, lane = self.m.each()
             if atomic:
                 act = f"r[l] = {self.m.prelude.use(f'fetch_{op}', dtype, 0)}(&p[at[l]], b[l]);"
             else:
@@ -172,8 +167,7 @@ class LaneMemory:
                 f"static inline {v} {name}({t} *p, {self.m.mask} m, {i} i, {v} x) {{\n"
                 f"    {t} b[{n}], r[{n}] = {{0}};\n    int32_t at[{n}];\n    {v} old;\n"
                 f"    __builtin_memcpy(b, &x, sizeof b);\n    __builtin_memcpy(at, &i, sizeof at);\n"
-                f"    for (unsigned left = {bits}(m); left; left &= left - 1) {{\n"
-                f"        const int l = __builtin_ctz(left);\n        {act}\n    }}\n"
+                f"    {each} {{\n        const int l = {lane};\n        {act}\n    }}\n"
                 f"    __builtin_memcpy(&old, r, sizeof r);\n    return old;\n}}"
             )
 

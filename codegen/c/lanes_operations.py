@@ -62,8 +62,8 @@ class LaneOperations:
         """`op(a, b)`: the mask of lanes where it holds."""
         v = self.m.type(dtype)
         name = f"lane_{op}_{v}"
-        if dtype.size_bytes < 4 and not self.m.is_pair(dtype):
-            return self.m.made(name, lambda: self._by_i32(name, op, dtype))
+        if not (self.m.is_pair(dtype) or self.m.has_registers(dtype)):
+            return self.m.made(name, lambda: self._in_wider(name, op, dtype))
         if self.m.is_pair(dtype):
             ab = ((dtype, "a"), (dtype, "b"))
             return self.m.made(
@@ -85,8 +85,9 @@ class LaneOperations:
             ),
         )
 
-    def _by_i32(self, name: str, op: str, dtype: DType) -> str:
-        v, of, widen = self.m.type(dtype), self.compare(op, I32), self.convert(I32, dtype)
+    def _in_wider(self, name: str, op: str, dtype: DType) -> str:
+        wide = _wider(dtype)
+        v, of, widen = self.m.type(dtype), self.compare(op, wide), self.convert(wide, dtype)
         return f"static inline {self.m.mask} {name}({v} a, {v} b) {{ return {of}({widen}(a), {widen}(b)); }}"
 
     def select(self, dtype: DType) -> str:
@@ -110,8 +111,13 @@ class LaneOperations:
         mask_of = DType(f"int{8 * dtype.size_bytes}")
         wide = self.m.prelude.vector_type(mask_of, self.m.width)
         opening = f"{v} {name}({m} m, {v} a, {v} b)"
-        if dtype.size_bytes < 4:
-            widen, of, narrow = self.convert(I32, dtype), self.select(I32), self.convert(dtype, I32)
+        if not self.m.has_registers(dtype):
+            wider = _wider(dtype)
+            widen, of, narrow = (
+                self.convert(wider, dtype),
+                self.select(wider),
+                self.convert(dtype, wider),
+            )
             return self.m.made(
                 name,
                 lambda: (
@@ -168,9 +174,9 @@ class LaneOperations:
             return self._infix(op, dtype, sign)
         if op in _DIVISIONS and dtype.is_integer and dtype.size_bytes <= 4:
             return self._division(op, dtype)
-        if op in ("min", "max") and dtype.size_bytes >= 4:
+        if op in ("min", "max") and self.m.has_registers(dtype):
             return self._extreme(op, dtype)
-        if op in _ROUNDING:
+        if op in _ROUNDING and self.m.has_registers(dtype):
             return self._rounding(op, dtype)
         if op == "mix64":
             return self._mix()
@@ -305,6 +311,13 @@ class LaneOperations:
                 f"    for (int l = 1; l < {self.m.width}; ++l) r = {joined};\n    return r;\n}}"
             ),
         )
+
+
+def _wider(dtype: DType) -> DType:
+    """A type of twice the size at least that holds the numbers of another one."""
+    if dtype.is_float:
+        return DType.f64
+    return I32 if dtype.size_bytes < 4 else DType.i64
 
 
 def _sign(op: str, dtype: DType) -> str | None:

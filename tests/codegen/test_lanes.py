@@ -33,7 +33,7 @@ from kernelscape.testing import statements
 
 pytestmark = pytest.mark.compiler
 O = LoopIndex("o")
-SIZES = (37, 9, 1)
+SIZES = (79, 9, 1)
 
 
 def with_own_rows(ir: KernelIR) -> KernelIR:
@@ -111,10 +111,14 @@ def assert_same(engine: Engine, ir: KernelIR) -> None:
         (64, 32, "f32", True),
         (64, 16, "i16", True),
         (64, 32, "i16", True),
+        (64, 64, "i8", True),
         (32, 4, "i64", True),
         (32, 8, "f32", False),
         (32, 8, "f64", False),
         (32, 16, "i32", False),
+        (32, 32, "i8", False),
+        (16, 2, "f64", True),
+        (16, 2, "f64", False),
     ],
 )
 def test_random_bodies_in_lanes(vector_bytes, width, dtype, has_bits, folder, monkeypatch):
