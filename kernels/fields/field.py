@@ -222,31 +222,32 @@ class AbstractLeaf(AbstractField):
 
     def to_numpy(self, dtype: Any = None) -> NDArray[Any]:
         """A copy of shape (*shape, *element_shape)."""
-        copy = np.empty(self.trailing.shape, self.dtype.numpy if dtype is None else dtype)
+        source = self.trailing
+        copy = np.empty(source.shape, self.dtype.numpy if dtype is None else dtype)
         for at in np.ndindex(
             *self.element_shape
         ):  # NumPy copies in the order of the source: a component at once is 4x faster
-            copy[(..., *at)] = self.trailing[(..., *at)]
+            copy[(..., *at)] = source[(..., *at)]
         return copy
 
     def from_numpy(self, arr: Any) -> None:
         """Takes the elements of an array of shape (*shape, *element_shape), which is converted to the type of the field."""
         if not isinstance(arr, np.ndarray):
             fail(f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}")
-        target = self.trailing
-        if len(self.element_shape) == 1 and arr.shape == (*target.shape, 1):
+        shape = (*self.shape, *self.element_shape)
+        if len(self.element_shape) == 1 and arr.shape == (*shape, 1):
             arr = arr[..., 0]
-        if arr.shape != target.shape:
-            fail(f"{self.label} takes an array of shape {target.shape}, not one of {arr.shape}")
+        if arr.shape != shape:
+            fail(f"{self.label} takes an array of shape {shape}, not one of {arr.shape}")
         if arr.dtype.kind not in "biuf":
             fail(f"{self.label} takes an array of numbers, not one of {arr.dtype}")
         with np.errstate(all="ignore"):
+            values = arr.astype(self.dtype.numpy, copy=False)
             if self.cells is not None:
                 n = len(self.element_shape)
-                first = np.moveaxis(arr, range(arr.ndim - n, arr.ndim), range(n))
-                self.cells.take(first)
+                self.cells.take(np.moveaxis(values, range(arr.ndim - n, arr.ndim), range(n)))
             else:
-                target[...] = arr.astype(self.dtype.numpy, copy=False)
+                self.trailing[...] = values
 
     def to_torch(self, device: Any = None) -> Any:
         """As `to_numpy`, as a tensor on `device`. ImportError where torch is not installed."""
@@ -300,7 +301,7 @@ class AbstractLeaf(AbstractField):
                 n = len(self.element_shape)
                 given = np.moveaxis(other.trailing, range(-n, 0), range(n)) if n else other.trailing
                 if self.cells is not None:
-                    self.cells.take_all(given)
+                    self.cells.take_all(given.astype(self.dtype.numpy, copy=False))
                 else:
                     self.array[...] = given.astype(self.dtype.numpy).reshape(self.array.shape)
             else:

@@ -124,7 +124,8 @@ class TreeStorage:
             if node_k.has.pool:
                 entry = container * node_k.entries + cell // node_k.chunk
                 table = self.arrays[f"table{k}"]
-                new = np.unique(entry[table[entry] == 0])
+                wanted = self._chunks(k, np.unique(container)) if node_k.has.length else entry
+                new = np.unique(wanted[table[wanted] == 0])
                 if len(new):
                     table[new] = self._taken(k, len(new))
                     self._changed(k)
@@ -132,6 +133,14 @@ class TreeStorage:
             else:
                 container = container * node_k.cells + cell
         return container
+
+    def _chunks(self, node: int, containers: Array) -> Array:
+        """The entries of all chunks that the lists of containers of a dynamic node have cells in."""
+        node_k = self.tree.nodes[node]
+        counts = -(-self.arrays[f"length{node}"][containers].astype(np.int64) // node_k.chunk)
+        before = np.repeat(np.cumsum(counts) - counts, counts)
+        first = np.repeat(containers * node_k.entries, counts)
+        return first + np.arange(len(first)) - before
 
     def append(self, node: int, indices: Indices) -> tuple[int, int]:
         """The item and the index of a new cell at the end of one container of a dynamic node."""

@@ -259,7 +259,7 @@ class Structure:
                 elif below.is_sparse and below.leaf is not None:
                     self.fields[id(below)] = len(fields)
                     leaf = below.leaf
-                    fields.append(FieldPlace(leaf.dtype, leaf.element_shape, number))
+                    fields.append(FieldPlace(leaf.dtype.stored, leaf.element_shape, number))
 
         visit(top, -1)
         name = f"tree{top.tree.number}_{top.tree.tops.index(top)}"

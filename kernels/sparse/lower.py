@@ -42,6 +42,7 @@ from ..ir.walk import (
     locals_read,
     mapped,
     nested_statements,
+    walk,
     with_blocks,
 )
 from .cells import I64, Block, Cells, Found, Names, number, plus, times
@@ -98,6 +99,7 @@ class _Lowering:
         self.inner: dict[int, Expr] = {}  # the last index along each axis
         self.row = Block(self.names)  # what runs before the innermost loop over cells
         self.only_own: frozenset[str] = frozenset()  # fields whose updates all are of the own cell
+        self.elsewhere: frozenset[str] = frozenset()  # fields that the loop writes in other cells
 
     def run(self) -> Lowered:
         self.ir = replace(self.ir, body=tuple(map(self.demoted, self.ir.body)))
@@ -172,13 +174,16 @@ class _Lowering:
             return
         names = {local_changed(x) for x in inside} - {""}
         arrays = {x.array for x in inside if isinstance(x, Store | Update)}
+        is_change = any(isinstance(x, Activate | Append) for x in inside)
         if isinstance(s, Append):
             names -= {s.result}
         self.active = {
             key: found
             for key, found in self.active.items()
             if not any(
-                names & set(locals_read(i)) or any(x.array in arrays for x in loads(i))
+                names & set(locals_read(i))
+                or any(x.array in arrays for x in loads(i))
+                or (is_change and any(isinstance(x, IsActive | Length) for x in walk(i)))
                 for i in key[2]
             )
         }
@@ -193,6 +198,7 @@ class _Lowering:
                     )
                 self.loop(b, s)
             case For():
+                self.forget(s)  # what an iteration changes is changed when the next one begins
                 extent = self.expr(s.extent, b)
                 self.cells.extents[s.loop] = (
                     int(extent.value) if isinstance(extent, Const) else None
@@ -201,6 +207,7 @@ class _Lowering:
                 b.put(For(s.loop, extent, tuple(self.block(s.body)), s.where))
                 self.only_own = outer
             case While():
+                self.forget(s)
                 b.put(While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
             case If():
                 condition = self.expr(s.condition, b)
@@ -302,6 +309,8 @@ class _Lowering:
         if (
             leaf is not None
             and b is not None
+            and e.array not in self.elsewhere
+            and all(isinstance(i, Const) for i in components)  # others are known further inside
             and leaf.tree == p.tree
             and leaf.is_like(self.cells, p.node)
         ):
@@ -344,7 +353,9 @@ class _Lowering:
         listed = max(listed, self._changing(s))
         if listed >= 0:
             self.make_list(b, s.tree, listed)
-        self.only_own = self._only_own(s)
+        written = self._written(s)
+        self.only_own = frozenset(name for name, is_own in written.items() if is_own)
+        self.elsewhere = frozenset(written) - self.only_own
         shrinks = _shrinks(s)
         coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
 
@@ -384,7 +395,7 @@ class _Lowering:
             self.nest(b, s.tree, path, number(0), {}, coordinates, inside)
         else:
             self.over_list(b, s.tree, listed, over_element)
-        self.only_own = frozenset()
+        self.only_own = self.elsewhere = frozenset()
 
     def _changing(self, s: ForActive) -> int:
         """The last node of the loop's path without a list that is kept, whose cells become active or inactive in the loop, others
@@ -423,8 +434,8 @@ class _Lowering:
         self.own = before
         return found
 
-    def _only_own(self, s: ForActive) -> frozenset[str]:
-        """Fields of which the loop stores and updates nothing but the own cell."""
+    def _written(self, s: ForActive) -> dict[str, bool]:
+        """Fields that the loop stores to and updates, and whether only in the own cell."""
         before = self.own
         t = self.tree(s.tree)
         self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
@@ -436,7 +447,7 @@ class _Lowering:
                 is_own = self.own_item(p.tree, p.node, x.indices[n:]) is not None
                 found[x.array] = found.get(x.array, True) and is_own
         self.own = before
-        return frozenset(name for name, is_own in found.items() if is_own)
+        return found
 
     def over_list(
         self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]

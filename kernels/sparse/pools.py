@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ..ir.kernel import DType, Expr, Local, LoopIndex, SetLocal, While
 from ..ir.simplify import binary, cast, compare, const, select, unary
 from ..ir.structure import StructureTree
-from .cells import I64, U32, U64, Block, Cells, Found, number, plus, times
+from .cells import I64, U32, U64, Block, Cells, Found, number, plus, quotient, times
 from .layout import BUSY, CHANGED, FREE, FREED, FRESH, FULL, OUTSIDE, TAKEN, words
 
 
@@ -100,9 +100,25 @@ class Pools:
             behind = cast(plus(cell, number(1)), DType.i32)
             length = self.cells.array(tree, f"length{n}")
             shorter = b.inner()
-            shorter.fetch(length, (container,), "max", behind)
+            old = shorter.fetch(length, (container,), "max", behind)
+            self._fill_chunks(shorter, tree, n, container, cast(old, I64), cell)
             b.branch(compare("lt", self.cells.load(tree, f"length{n}", container), behind), shorter)
         return item, const(True, DType.bool_)
+
+    def _fill_chunks(
+        self, b: Block, tree: str, n: int, container: Expr, length: Expr, cell: Expr
+    ) -> None:
+        """Slots for the chunks from the end of a list up to that of a cell behind it, which are part of the list now."""
+        node = self.cells.layouts[tree].tree.nodes[n]
+        if node.entries == 1:
+            return
+        first = b.hold("first", quotient(length, node.chunk))
+        n_chunks = b.hold("n_chunks", binary("sub", quotient(cell, node.chunk), first))
+        name = self.cells.names.fresh("chunk")
+        entry = plus(times(container, node.entries), first, LoopIndex(name, I64))
+        inner = b.inner()
+        self.slot_at(inner, tree, n, inner.hold("entry", entry))
+        b.loop(name, binary("max", n_chunks, number(0)), inner)
 
     def _set_bit(self, b: Block, tree: str, n: int, container: Expr, cell: Expr) -> None:
         t = self.cells.layouts[tree].tree
