@@ -36,7 +36,8 @@ from .intrinsics import (
 )
 from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
-from .numpy_names import NumpyNames, advice, definition_of
+from .numpy_definitions import definition_of
+from .numpy_names import NumpyNames, advice
 from .places import is_place, what
 from .scopes import Pass
 from .typing_rules import settle, static_value, truth
@@ -257,7 +258,9 @@ class Calls:
         given = list(args[1:])
         value: Value
         if target is np.full:
-            value = given.pop(0) if given else named.pop("fill_value", Static(None))
+            if not given and "fill_value" not in named:
+                state.fail(f"`{ast.unparse(node)}` takes a shape and a number in a kernel", node)
+            value = given.pop(0) if given else named.pop("fill_value")
             start = settle(self._expr.operators.number(value, node), state.default_float)
             dtype = start.dtype
         else:
@@ -276,7 +279,12 @@ class Calls:
             )
         dtype = dtype if dt is None else self._dtype(dt, node).stored
         count = prod(shape)
-        if min(shape, default=0) < 1 or count * dtype.size_bytes > LOCAL_ARRAY_BYTES:
+        if min(shape, default=0) < 1:
+            state.fail(
+                f"`{ast.unparse(node)}` has no elements, or no axes: a vector or local array has at least one",
+                node,
+            )
+        if count * dtype.size_bytes > LOCAL_ARRAY_BYTES:
             state.fail(
                 f"`{ast.unparse(node)}` has {count} elements: a local array takes up to {LOCAL_ARRAY_BYTES} bytes,"
                 " pass larger ones as arguments",
@@ -367,8 +375,6 @@ class Calls:
             return self._of_complex(target, args, node)
         if isinstance(target, DType) or target is cast_call or target in _PLAIN:
             return self._conversion(target, args, node)
-        if isinstance(target, type) and issubclass(target, np.number | np.bool_):
-            return self._conversion(self._dtype(Static(target), node), args, node)
         if target is bit_cast:
             self._count(args, 2, node)
             dtype = self._dtype(args[1], node)
@@ -450,7 +456,7 @@ class Calls:
             dtype = target
         else:
             dtype = None
-        self._count(args[: 1 if target is not cast_call else 2], 1 + (target is cast_call), node)
+        self._count(args, 1 + (target is cast_call), node)
 
         def one_number(x: Typed) -> Typed:
             if dtype is not None:
@@ -513,9 +519,6 @@ class Calls:
             for k, x in enumerate(args[0].items):
                 total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
             return total
-        if target in (builtins.all, builtins.any) and len(args) == 1:
-            vector = self._expr.matrices.matrix(args[0], None, node)
-            return self._expr.matrices.method(vector, target.__name__, [], {}, node)
         if target in (isinstance, issubclass, hasattr, getattr, type):
             return self._about_python(target, args, node)
         return None

@@ -261,27 +261,30 @@ class ComplexNumbers:
     def _root(self, real: Typed, imag: Typed, node: ast.AST) -> StructValue:
         """The root whose real part is not negative; its imaginary part has the sign of that of the number."""
         do = self._operators
-        size = do.function_of_two(OPS["hypot"], real, imag, node)
         half, none = (
             Typed(const(0.5, DType.f64), weak=True),
             Typed(const(0.0, DType.f64), weak=True),
         )
 
-        def part(op: str) -> Typed:
-            square = do.arithmetic("mul", half, do.arithmetic(op, size, real, node), node)
-            positive = do.least("max", [square, none], node)
-            assert isinstance(positive, Typed)
-            return do.function("sqrt", positive)
+        def chosen(op: CompareOp, x: Typed, a: Typed, b: Typed) -> Typed:
+            left, zero, _ = do.unified(x, none)
+            first, second, _ = do.unified(a, b)
+            return Typed(select(compare(op, left, zero), first, second))
 
-        height = self._kept(part("sub"), node)
-        x, zero, _ = do.unified(imag, none)
-        up, down, _ = do.unified(height, do.negative(height))
-        return complex_value(part("add"), Typed(select(compare("lt", x, zero), down, up)))
+        # The larger part is a root of a sum. The other follows from their product, imag / 2: a difference would cancel.
+        size = do.function_of_two(OPS["hypot"], real, imag, node)
+        total = do.arithmetic("add", size, do.function("abs", real), node)
+        large = self._kept(do.function("sqrt", do.arithmetic("mul", half, total, node)), node)
+        quotient = do.arithmetic("div", do.arithmetic("mul", half, imag, node), large, node)
+        small = self._kept(chosen("gt", large, quotient, imag), node)
+        turned = chosen("lt", imag, do.negative(large), large)
+        width = chosen("ge", real, large, do.function("abs", small))
+        return complex_value(width, chosen("ge", real, small, turned))
 
     def _power(self, a: Value, b: Value, node: ast.AST) -> Value:
         """Products for small whole exponents, else by logarithm."""
         exponent = b.expr.value if isinstance(b, Typed) and isinstance(b.expr, Const) else None
-        if exponent is None or exponent != int(exponent) or not 0 < exponent <= 16:
+        if exponent is None or not 0 < exponent <= 16 or exponent != int(exponent):
             logarithm = self.function("log", complex_value(*self.parts(a, node)), node)
             return self.function("exp", self.binary("mul", b, logarithm, node), node)
         square, result = a, None

@@ -92,7 +92,7 @@ def as_dtype(x: Any) -> DType:
     if isinstance(x, DType):
         return x
     try:
-        dtype = DType(np.dtype(x).name)
+        dtype = DType.bool_ if x is None else DType(np.dtype(x).name)  # NumPy has None for float64
     except (TypeError, ValueError):
         dtype = DType.bool_
     if dtype is DType.bool_:

@@ -1,4 +1,4 @@
-"""NumPy's and Python's names that are no operation of their own: operators as functions, methods of vectors, and definitions.
+"""NumPy's and Python's names that are no operation of their own: operators as functions, methods of vectors, makers of vectors.
 
 A name of NumPy in a kernel means what NumPy's means on numbers and small vectors.
 """
@@ -6,23 +6,20 @@ A name of NumPy in a kernel means what NumPy's means on numbers and small vector
 from __future__ import annotations
 
 import ast
-import builtins
-import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.kernel import CompareOp, Const, DType
-from ..ir.simplify import const, unary
-from .func import Func
-from .functions import function
-from .intrinsics import as_dtype, one, select
+from ..ir.kernel import Bitcast, CompareOp, Const, DType, Expr
+from ..ir.simplify import compare, const, unary
+from .complex_numbers import is_complex
+from .intrinsics import as_dtype
 from .lifting import lifted, python_object
-from .typing_rules import truth
+from .typing_rules import settle, truth
 from .values import MatrixValue, Static, TupleValue, Typed, Value
 
 if TYPE_CHECKING:
@@ -38,9 +35,6 @@ _OPERATORS: dict[Any, str] = {
     np.remainder: "mod",
     np.float_power: "pow",
     np.matmul: "matmul",
-    np.dot: "matmul",
-    np.vdot: "matmul",
-    np.inner: "matmul",
     np.bitwise_and: "bit_and",
     np.bitwise_or: "bit_or",
     np.bitwise_xor: "bit_xor",
@@ -69,156 +63,11 @@ _METHODS: dict[Any, str] = {
     np.linalg.det: "determinant",
     np.linalg.inv: "inverse",
 }
+_OF_TWO = (np.cross, np.outer)
 _LOGICAL: dict[Any, str] = {np.logical_and: "and", np.logical_or: "or", np.logical_xor: "ne"}
+_PRODUCTS = (np.dot, np.inner, np.vdot)
 _LISTS = (np.array, np.asarray, np.stack)
-
-exp, isinf, isnan, log, log1p = map(function, ("exp", "isinf", "isnan", "log", "log1p"))
-raw_mod, rint = function("raw_mod"), function("rint")
-
-
-def _square(x):  # type: ignore[no-untyped-def]
-    return x * x
-
-
-def _reciprocal(x):  # type: ignore[no-untyped-def]
-    return 1 / x
-
-
-def _sign(x):  # type: ignore[no-untyped-def]
-    return select(x > 0, one(x), select(x < 0, -one(x), x))
-
-
-def _cbrt(x):  # type: ignore[no-untyped-def]
-    """One step of Newton's behind the power, which misses some last digits."""
-    size = abs(x)
-    root = size ** (1 / 3)
-    better = root - (root * root * root - size) / (3 * root * root)
-    return select(size > 0, select(x < 0, -better, better), x)
-
-
-def _radians(x):  # type: ignore[no-untyped-def]
-    return x * (math.pi / 180)
-
-
-def _degrees(x):  # type: ignore[no-untyped-def]
-    return x * (180 / math.pi)
-
-
-def _isfinite(x):  # type: ignore[no-untyped-def]
-    return not (isnan(x) or isinf(x))
-
-
-def _signbit(x):  # type: ignore[no-untyped-def]
-    return x < 0 or (x == 0 and 1.0 / x < 0)
-
-
-def _copysign(x, y):  # type: ignore[no-untyped-def]
-    return select(y < 0 or (y == 0 and 1.0 / y < 0), -abs(x), abs(x))
-
-
-def _heaviside(x, half):  # type: ignore[no-untyped-def]
-    return select(x == 0, half, select(x < 0, 0 * x, one(x)))
-
-
-def _fmax(a, b):  # type: ignore[no-untyped-def]
-    return select(a != a, b, select(b != b, a, max(a, b)))
-
-
-def _fmin(a, b):  # type: ignore[no-untyped-def]
-    return select(a != a, b, select(b != b, a, min(a, b)))
-
-
-def _fmod(a, b):  # type: ignore[no-untyped-def]
-    return raw_mod(a, b)
-
-
-def _logaddexp(a, b):  # type: ignore[no-untyped-def]
-    return max(a, b) + log1p(exp(-abs(a - b)))
-
-
-def _clip(x, low, high):  # type: ignore[no-untyped-def]
-    return min(max(x, low), high)
-
-
-def _gcd(a, b):  # type: ignore[no-untyped-def]
-    x = abs(a)
-    y = abs(b)
-    while y != 0:
-        rest = x % y
-        x = y
-        y = rest
-    return x
-
-
-def _lcm(a, b):  # type: ignore[no-untyped-def]
-    x = abs(a)
-    y = abs(b)
-    product = x * y
-    while y != 0:
-        rest = x % y
-        x = y
-        y = rest
-    return product // max(x, 1)
-
-
-def _isclose(a, b):  # type: ignore[no-untyped-def]
-    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
-
-
-def _divmod(a, b):  # type: ignore[no-untyped-def]
-    return a // b, a % b
-
-
-def _round_to(x, digits):  # type: ignore[no-untyped-def]
-    return rint(x * 10.0**digits) / 10.0**digits
-
-
-def _log(x, base):  # type: ignore[no-untyped-def]
-    return log(x) / log(base)
-
-
-_DEFINED: dict[Any, Callable[..., Any]] = {
-    np.square: _square,
-    np.reciprocal: _reciprocal,
-    np.sign: _sign,
-    np.cbrt: _cbrt,
-    math.cbrt: _cbrt,
-    np.radians: _radians,
-    np.deg2rad: _radians,
-    math.radians: _radians,
-    np.degrees: _degrees,
-    np.rad2deg: _degrees,
-    math.degrees: _degrees,
-    np.isfinite: _isfinite,
-    math.isfinite: _isfinite,
-    np.signbit: _signbit,
-    np.copysign: _copysign,
-    math.copysign: _copysign,
-    np.heaviside: _heaviside,
-    np.fmax: _fmax,
-    np.fmin: _fmin,
-    np.fmod: _fmod,
-    math.fmod: _fmod,
-    np.logaddexp: _logaddexp,
-    np.clip: _clip,
-    np.gcd: _gcd,
-    math.gcd: _gcd,
-    np.lcm: _lcm,
-    math.lcm: _lcm,
-    math.isclose: _isclose,
-    builtins.divmod: _divmod,
-}
-
-
-@functools.cache
-def definition_of(callee: Any, n_arguments: int) -> Func | None:
-    """The function of the language that stands for one of NumPy or Python; None where there is none."""
-    if callee is math.log and n_arguments == 2:
-        return Func(_log)
-    if callee in (round, np.round, np.around) and n_arguments == 2:
-        return Func(_round_to)
-    found = _DEFINED.get(callee)
-    return None if found is None else Func(found)
+_WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}
 
 
 def advice(target: Any) -> str:
@@ -254,8 +103,17 @@ class NumpyNames:
             return None
         if target in _LISTS or target in (np.eye, np.identity, np.arange):
             return self._made(target, args, named, node)
+        is_of_vector = target in (np.prod, np.mean, any, all, math.fsum) or target in _METHODS
+        if is_of_vector and (named or len(args) != 1 + (target in _OF_TWO)):
+            self._state.fail(
+                f"`{ast.unparse(node)}` takes {'two vectors' if target in _OF_TWO else 'one vector or matrix'} in a kernel, "
+                f"and no axis or other choice",
+                node,
+            )
         if named:
             return None
+        if len(args) == 2 and target in _PRODUCTS:
+            return self._product(target, args[0], args[1], node)
         if len(args) == 2 and target in _OPERATORS:
             return operators.binary(_OPERATORS[target], args[0], args[1], node)
         if len(args) == 2 and target in _COMPARED:
@@ -265,7 +123,7 @@ class NumpyNames:
             return operators.each(args, node, lambda a, b: self._joined(op, a, b, node))
         if target is np.select and len(args) in (2, 3):
             return self._selected(args, node)
-        if target in (np.prod, np.mean, any, all, math.fsum) or target in _METHODS:
+        if is_of_vector:
             return self._of_vector(target, args, node)
         if len(args) == 1:
             return self._of_one(target, args[0], node)
@@ -277,10 +135,35 @@ class NumpyNames:
             return self._expr.operators.bits("bit_xor", x, y, node)
         return self._expr.operators.logical(op, x, y)
 
+    def _product(self, target: Any, a: Value, b: Value, node: ast.Call) -> Value:
+        """`np.dot`, and where it is another one for matrices or complex numbers `np.inner` and `np.vdot`."""
+        operators, matrices = self._expr.operators, self._expr.matrices
+        if target is np.vdot and is_complex(a):
+            a = operators.complex.conjugate(a, node)
+        if not isinstance(a, MatrixValue) or not isinstance(b, MatrixValue):
+            return operators.binary("mul", a, b, node)
+        if target is np.vdot and len(a.shape) == 2:
+            each = operators.binary("mul", a, b, node)
+            assert isinstance(each, MatrixValue)
+            return matrices.method(each, "sum", [], {}, node)
+        if target is np.inner and len(b.shape) == 2:
+            turned = matrices.method(b, "transpose", [], {}, node)
+            return operators.binary("matmul", a, turned, node)
+        return operators.binary("matmul", a, b, node)
+
+    def _sign_bit(self, x: Typed) -> Typed:
+        """Of floats the bit itself: a compiler may take -0.0 for 0.0 in arithmetic."""
+        number: Expr = settle(x, self._state.default_float)
+        if number.dtype.is_float:
+            number = Bitcast(number, _WHOLE_OF[number.dtype.size_bytes])
+        return Typed(compare("lt", number, const(0, number.dtype)))
+
     def _of_one(self, target: Any, x: Value, node: ast.Call) -> Value | None:
         operators = self._expr.operators
         if target is np.negative:
             return operators.each([x], node, operators.negative)
+        if target is np.signbit:
+            return operators.each([x], node, self._sign_bit)
         if target is np.positive:
             return x
         if target is np.invert:
@@ -300,7 +183,9 @@ class NumpyNames:
         result = args[2] if len(args) == 3 else lifted(self._state, 0)
         if not isinstance(conditions, TupleValue) or not isinstance(values, TupleValue):
             self._state.fail(f"`{ast.unparse(node)}` takes two lists in a kernel", node)
-        for c, x in reversed(list(zip(conditions.items, values.items, strict=False))):
+        if len(conditions.items) != len(values.items):
+            self._state.fail(f"`{ast.unparse(node)}` takes two lists of one length", node)
+        for c, x in reversed(list(zip(conditions.items, values.items, strict=True))):
             result = self._expr.operators.selected(c, x, result, node)
         return result
 
@@ -309,24 +194,32 @@ class NumpyNames:
     ) -> Value:
         """Vectors and matrices of numbers that are given, or of those of a range or a unit matrix."""
         given = list(args)
-        first = given.pop(0)
+        n_bounds = len(given) if target is np.arange else 1
+        bounds, given = given[:n_bounds], given[n_bounds:]
         dt = named.pop("dtype", given.pop(0) if given else None)
         if named or given:
             self._state.fail(f"`{ast.unparse(node)}` takes numbers and a dtype in a kernel", node)
         dtype = None if dt is None else self._dtype(dt, node)
         if target in _LISTS:
-            return self._expr.matrices.matrix(first, dtype, node)
-        if not isinstance(first, Typed) or not isinstance(first.expr, Const):
-            self._state.fail(f"`{ast.unparse(node)}` takes a constant in a kernel", node)
-        n = int(first.expr.value)
+            return self._expr.matrices.matrix(bounds[0], dtype, node)
+        known = [self._whole(x, node) for x in bounds]
         if target is np.arange:
-            numbers = TupleValue(tuple(lifted(self._state, k) for k in range(n)))
+            if len(known) > 3 or 0 in known[2:]:
+                self._state.fail(f"`{ast.unparse(node)}` takes a start, a stop and a step", node)
+            numbers = TupleValue(tuple(lifted(self._state, k) for k in range(*known)))
             return self._expr.matrices.matrix(numbers, dtype, node)
+        n = known[0]
         rows = tuple(
             TupleValue(tuple(Typed(const(int(k == m), DType.f64)) for m in range(n)))
             for k in range(n)
         )
         return self._expr.matrices.matrix(TupleValue(rows), dtype, node)
+
+    def _whole(self, x: Value, node: ast.Call) -> int:
+        match x:
+            case Typed(Const(value, dtype)) if dtype.is_integer:
+                return int(value)
+        return self._state.fail(f"`{ast.unparse(node)}` takes whole constants in a kernel", node)
 
     def _dtype(self, x: Value, node: ast.Call) -> DType:
         try:

@@ -1,5 +1,7 @@
 """Complex numbers: arrays, scalars, literals, arithmetic, and results."""
 
+import math
+
 import kernelscape as ks
 import numpy as np
 import pytest
@@ -94,6 +96,33 @@ def test_functions_are_those_of_numpy():
         np.testing.assert_allclose(c, np.stack(want, 1), 1e-12, 1e-12)
 
     both_ways(run)
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(np.complex64, 2e-7), (np.complex128, 4e-16)])
+def test_roots_are_exact_in_both_parts(dtype, digits):
+    @ks.kernel
+    def roots(a: nd, c: nd):
+        for i in a:
+            c[i] = np.sqrt(a[i])
+
+    a = np.array([1 + 1e-4j, 1 - 1e-9j, -1 + 1e-6j, -1 - 1e-6j, 0, 4, -4, 1e-20j, 3 - 4j], dtype)
+    c = np.zeros_like(a)
+    roots(a, c)
+    want = np.sqrt(a)
+    assert np.allclose(c.real, want.real, digits, 0)
+    assert np.allclose(c.imag, want.imag, digits, 0)
+
+
+def test_powers_that_are_no_small_whole_numbers_are_compiled():
+    @ks.kernel
+    def powers(a: nd, c: nd):
+        for i in a:
+            c[i, 0] = a[i] ** math.inf
+            c[i, 1] = a[i] ** 0
+
+    c = np.zeros((1, 2), complex)
+    powers(np.array([0.5 + 0j]), c)
+    assert c[0, 1] == 1
 
 
 def test_results_and_views():

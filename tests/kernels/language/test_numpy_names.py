@@ -1,10 +1,12 @@
 """Names of NumPy and Python in kernels mean what they mean outside."""
 
+import contextlib
 import math
 
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.errors import LanguageError
 
 nd = ks.types.ndarray()
@@ -28,10 +30,13 @@ np.transpose(np.array([[p, 1.0], [2.0, q]]))[0, 1]; np.linalg.det(np.array([[p, 
 np.linalg.inv(np.array([[p, 1.0], [2.0, q]]))[0, 1]; (np.array([[p, 1.0], [2.0, q]]) @ np.array([q, 1.0]))[0];
 np.eye(3)[1, 1] + np.identity(2)[0, 1]; np.arange(4)[2]; np.array([p, q], dtype=np.float32).sum(); np.stack([p, q])[0];
 np.zeros(3)[1] + np.ones(3)[2] + np.full(2, p)[0]; np.select([p > 0, q > 0], [p, q], 7.0); np.clip(p, -0.5, 0.5); np.pi + np.e;
-np.finfo(np.float64).eps * p; np.iinfo(np.int32).max + p; np.where(p > q, p, q)"""
+np.finfo(np.float64).eps * p; np.iinfo(np.int32).max + p; np.where(p > q, p, q);
+np.inner(np.array([[p, q], [1.0, 2.0]]), np.array([[q, 3.0], [p, 4.0]]))[0, 1]; np.inner(np.array([p, q]), np.array([q, 2.0]));
+np.vdot(np.array([[p, q], [1.0, 2.0]]), np.array([[q, 3.0], [p, 4.0]])); np.dot(p, q); np.dot(np.array([p, q]), p)[1];
+np.inner(np.array([p, q]), np.array([[q, 3.0], [p, 4.0]]))[1]; np.arange(2, 5)[1] * p; np.arange(5, 0, -2)[2] * q"""
 
 
-def one_kernel(folder, expressions, dtype):
+def one_kernel(folder, expressions, dtype, numbers=None):
     """A kernel of all the expressions of p and q, and its results."""
     lines = [f"        r[i, {k}] = {e.strip()}" for k, e in enumerate(expressions)]
     head = "def names(x: nd, y: nd, r: nd):\n    for i in range(x.shape[0]):\n        p, q = x[i], y[i]\n"
@@ -41,7 +46,9 @@ def one_kernel(folder, expressions, dtype):
     exec(compile(file.read_text(), str(file), "exec"), found)
     x = np.array([3, -7, 12, 0] if dtype is np.int64 else [0.3, -0.6, 0.9, -0.75], dtype)
     y = np.array([2, 5, 3, 4] if dtype is np.int64 else [0.5, 0.25, -0.75, -0.5], dtype)
-    r = np.zeros((4, len(expressions)))
+    if numbers is not None:
+        x, y = (n.ravel() for n in np.meshgrid(numbers, numbers))
+    r = np.zeros((len(x), len(expressions)))
     ks.kernel(found["names"])(x, y, r)
     with np.errstate(all="ignore"):
         want = [
@@ -59,6 +66,26 @@ def test_functions_of_numpy(tmp_path):
         [*(f"np.{f}(p)" for f in OF_ONE.split()), *(f"np.{f}(p, q)" for f in OF_TWO.split())],
         np.float64,
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("where", [contextlib.nullcontext, interpreted])
+def test_functions_of_numbers_that_end_or_begin_the_line(tmp_path, where):
+    names = ["sign", "cbrt", "signbit", "isfinite"]
+    of_two = [
+        "fmax",
+        "fmin",
+        "copysign",
+        "heaviside",
+        "logaddexp",
+        "hypot",
+        "arctan2",
+        "logical_xor",
+    ]
+    expressions = [*(f"np.{f}(p)" for f in names), *(f"np.{f}(p, q)" for f in of_two)]
+    numbers = [0.0, -0.0, 1.0, -2.5, 1e-10, -1e300, math.inf, -math.inf, math.nan]
+    with where():
+        one_kernel(tmp_path, [*expressions, "math.isclose(p, q)"], np.float64, numbers)
 
 
 def test_functions_of_math_and_python(tmp_path):
@@ -115,3 +142,25 @@ def test_advice_names_what_can_be_done(callee, advice):
 
     with pytest.raises(LanguageError, match=f"cannot be called in a kernel: {advice}"):
         calling.instantiate(np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("np.linalg.norm(np.array([p, q]), 1)", "takes one vector or matrix in a kernel, and no"),
+        ("np.sum(np.array([p, q]), axis=0)", "takes one vector or matrix in a kernel, and no axis"),
+        ("np.cross(np.array([p, q]))", "takes two vectors in a kernel"),
+        ("np.select([p > 0], [p, q])", "takes two lists of one length"),
+        ("np.arange(p)", "takes whole constants"),
+        ("np.arange(1, 5, 0)", "takes a start, a stop and a step"),
+        ("np.array([p, q], 5)", "None is no element type"),
+        ("np.zeros(0)", "has no elements, or no axes"),
+        ("np.full(3)", "takes a shape and a number"),
+        ("int(p, 2)", "`int` takes 1 argument in a kernel, not 2"),
+        ("ks.f32(p, q)", "`ks.f32` takes 1 argument in a kernel, not 2"),
+    ],
+)
+def test_arguments_that_a_name_does_not_take_are_refused(tmp_path, expression, message):
+    with pytest.raises(LanguageError) as refused:
+        one_kernel(tmp_path, [expression], np.float64)
+    assert message in str(refused.value)
