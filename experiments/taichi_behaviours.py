@@ -188,20 +188,14 @@ def run(taichi: str | None, chosen: Sequence[str], folder: Path | None) -> None:
     write_results(FILE, report, values, folder)
 
 
-def packed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows as they are kept: what a behaviour showed is one line of text."""
-    return [
-        {key: json.dumps(x) if key in ("ours", "taichi") else x for key, x in row.items()}
-        for row in rows
-    ]
+def packed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows as they are kept: each is one line of text."""
+    return [json.dumps(row) for row in rows]
 
 
-def unpacked(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def unpacked(rows: Sequence[str]) -> list[dict[str, Any]]:
     """The reverse of `packed`."""
-    return [
-        {key: json.loads(x) if key in ("ours", "taichi") else x for key, x in row.items()}
-        for row in rows
-    ]
+    return [json.loads(row) for row in rows]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -48,7 +48,7 @@ _TEAM_PAYS_NS = 30_000.0
 _NODE_NS = 0.25  # an operation or access, some of them in vectors
 _FUNCTION_NS = 4.0  # sin, exp and the like
 _UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
-# Of PROGRAMS 2.4: 27 x 4 adds a particle took 44 to 63 ns plain and 580 to 625 by compare and swap.
+# Measured on two cores: 27 x 4 adds a particle took 44 to 63 ns plain and 580 to 625 by compare and swap.
 _PLAIN_UPDATE_NS = 0.5
 _CAS_NS = 5.6
 _FETCH_ADD_NS = 4.0

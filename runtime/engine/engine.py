@@ -12,34 +12,30 @@ import shutil
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from numpy.typing import NDArray
 
-from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
 from ...kernels.fields.program import current_program
-from ...kernels.ir.kernel import KernelIR, Print
-from ...kernels.ir.walk import nested_statements, written_in
+from ...kernels.ir.kernel import KernelIR
 from ..backend import AbstractCaller
-from ..cpu.calling import PrintingCaller, Row, load_extension, make_caller
+from ..cpu.calling import load_extension
 from ..cpu.compiler import Compiler
-from ..cpu.index_check import IndexCheck
 from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
 from ..files import is_torn
-from ..scratch import Scratch
 from ..worker.outcome import Failure
-from .folder import KernelFolder
+from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
+from .loaded import LoadedKernel, caller_of, rows_of_kernel
 from .spelling import code_version, spelled
 from .toolchain import engine_compiler, is_remembered
 
-T = TypeVar("T")
 Array = NDArray[Any]
 Team = Future[ctypes.CDLL]
 _REMEMBERED = 4096  # instances whose callers are found by identity
@@ -60,51 +56,6 @@ class EngineOptions:
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     checks_indices: bool = True
     limit_bytes: int = 256 << 20  # of what is kept in the folder
-
-
-class CompileError(RuntimeError):
-    """A kernel that no C compiler takes: a bug of what makes the C."""
-
-
-class _NoFolderError(Exception):
-    """There is no folder that compiled kernels could be written to."""
-
-
-class LoadedKernel:
-    """The code of one kernel in this process; calls may come from several threads."""
-
-    def __init__(self, ir: KernelIR, path: Path) -> None:
-        self._ir = ir
-        self._library = ctypes.CDLL(str(path))
-        self.entry = getattr(self._library, ENTRY)
-        self.entry.restype = None
-        self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
-        self.may_fail = hasattr(self._library, MESSAGE)
-        self.index_check = IndexCheck.of(self._library)
-        self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
-
-    def failed(self) -> str:
-        """The message of the assertion that failed in the last call, "" where none did."""
-        held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self._library, MESSAGE)
-        return held.value.decode(errors="replace")
-
-
-class _AssertingCaller(AbstractCaller):
-    """Calls code that asserts something; raises AssertionError where that does not hold."""
-
-    def __init__(self, caller: AbstractCaller, kernel: LoadedKernel) -> None:
-        self._caller, self._kernel = caller, kernel
-
-    def __call__(self, *args: Any, **named: Any) -> bool:
-        with self._kernel.lock:
-            was_run = self._caller(*args, **named)
-            message = self._kernel.failed() if was_run else ""
-        if message:
-            raise AssertionError(message)
-        return was_run
-
-    def accept(self, k: int, value: Any) -> None:
-        self._caller.accept(k, value)
 
 
 @dataclass(frozen=True)
@@ -140,14 +91,12 @@ class Engine:
         self._finding: Future[tuple[Compiler, str]] | None = None
         if self._team is not None and not self._team.done():
             self._team = None
-        self._folder = self._kept  # of what is compiled from now on
-        self._spare: Scratch | None = None  # in place of one that cannot be written
+        self._folder = WritableFolder(self._kept)  # of what is compiled from now on
 
     def close(self) -> None:
         """Waits for what is being compiled, and removes what was made for this process only. Kernels that are loaded still run."""
         self._pool.shutdown()
-        if self._spare is not None:
-            self._spare.close()
+        self._folder.close()
 
     def go_on_in_child(self) -> None:
         """In a child of fork(): the other threads are gone, with what they had begun and the locks that they held."""
@@ -179,7 +128,7 @@ class Engine:
         try:
             for ir in kernels:
                 self._load(ir)
-        except _NoFolderError as e:
+        except NoFolderError as e:
             self._do_without(e)
 
     def prepared(self, ir: KernelIR) -> AbstractCaller | None:
@@ -195,14 +144,10 @@ class Engine:
             return None
         try:
             kernel = self._load(ir).result()
-        except _NoFolderError as e:
+        except NoFolderError as e:
             self._do_without(e)
             return None
-        caller = make_caller(self._quick, kernel, rows_of_kernel(ir))
-        if kernel.may_fail:
-            caller = _AssertingCaller(caller, kernel)
-        if any(isinstance(s, Print) for s in nested_statements(ir.body)):
-            caller = PrintingCaller(caller)
+        caller = caller_of(self._quick, kernel, ir)
         with self._lock:
             while len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
@@ -313,7 +258,7 @@ class Engine:
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
             raise IndexError(f"{outside}; nothing was written")
-        loaded = self._in_folder(lambda folder: self._built(ir, folder.library(key), cores, team))
+        loaded = self._folder.use(lambda folder: self._built(ir, folder.library(key), cores, team))
         self._folder.trim()
         return loaded
 
@@ -330,38 +275,6 @@ class Engine:
         raise CompileError(
             f"the kernel {ir.name} cannot be compiled: {failed.advice}\n{failed.log}"
         )
-
-    def _in_folder(self, build: Callable[[KernelFolder], T]) -> T:
-        """What `build` makes in the folder, or in one of this process where that cannot be used."""
-        folder = self._folder
-        while True:
-            try:
-                return build(folder)
-            except OSError as e:
-                if e.errno is not None or not folder.remove_torn():
-                    folder = self._other_folder(folder, e)
-
-    def _other_folder(self, bad: KernelFolder, e: OSError) -> KernelFolder:
-        """A folder in place of one that failed; raises what tells why where there is none."""
-        with self._lock:
-            if self._folder is not bad:  # another thread was here
-                return self._folder
-            if self._spare is not None:
-                if e.errno is None:
-                    raise CompileError(f"what was compiled cannot be loaded: {e}") from e
-                raise _NoFolderError(e) from e
-            try:
-                self._spare = Scratch("kernelscape-kernels-")
-            except OSError as worse:
-                raise _NoFolderError(worse) from worse
-            weakref.finalize(self, _close, self._spare, os.getpid())
-            self._folder = KernelFolder(self._spare.path, self.options.limit_bytes)
-            warnings.warn(
-                f"compiled kernels are kept for this process only: {bad.path} cannot be used ({e.strerror or e})",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return self._folder
 
     def _do_without(self, why: Exception) -> None:
         """From now on kernels that are not loaded are interpreted, which is said once."""
@@ -381,12 +294,12 @@ class Engine:
         with self._lock:
             team = self._team
             if team is None or (team.done() and team.exception() is not None):
-                team = self._team = self._pool.submit(self._in_folder, self._built_team)
+                team = self._team = self._pool.submit(self._folder.use, self._built_team)
             return team
 
     def _first_team(self, found: Future[tuple[Compiler, str]]) -> ctypes.CDLL:
         found.result()  # where there is no compiler, the first call says so
-        return self._in_folder(self._built_team)
+        return self._folder.use(self._built_team)
 
     def _built_team(self, folder: KernelFolder) -> ctypes.CDLL:
         from ..cpu.compiler import build_library
@@ -446,8 +359,8 @@ class Engine:
 
     def _load_extension(self) -> Any | None:
         try:
-            return self._in_folder(self._built_extension)
-        except (_NoFolderError, CompileError):  # calls are as right without it
+            return self._folder.use(self._built_extension)
+        except (NoFolderError, CompileError):  # calls are as right without it
             return None
 
     def _built_extension(self, folder: KernelFolder) -> Any | None:
@@ -460,11 +373,6 @@ class Engine:
             raise OSError(str(e)) from e
 
 
-def _close(spare: Scratch, owner: int) -> None:
-    if os.getpid() == owner:  # a child of fork() leaves it to its parent
-        spare.close()
-
-
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -474,14 +382,3 @@ def _go_on_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_go_on_in_child)
-
-
-def rows_of_kernel(ir: KernelIR) -> tuple[Row, ...]:
-    """The parameters of a kernel's code: its arrays, then its scalars."""
-    written = written_in(ir.body)
-    names = {id(p): k for k, p in enumerate((*ir.arrays, *ir.scalars))}
-    arrays = [
-        Row(p.name, "array", names[id(p)], p.dtype, p.shape, p.name in written) for p in ir.arrays
-    ]
-    scalars = [Row(p.name, "scalar", names[id(p)], p.dtype) for p in ir.scalars]
-    return (*arrays, *scalars)

@@ -1,22 +1,41 @@
-"""The folder of compiled kernels: libraries by the key of what they were made of; the oldest go where there are too many."""
+"""The folder of compiled kernels: libraries by the key of what they were made of; the oldest go where there are too many.
+
+Where it cannot be written, a folder of the process stands for it.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
+import warnings
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from ..files import is_torn
+from ..scratch import Scratch
+
+T = TypeVar("T")
 
 _LOOKED_AT_S = 3600.0  # a library that was used within so long is not marked again
+
+
+class CompileError(RuntimeError):
+    """A kernel that no C compiler takes: a bug of what makes the C."""
+
+
+class NoFolderError(Exception):
+    """There is no folder that compiled kernels could be written to."""
 
 
 class KernelFolder:
     """Safe for several processes: libraries appear complete, and who has loaded one that goes keeps it."""
 
     def __init__(self, path: Path, limit_bytes: int) -> None:
-        self.path, self._limit_bytes = path, limit_bytes
+        self.path, self.limit_bytes = path, limit_bytes
 
     def library(self, key: str) -> Path:
         """Where the library of a key is or will be."""
@@ -38,10 +57,10 @@ class KernelFolder:
                 size = kept.st_size + (text.stat().st_size if text.exists() else 0)
                 found.append((kept.st_mtime, size, library))
         total = sum(size for _, size, _ in found)
-        if total <= self._limit_bytes:
+        if total <= self.limit_bytes:
             return
         for _, size, library in sorted(found):
-            if total <= self._limit_bytes // 2:
+            if total <= self.limit_bytes // 2:
                 break
             for file in (library, library.with_suffix(".c")):
                 with suppress(OSError):
@@ -57,3 +76,58 @@ class KernelFolder:
                     library.unlink()
                     is_any = True
         return is_any
+
+
+class WritableFolder:
+    """What is compiled goes to `kept`, or where that cannot be used to a folder of this process."""
+
+    def __init__(self, kept: KernelFolder) -> None:
+        self._folder = kept
+        self._spare: Scratch | None = None  # in place of one that cannot be written
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Removes what was made for this process only."""
+        if self._spare is not None:
+            self._spare.close()
+
+    def trim(self) -> None:
+        """As of the folder in use."""
+        self._folder.trim()
+
+    def use(self, build: Callable[[KernelFolder], T]) -> T:
+        """What `build` makes in the folder. Raises NoFolderError, and CompileError for what cannot be loaded from either."""
+        folder = self._folder
+        while True:
+            try:
+                return build(folder)
+            except OSError as e:
+                if e.errno is not None or not folder.remove_torn():
+                    folder = self._other(folder, e)
+
+    def _other(self, bad: KernelFolder, e: OSError) -> KernelFolder:
+        """A folder in place of one that failed; raises what tells why where there is none."""
+        with self._lock:
+            if self._folder is not bad:  # another thread was here
+                return self._folder
+            if self._spare is not None:
+                if e.errno is None:
+                    raise CompileError(f"what was compiled cannot be loaded: {e}") from e
+                raise NoFolderError(e) from e
+            try:
+                self._spare = Scratch("kernelscape-kernels-")
+            except OSError as worse:
+                raise NoFolderError(worse) from worse
+            weakref.finalize(self, _close, self._spare, os.getpid())
+            self._folder = KernelFolder(self._spare.path, bad.limit_bytes)
+            warnings.warn(
+                f"compiled kernels are kept for this process only: {bad.path} cannot be used ({e.strerror or e})",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self._folder
+
+
+def _close(spare: Scratch, owner: int) -> None:
+    if os.getpid() == owner:  # a child of fork() leaves it to its parent
+        spare.close()

@@ -1,0 +1,73 @@
+"""The code of a kernel in this process, and what calls it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
+from ...kernels.ir.kernel import KernelIR, Print
+from ...kernels.ir.walk import nested_statements, written_in
+from ..backend import AbstractCaller
+from ..cpu.calling import PrintingCaller, Row, make_caller
+from ..cpu.index_check import IndexCheck
+
+
+class LoadedKernel:
+    """The code of one kernel in this process; calls may come from several threads."""
+
+    def __init__(self, ir: KernelIR, path: Path) -> None:
+        self._ir = ir
+        self._library = ctypes.CDLL(str(path))
+        self.entry = getattr(self._library, ENTRY)
+        self.entry.restype = None
+        self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+        self.may_fail = hasattr(self._library, MESSAGE)
+        self.index_check = IndexCheck.of(self._library)
+        self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
+
+    def failed(self) -> str:
+        """The message of the assertion that failed in the last call, "" where none did."""
+        held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self._library, MESSAGE)
+        return held.value.decode(errors="replace")
+
+
+class _AssertingCaller(AbstractCaller):
+    """Calls code that asserts something; raises AssertionError where that does not hold."""
+
+    def __init__(self, caller: AbstractCaller, kernel: LoadedKernel) -> None:
+        self._caller, self._kernel = caller, kernel
+
+    def __call__(self, *args: Any, **named: Any) -> bool:
+        with self._kernel.lock:
+            was_run = self._caller(*args, **named)
+            message = self._kernel.failed() if was_run else ""
+        if message:
+            raise AssertionError(message)
+        return was_run
+
+    def accept(self, k: int, value: Any) -> None:
+        self._caller.accept(k, value)
+
+
+def caller_of(extension: Any | None, kernel: LoadedKernel, ir: KernelIR) -> AbstractCaller:
+    """What calls the code of a kernel: by the extension, where there is one."""
+    caller = make_caller(extension, kernel, rows_of_kernel(ir))
+    if kernel.may_fail:
+        caller = _AssertingCaller(caller, kernel)
+    if any(isinstance(s, Print) for s in nested_statements(ir.body)):
+        caller = PrintingCaller(caller)
+    return caller
+
+
+def rows_of_kernel(ir: KernelIR) -> tuple[Row, ...]:
+    """The parameters of a kernel's code: its arrays, then its scalars."""
+    written = written_in(ir.body)
+    names = {id(p): k for k, p in enumerate((*ir.arrays, *ir.scalars))}
+    arrays = [
+        Row(p.name, "array", names[id(p)], p.dtype, p.shape, p.name in written) for p in ir.arrays
+    ]
+    scalars = [Row(p.name, "scalar", names[id(p)], p.dtype) for p in ir.scalars]
+    return (*arrays, *scalars)
