@@ -46,9 +46,7 @@ class FieldTree:
         for leaf in self._tree.leaves:
             leaf.release("its tree was destroyed")
         self._tree.leaves.clear()
-        for top in self._tree.tops:
-            if top._structure is not None:
-                top._structure.released = "its tree was destroyed"
+        self._tree.released = "its tree was destroyed"
         self._tree.tops.clear()
         self._program.n_destroyed += 1
 

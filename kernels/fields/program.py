@@ -114,9 +114,7 @@ class Program:
             for leaf in field.leaves():
                 leaf.release(_ENDED)
         for tree in (self.root.tree, *self.builders):
-            for top in tree.tops:
-                if top._structure is not None:
-                    top._structure.released = _ENDED
+            tree.released = tree.released or _ENDED
         self.fields.clear()
 
     def deactivate_all(self) -> None:

@@ -193,7 +193,11 @@ class TreeStorage:
         self._give_back(node, np.unique(entry[active]))
 
     def deactivate_all(self, node: int) -> None:
-        """Makes all cells of a node inactive, and all that are in them."""
+        """Makes all cells of a node inactive, and all that are in them; of a dense node, those of the nodes below."""
+        if not self.tree.nodes[node].has.is_sparse:
+            for child in self.tree.nodes_in(node):
+                self.deactivate_all(child)
+            return
         used = {k: self.used(k) for k in self.tree.below(node)}
         for k, (n_containers, n_items) in used.items():
             node_k = self.tree.nodes[k]

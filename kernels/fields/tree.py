@@ -10,11 +10,11 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..ir.structure import KINDS, StructureTree, TreeNode
+from ..ir.structure import KINDS, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import FieldPlace, layout_of
 from .place import fail
 from .statistics import TreeStatistics, statistics_of
@@ -45,13 +45,16 @@ class Layout(Enum):
 
 @dataclass
 class Tree:
-    """All nodes of one root. `is_final`: its fields may have memory. `is_closed`: it gets no more nodes."""
+    """All nodes of one root. `is_final`: its fields may have memory. `is_closed`: it gets no more nodes. `released`: why its
+    memory may not be used any more, "" where it may.
+    """
 
     is_final: bool
     is_closed: bool = False
     leaves: list[AbstractLeaf] = field(default_factory=list)
     number: int = 0  # among those of the program
     tops: list[SNode] = field(default_factory=list)  # the nodes below the root
+    released: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class SNode:
 
     def __init__(
         self,
-        kind: str,
+        kind: NodeKind | Literal["root", "place"],
         above: SNode | None,
         tree: Tree,
         cells: tuple[Axes, tuple[int, ...]] = ((), ()),
@@ -115,16 +118,19 @@ class SNode:
         self, axis: Axes | Sequence[int], dimension: int, chunk_size: int | None = None
     ) -> SNode:
         """Splits each cell along one axis into a list of at most `dimension` cells, which grows by `chunk_size` at once."""
-        if len(tuple(axis)) != 1:
+        if len(axes_of(axis, f"{self.kind}.dynamic")) != 1:
             fail("a dynamic node has one axis")
         (n,) = extents_of(dimension, f"{self.kind}.dynamic")
         (chunk,) = extents_of(min(n, 1024) if chunk_size is None else chunk_size, "chunk_size")
         return self._node("dynamic", axis, n, min(chunk, n))
 
-    def _node(self, kind: str, axes: Any, dimensions: Any, chunk: int = 1) -> SNode:
+    def _node(self, kind: NodeKind, axes: Any, dimensions: Any, chunk: int = 1) -> SNode:
         self._check_open()
-        numbers = tuple(axes)
-        extents = extents_of(dimensions, f"{self.kind}.{kind}")
+        what = f"{self.kind}.{kind}"
+        numbers = axes_of(axes, what)
+        if not numbers and KINDS[kind].is_sparse:
+            fail(f"{what} is given no axes: write ks.i, ks.ij, ...")
+        extents = extents_of(dimensions, what)
         if len(extents) == 1 and len(numbers) > 1:
             extents = extents * len(numbers)
         if len(extents) != len(numbers):
@@ -136,6 +142,10 @@ class SNode:
         """The tree of sparse fields that it is in, with its memory; None where it has only dense nodes above."""
         if not self.is_sparse:
             return None
+        if self.tree.released:
+            fail(f"a node of sparse fields is gone: {self.tree.released}")
+        if not self.tree.is_final:
+            fail("this ks.FieldsBuilder is not finalized: call its finalize()")
         top = self.top
         if top._structure is None:
             top._structure = Structure(top)
@@ -246,12 +256,12 @@ class Structure:
         self.numbers: dict[int, int] = {}  # of nodes, by identity; of fields, those of their place
         fields: list[FieldPlace] = []
         self.fields: dict[int, int] = {}
-        self._held = top
-        self.released = ""  # why its memory may not be used any more
+        self._top = top
 
         def visit(node: SNode, parent: int) -> None:
             number = len(nodes)
-            nodes.append(TreeNode(node.kind, parent, node.axes, node.extents, node.chunk))  # type: ignore[arg-type]
+            assert node.kind != "root" and node.kind != "place"
+            nodes.append(TreeNode(node.kind, parent, node.axes, node.extents, node.chunk))
             self.numbers[id(node)] = number
             for below in node.below:
                 if below.kind != "place":
@@ -269,6 +279,11 @@ class Structure:
             self.storage = TreeStorage(self.layout)
         except MemoryError as error:
             fail(f"there is no memory for a tree of sparse fields: {error}")
+
+    @property
+    def released(self) -> str:
+        """Why its memory may not be used any more; "" where it may."""
+        return self._top.tree.released
 
     def section(self, key: str) -> SectionSource:
         """An array of the storage, as calls of kernels ask for it."""
@@ -293,6 +308,17 @@ class SectionSource:
         if self._structure.released:
             fail(f"a sparse field is gone: {self._structure.released}")
         return self._structure.storage.arrays[self._key]
+
+
+def axes_of(axes: Any, what: str) -> Axes:
+    """Axes as a tuple; LanguageError unless they are different whole numbers from 0 on."""
+    try:
+        numbers = tuple(operator.index(n) for n in axes)
+    except TypeError:
+        fail(f"{what}: the axes {axes!r} are not ks.i, ks.ij, ... or ks.axes(0, 1)")
+    if len(set(numbers)) != len(numbers) or any(n < 0 for n in numbers):
+        fail(f"{what}: the axes {numbers} are not different numbers from 0 on")
+    return numbers
 
 
 def extents_of(shape: Any, what: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ dynamic node the place in its chunk) is the item. So item 0 of a pool is what al
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from math import prod
 from typing import Literal
 
@@ -37,7 +37,7 @@ class Kind:
         return self.pool and not self.length
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[NodeKind, Kind] = {
     "dense": Kind(),
     "bitmasked": Kind(mask=True),
     "pointer": Kind(pool=True),
@@ -78,20 +78,36 @@ class StructureTree:
     name: str
     nodes: tuple[TreeNode, ...]
 
-    @cache  # noqa: B019 - trees are few and live as long as kernels that use them
     def path(self, node: int) -> tuple[int, ...]:
         """The nodes from the first one down to `node`, which is the last; () for -1."""
-        return () if node < 0 else (*self.path(self.nodes[node].parent), node)
+        return () if node < 0 else self._paths[node]
 
-    @cache  # noqa: B019
     def axes(self, node: int) -> tuple[int, ...]:
-        """Axes that indices of a cell of the node have, in order."""
-        return tuple(sorted({a for n in self.path(node) for a in self.nodes[n].axes}))
+        """Axes that indices of a cell of the node have, in order; () for -1."""
+        return () if node < 0 else self._axes[node]
 
-    @cache  # noqa: B019
     def shape(self, node: int) -> tuple[int, ...]:
         """Cells along each of these axes."""
-        return tuple(prod(self.split(node, a)) for a in self.axes(node))
+        return () if node < 0 else self._shapes[node]
+
+    @cached_property
+    def _paths(self) -> tuple[tuple[int, ...], ...]:
+        found: list[tuple[int, ...]] = []
+        for k, n in enumerate(self.nodes):
+            found.append((*(found[n.parent] if n.parent >= 0 else ()), k))
+        return tuple(found)
+
+    @cached_property
+    def _axes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            tuple(sorted({a for n in path for a in self.nodes[n].axes})) for path in self._paths
+        )
+
+    @cached_property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            tuple(prod(self.split(k, a)) for a in self.axes(k)) for k in range(len(self.nodes))
+        )
 
     def split(self, node: int, axis: int) -> tuple[int, ...]:
         """For each node of the path, into how many parts it splits an axis."""

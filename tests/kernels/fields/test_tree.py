@@ -127,3 +127,55 @@ def test_what_is_not_there_is_one_sentence_with_its_line(use, sentence):
     assert caught.value.where.file == __file__
     with pytest.raises(AttributeError):
         _ = ks.root.nonsense
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda: ks.root.pointer("ij", 2), r"pointer: the axes 'ij' are not ks.i, ks.ij"),
+        (lambda: ks.root.dense(0, 2), "dense: the axes 0 are not ks.i"),
+        (lambda: ks.root.dynamic(0, 2), "dynamic: the axes 0 are not ks.i"),
+        (lambda: ks.root.dense((0.5,), 2), "are not ks.i"),
+        (lambda: ks.root.hash(ks.axes(1, 1), 2), r"the axes \(1, 1\) are not different"),
+        (lambda: ks.root.bitmasked(ks.axes(-1), 2), "are not different numbers from 0 on"),
+        (lambda: ks.root.pointer((), ()), "pointer is given no axes"),
+    ],
+)
+def test_wrong_axes_are_one_sentence(use, sentence):
+    with pytest.raises(ks.LanguageError, match=sentence):
+        use()
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_nodes_of_a_tree_that_is_gone_say_so(is_used):
+    builder, y = ks.FieldsBuilder(), ks.field(ks.i32)
+    node = builder.pointer(ks.i, 4)
+    for use in (node.stats, node.deactivate_all):
+        with pytest.raises(ks.LanguageError, match="not finalized"):
+            use()
+    node.place(y)
+    tree = builder.finalize()
+    if is_used:
+        y[1] = 1
+    tree.destroy()
+    for use in (y.stats, node.stats, node.deactivate_all):
+        with pytest.raises(ks.LanguageError, match="gone: its tree was destroyed"):
+            use()
+    x = ks.field(ks.i32)
+    other = ks.root.pointer(ks.i, 4)
+    other.place(x)
+    ks.init()
+    for use in (x.stats, other.deactivate_all):
+        with pytest.raises(ks.LanguageError, match="gone: its program has ended"):
+            use()
+
+
+def test_cells_of_dense_nodes_below_others_stay_when_all_are_deactivated():
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    dense = ks.root.pointer(ks.i, 2).dense(ks.i, 2)
+    dense.place(x)
+    dense.bitmasked(ks.i, 2).place(y)
+    x[1], y[2] = 3, 4
+    dense.deactivate_all()
+    assert x[1] == 3 and y[2] == 0
+    assert [n.active for n in x.stats().nodes] == [1, 2, 0]

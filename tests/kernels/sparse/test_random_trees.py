@@ -169,10 +169,12 @@ def check(chain: list[tuple[str, Cell]], program: list[Any], run: Run) -> None:
                     model.values[i + 1, j] = max(1, model.values.get((i + 1, j), 0))
             case "clear":
                 nodes[level].deactivate_all()
-                for c in list(model.cells(level)):
-                    model.deactivate(c, level)
-                for lower in range(level, len(chain)):
+                # Cells of a dense node stay: those of the first other one from there on go.
+                sparse = [k for k in range(level, len(chain)) if chain[k][0] != "dense"]
+                for lower in range(sparse[0], len(chain)) if sparse else ():
                     model.active[lower].clear()
+                if sparse:
+                    model.values.clear()
         expected = np.zeros(x.shape, np.int32)
         for c, v in model.values.items():
             expected[c] = v
