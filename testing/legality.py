@@ -79,6 +79,9 @@ class Judge:
         self.seen: set[Any] = set()
         self.memory: dict[Any, int] = {}
         self.chip: dict[tuple[int, Any], tuple[int, int]] = {}  # value of a task: thread, tile
+        self.held: dict[
+            tuple[int, Any], int | None
+        ] = {}  # whose value that is: a blend's may be older
         self.tile: dict[int, int] = defaultdict(int)  # of registers: how often a task stored a tile
         self.copied: dict[tuple[int, str], dict[Any, int]] = {}  # what a packed block was made of
         self.next_block: dict[tuple[int, str, str], dict[Any, int]] = {}  # and the one after it
@@ -370,7 +373,8 @@ class Judge:
                     raise IllegalError(
                         f"{task.name} looks for {place} in registers of another tile"
                     )
-                found = self.want[key] if self.is_kept(producer, place[0]) else producer
+                is_kept = self.is_kept(producer, place[0])
+                found = self.want[key] if is_kept else self.held[producer, place]
             self.keep(t, place)
             if found != self.want[key]:
                 raise IllegalError(
@@ -433,7 +437,7 @@ class Judge:
 
     def store(self, t: int, place: Any, thread: int) -> None:
         task = self.problem.tasks[t]
-        self.chip[t, place] = (thread, self.tile[t])
+        self.chip[t, place], self.held[t, place] = (thread, self.tile[t]), t
         self.write_over(t, place)
         if self.choice("store", f"{task.name}.{place[0]}") == "ELIDED":
             return
@@ -444,7 +448,9 @@ class Judge:
     def write_back(self, t: int, place: Any) -> None:
         """A blend stores what an element held where it assigns nothing: nobody else may store there meanwhile."""
         name = f"{self.problem.tasks[t].name}.{place[0]}"
-        self.chip[t, place] = (self.thread, self.tile[t])
+        space, before = self.flow(t, place[0])
+        old = self.memory.get(place) if space == "GLOBAL" else self.held[before, place]
+        self.chip[t, place], self.held[t, place] = (self.thread, self.tile[t]), old
         if self.choice("guard", name) == "BLEND" and self.region is not None:
             self.region.kept[place].add(self.step)
 

@@ -122,6 +122,20 @@ def rows(x, y, z):
     sums(x, y, z)
 
 
+@kernel
+def halves(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if x[i, j] > 0.0:
+                y[i, j] = 2.0 * y[i, j]
+            else:
+                y[i, j] += x[i, j]
+
+
+def opposites(x, y, z):
+    halves(x, y)
+
+
 SEQUENCES = (red_black, thirds, generations, chain, rows)
 
 
@@ -178,6 +192,21 @@ def test_a_judge_finds_nothing_in_candidates_of_guarded_tasks(sequence: Any) -> 
     _, candidates = drawn(sequence, (6, 9), np.float32, 16, 3)
     assert candidates
     assert [illegal(c) for c in candidates] == [""] * len(candidates)
+
+
+def test_a_blend_hands_over_what_was_there_where_it_assigns_nothing() -> None:
+    rng = np.random.default_rng(1)
+    arrays = [np.ones((4, 9), np.float32) for _ in "xyz"]
+    problem = normalise(record_sequence(opposites, tuple(arrays), name="guards"))
+    v = (space := build_space(problem, checking.target(2, 16))).variables
+    made: Any = space.root()
+    for var, value in ((v.guard[0], ch.BLEND), *((x, ch.REGISTER) for x in v.mem_space.values())):
+        made = made.decide(var, 1 << value)
+        assert isinstance(made, Candidate)
+    assert v.mem_space
+    candidate = checking.random_candidate(made, rng)
+    assert isinstance(candidate, Candidate)
+    assert illegal(candidate) == ""
 
 
 def test_words_say_how_branches_were_opened() -> None:
