@@ -76,6 +76,7 @@ from .signature import (
     argument_of,
     flattened,
     members_of,
+    refuse_more_than_numbers,
 )
 from .symbols import ComplexSymbol
 from .views import with_views
@@ -298,6 +299,8 @@ class Kernel:
         bound.apply_defaults()
         given = dict(bound.arguments)
         arrays = {n: x for n, x in given.items() if n in self._array_names}
+        for name, x in arrays.items():
+            refuse_more_than_numbers(x, f"the argument {name} of the kernel {self.name}", where)
         handed = {n: shared_array(x) for n, x in arrays.items() if hands_out(x)}
         given, arrays = given | handed, arrays | handed
         pairs: dict[str, Any] = {n: pairs_of(x) for n, x in arrays.items() if is_complex_array(x)}

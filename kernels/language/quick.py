@@ -78,8 +78,11 @@ class QuickCalls:
         given = list(known.given)
         for place, k in known.places:
             given[place] = args[k]
-        for place, k in known.whole:
-            given[place] = float(args[k])
+        try:
+            for place, k in known.whole:
+                given[place] = float(args[k])
+        except OverflowError:
+            return SLOW  # which says what is wrong
         results = known.instance.results
         if results is None:
             return None if known.caller(*given) else SLOW

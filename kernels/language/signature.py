@@ -117,6 +117,16 @@ def exact_key(value: Any) -> object:
     return type(value), value
 
 
+def refuse_more_than_numbers(value: Any, label: str, where: Location) -> None:
+    """LanguageError for arrays with a mask, a unit or another meaning of operators: it would be lost without a word."""
+    if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
+        kind = type(value).__name__
+        raise LanguageError(
+            f"{label} is a {kind}, of which only the numbers would be used: pass np.asarray of it",
+            where,
+        )
+
+
 def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
     """Type and shape of an array argument; LanguageError for what a kernel cannot use in place."""
     if isinstance(value, SymbolicArray):

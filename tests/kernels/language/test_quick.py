@@ -57,6 +57,8 @@ def test_quick_calls_do_what_slow_ones_do():
         add(x, np.ones((2, 2), np.float32), 1.0, 0)
     with pytest.raises(LanguageError, match="cannot hold"):
         add(x, y, 1.0, 2**40)
+    with pytest.raises(TypeError, match="argument a must fit float32"):
+        add(x, y, 10**400, 1)
 
 
 @pytest.mark.compiler

@@ -188,3 +188,24 @@ def test_an_open_recording_takes_views():
         with pytest.raises(LanguageError, match="share memory: pass a copy"):
             copy(x, y[:0])
     assert [c.arrays for c in found.calls] == [("a0", "a1")]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.ma.masked_array(np.ones(8), mask=True),
+        np.ma.masked_array(np.ones(8), mask=True)[::2],
+        np.ma.masked_array(np.ones(8, complex), mask=True)[::2],
+        np.rec.array([1.0, 2.0]),
+    ],
+)
+def test_arrays_that_are_more_than_their_numbers_are_refused(array):
+    @ks.kernel
+    def ones(x: nd):
+        for i in range(x.shape[0]):
+            x[i] = 1
+
+    with pytest.raises(
+        LanguageError, match=r"the argument x of the kernel ones is a .*pass np\.asarray"
+    ):
+        ones(array)
