@@ -181,7 +181,8 @@ class Loops:
         is_outermost = len(state.frames) == 1 and not state.frame.loops and not state.frame.depth
         is_serial = is_outermost and state.is_serial
         state.is_serial = state.is_serial and not is_outermost
-        if jumps & {"break", "return"} and (not is_outermost or is_serial or state.frame.in_branch):
+        is_left = bool(jumps & {"break", "return"})
+        if is_serial or (is_left and (not is_outermost or state.frame.in_branch)):
             self._leavable(bounds, names, node, is_grouped)
             return
         with state.frame.scope():
@@ -297,7 +298,7 @@ class Loops:
     def _leavable(
         self, bounds: Sequence[Bounds], names: list[str], node: ast.For, is_grouped: bool
     ) -> None:
-        """Loops that may be left early: one `while` over all iterations, or one within the other."""
+        """Loops that may be left early, or that run in order: one `while` over all iterations."""
         state, where = self._state, self._state.frame.parsed.where(node)
         jumps = Jumps(can_break=True)
         counters = [state.fresh(n) for n in names]

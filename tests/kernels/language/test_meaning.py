@@ -311,6 +311,28 @@ def test_a_method_of_a_name_that_is_bound_in_the_loop_is_no_static_condition(pro
     assert short() == 3
 
 
+def test_serialized_loops_run_in_order():
+    """Iterations that write one element through an index: side by side they would lose some."""
+    ks.init(arch=ks.cpu)
+    n = 1 << 18
+    x, at = ks.field(ks.i64, shape=4), ks.field(ks.i32, shape=n)
+
+    @ks.kernel
+    def fold():
+        ks.loop_config(serialize=True)
+        for k, c in ks.ndrange(n // 2, 2):
+            x[at[2 * k + c]] = (x[at[2 * k + c]] * 3 + 2 * k + c) % 1000003
+
+    expected = 0
+    for k in range(n):
+        expected = (expected * 3 + k) % 1000003
+    for _ in range(3):
+        x.fill(0)
+        fold()
+        assert x[0] == expected
+    ks.reset()
+
+
 def test_loop_config_is_of_one_loop(program):
     x = ks.field(ks.i32, shape=4)
 
