@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.addresses import share_addresses
 from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
@@ -141,13 +140,8 @@ def source_of(candidate: Candidate) -> Source:
     return print_source(lower(candidate), C_TEAM)
 
 
-def apart_source_of(candidate: Candidate) -> Source:
-    """The same with every element reached for itself, in which each access can be seen."""
-    return print_source(lower(candidate, passes=CPU.without(share_addresses)), C_TEAM)
-
-
 def crowded_source_of(candidate: Candidate) -> Source:
-    """The same with nothing between what threads have for themselves: what one writes far beyond its own shows."""
+    """The C text with nothing between what threads have for themselves: what one writes far beyond its own shows."""
     return print_source(lower(candidate, passes=replace(CPU, apart_bytes=0)), C_TEAM)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..codegen.c.source import Source
+from ..codegen.c.text import Program
 from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
@@ -28,7 +29,12 @@ _ORDERS = ("forward", "backward", "random")
 
 def source_of(candidate: Candidate) -> Source:
     """The CUDA text of a complete candidate."""
-    return print_source(lower(candidate), open_device("emulator").builder.dialect())
+    return printed(lower(candidate))
+
+
+def printed(program: Program) -> Source:
+    """The CUDA text of a program, which a test may have changed."""
+    return print_source(program, open_device("emulator").builder.dialect())
 
 
 def target() -> Target:

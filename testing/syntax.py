@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from ..codegen.c import csyntax as c
+from ..codegen.c.addresses import share_addresses
 from ..codegen.c.text import Program
 from ..codegen.lower import lower
+from ..codegen.passes.pipeline import CPU
 from ..space.candidate import Candidate
 
 
 def program_of(candidate: Candidate) -> Program:
     """The program of a complete candidate, as passes leave it."""
     return lower(candidate)
+
+
+def apart_program_of(candidate: Candidate) -> Program:
+    """The same with every element reached for itself, in which each access can be seen."""
+    return lower(candidate, passes=CPU.without(share_addresses))
 
 
 def nodes(x: Any) -> Iterator[Any]:
@@ -31,6 +40,32 @@ def nodes(x: Any) -> Iterator[Any]:
         case _:
             yield x
             yield from nodes(c.parts(x))
+
+
+def rewritten(x: Any, change: Callable[[Any], Any]) -> Any:
+    """The same with each node replaced by what `change` makes of it, its parts first. Where that is None a statement is left out.
+
+    For errors that tests plant.
+    """
+    match x:
+        case Program():
+            return replace(x, functions=rewritten(x.functions, change))
+        case c.Function():
+            body, after = rewritten((x.body, x.after), change)
+            return replace(x, body=body, after=after)
+        case tuple():
+            made = tuple(y for part in x if (y := rewritten(part, change)) is not None)
+            return x if len(made) == len(x) and all(map(is_, made, x)) else made
+        case None | int() | str():
+            return x
+    inside = {name: rewritten(getattr(x, name), change) for name in c.PARTS.get(type(x), ())}
+    is_same = all(y is getattr(x, name) for name, y in inside.items())
+    return change(x if is_same else replace(x, **inside))
+
+
+def without(x: Any, gone: Callable[[Any], bool]) -> Any:
+    """The same without the statements of which this is so."""
+    return rewritten(x, lambda n: None if gone(n) else n)
 
 
 def calls(x: Any, prefix: str) -> list[c.Call]:

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.c_vectors import CHelpers
+from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.functions import floor
 from kernelscape.kernels.language.kernel import cast, f32, kernel, types
 from kernelscape.kernels.language.record import record_sequence
@@ -251,15 +254,25 @@ def test_stores_around_the_caches_go_where_arrays_begin_anywhere(
     assert made is not None
     source = checking.source_of(made)
     # Where rows begin at any element each store looks for itself.
-    told = {x.args[-1] for x in calls(program_of(made), "stream_")}
+    stores = calls(program_of(made), "stream_")
+    told = {x.args[-1] for x in stores}
+    lanes = vector_bytes // np.dtype(dtype).itemsize
+    assert all(x.function.endswith(f"x{lanes}") for x in stores)
     if sketch.threads.team:
         assert c.Num("0") in told if shape[1] % 2 else told == {c.ARE_ALIGNED}
     else:
         assert told == {c.Num("0")}  # one thread asks at every store
-    assert ("pieces" in source.text) == (vector_bytes > 16)
     built = checking.build(source, tmp_path / "streamed", ())
     assert built.log == ""
     assert checking.in_child(lambda: stored_anywhere(built, x), seconds=20) == ""
+
+
+def test_golden_stores_around_the_caches(golden):
+    """Of vectors of 16 bytes, and of longer ones, which may begin between two of their own length."""
+    prelude = Prelude(CHelpers())
+    for lanes in (4, 8):
+        prelude.use("stream", DType.f32, lanes)
+    golden(prelude.text(), "stores_around_caches.c.txt")
 
 
 def stored_anywhere(built, x):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.addresses import share_addresses
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.lower import lower
-from kernelscape.codegen.passes.pipeline import CPU
 from kernelscape.search.starts.sketches import Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import Blocks
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
-from kernelscape.testing.syntax import array_of, calls, declared, loops, nodes, sums
+from kernelscape.testing.syntax import (
+    apart_program_of,
+    array_of,
+    calls,
+    declared,
+    loops,
+    names_in,
+    nodes,
+    program_of,
+    sums,
+)
 
 from .packed_cases import decided, inputs_of, recorded
 from .test_sources import PROGRAMS, candidate_of
@@ -72,7 +78,7 @@ IN_RESULT = Sketch(
 def test_whole_tiles_are_computed_where_all_is_packed_and_a_part_is_added():
     sizes = {"m": ROWS, "n": COLUMNS, "k": 40}
     candidate = candidate_of("matmul", sizes, IN_RESULT)
-    program = lower(candidate, passes=CPU.without(share_addresses))
+    program = apart_program_of(candidate)
     assert len(sums(program, "c_acc_")) == 4 * 2  # once, and no other version of it
     assert not [n for n in nodes(program) if is_element(n, "c_acc")]
     fits = branch(program, f"i1 + 4 <= {ROWS} && j1 + 32 <= {COLUMNS}")
@@ -119,9 +125,10 @@ def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
     made = []
     for extents in ((61, 37, 40), (64, 37, 9), (61, 64, 40), (27, 75, 33)):
         recording, args = recorded("matmul", dtype, **dict(zip("mnk", extents, strict=True)))
-        source = checking.crowded_source_of(decided(recording, WAYS[way], 3))
+        candidate = decided(recording, WAYS[way], 3)
+        source = checking.crowded_source_of(candidate)
         is_cut = (extents[0] % 4 and way != "only_b") or (extents[1] % 16 and way != "only_a")
-        assert ("c_part[" in source.text) == bool(is_cut)
+        assert bool(declared(program_of(candidate), "c_part")) == bool(is_cut)
         made.append((source, recording, args))
     built = checking.build_all([source for source, _, _ in made], tmp_path, "parts")
     for one, (_, recording, args) in zip(built, made, strict=True):
@@ -135,18 +142,16 @@ def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_threads_know_what_nobody_writes(program):
     """`restrict` on an array that another thread writes too would let a compiler read it before the barrier between them."""
-    source = checking.apart_source_of(candidate_of(*PROGRAMS[program])).text
-    functions = re.findall(
-        r"static [^\n]*void launch_\d+_thread\((.*?)\) \{\n(.*?)\n\}\n", source, re.S
-    )
-    assert len(functions) == source.count("ks_team_run(launch_")
-    for parameters, body in functions:
-        pointers = [p for p in parameters.split(", ") if "*" in p]
-        assert any(p.startswith("const ") for p in pointers)
+    program = apart_program_of(candidate_of(*PROGRAMS[program]))
+    functions = [f for f in program.functions if f.is_parallel]
+    assert functions
+    for f in functions:
+        pointers = [p for p in f.thread_parameters if p.type.endswith("*")]
+        assert any(p.restrict for p in pointers)
+        places = [n.args[0].x for n in (*calls(f, "store_"), *calls(f, "stream_"))]
+        places += [n.target for n in nodes(f) if isinstance(n, c.Assign)]
+        stored = {name for x in places if isinstance(x, c.Index) for name in names_in(x.base)}
+        assert stored
         for p in pointers:
-            name = re.split(r"[* ]", p)[-1]
-            stored = re.search(
-                rf"(store|stream)_\w+\(&{name}\[|^\s*{name}\[[^=]*\] \+?=", body, re.M
-            )
-            assert ("restrict" in p) == p.startswith("const ")
-            assert not (stored and "restrict" in p)
+            assert bool(p.restrict) == p.type.startswith("const ")
+            assert not (p.name in stored and p.restrict)

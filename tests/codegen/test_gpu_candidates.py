@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -14,12 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernelscape.codegen.c.cprint import expression
+from kernelscape.codegen.c.cuda_vectors import CudaHelpers
+from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import names
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.device import open_device
 from kernelscape.testing import checking
+from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of
 from kernelscape.testing.templates import any_sequence
 
 from .gpu_cases import (
@@ -120,10 +124,14 @@ def test_nvcc_takes_the_printed_file_alone_without_warnings(name, tmp_path):
 
 def test_two_products_with_one_matrix_share_a_launch(tmp_path):
     case = case_of("bicgk")
-    source = gpu.source_of(decided(case.problem, BICGK))
+    candidate = decided(case.problem, BICGK)
+    program, source = program_of(candidate), gpu.source_of(candidate)
     kernels = [launch.kernel for launch in source.launches]
     assert kernels == ["launch_0", "launch_1"]  # both products, then what the blocks left
-    assert "gemv0" in source.text and "combines what the blocks left" in source.text
+    both, combining = program.launches
+    assert [len(x.tasks) for x in (both, combining)] == [2, 0]
+    assert {"q", "s_parts"} <= names_in(program.functions[0])
+    assert {"s", "s_parts"} <= names_in(program.functions[1])
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 
 
@@ -132,8 +140,11 @@ def test_vectors_are_as_wide_as_their_dim_allows(width, tmp_path, nvrtc_folder):
     case = case_of("axpy", 6)
     inner = "add_scaled0.i.inner"
     wanted = {f"dim_kind({inner})": "VECTOR", f"size({inner})": str(width)}
-    source = gpu.source_of(decided(case.problem, wanted))
-    assert f"const float{width} q" in source.text and f"float{6 - width}" not in source.text
+    program = program_of(decided(case.problem, wanted))
+    source = gpu.printed(program)
+    moved = calls(program, "load") + calls(program, "store")
+    assert {n.function for n in moved} == {f"load_f32x{width}", f"store_f32x{width}"}
+    assert {n.type for n in declared(program) if n.type not in ("int", "float")} == {f"f32x{width}"}
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     if nvrtc_is_there():
         assert gpu.compiler_says(source, nvrtc_folder) == ""
@@ -149,23 +160,33 @@ def test_any_order_of_threads(order, tmp_path):
     for x, y in combinations("ijk", 2):
         level = "INNER" if order.index(x) < order.index(y) else "OUTER"
         wanted[f"thread_level(multiply0.{x}.mid,multiply0.{y}.mid)"] = level
-    source = gpu.source_of(decided(case.problem, wanted))
+    program = program_of(decided(case.problem, wanted))
+    source = gpu.printed(program)
     size = {"i": 2, "j": 8, "k": 4}
     for axis, x in zip("xyz", order, strict=True):
-        assert f"const int t_{x} = (int)threadIdx.{axis};" in source.text
+        (own,) = declared(program, f"t_{x}")
+        assert expression(own.init) == f"(int)threadIdx.{axis}"
     assert source.launches[0].block == tuple(size[x] for x in order)
-    assert f"block {source.launches[0].block} */" in source.text
+    assert program.functions[0].comment.endswith(f"block {source.launches[0].block}")
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 
 
+# How an element is loaded, and a vector (see tests/golden/vectors_in_memory.cu.txt).
 HINTS = {
-    "CA": r"= \*\(const float4 \*\)p;",
-    "CG": r"__ldcg\(\(const float4 \*\)p\)",
-    "READ_ONLY": r"__ldg\(\(const float4 \*\)p\)",
-    "STREAM": r"__ldcs\(\(const float4 \*\)p\)",
+    "CA": ("x[i]", "load_f32x4(&x[i0])"),
+    "CG": ("__ldcg(&x[i])", "load_cg_f32x4(&x[i0])"),
+    "READ_ONLY": ("__ldg(&x[i])", "load_read_only_f32x4(&x[i0])"),
+    "STREAM": ("__ldcs(&x[i])", "load_stream_f32x4(&x[i0])"),
 }
-SCALAR_HINTS = {"CA": r"x\[i\]", "CG": r"__ldcg\(&x\[i\]\)", "READ_ONLY": r"__ldg\(&x\[i\]\)"}
-SCALAR_HINTS |= {"STREAM": r"__ldcs\(&x\[i\]\)"}
+
+
+def test_golden_vectors_in_memory(golden):
+    """How vectors of 8 and 16 bytes are moved, with each hint to the caches."""
+    prelude = Prelude(CudaHelpers())
+    for lanes in (2, 4):
+        for hint in ("load", "load_cg", "load_read_only", "load_stream", "store", "stream"):
+            prelude.use(hint, DType.f32, lanes)
+    golden(prelude.text(), "vectors_in_memory.cu.txt")
 
 
 @pytest.mark.parametrize("hint", HINTS)
@@ -181,9 +202,15 @@ def test_hints_to_caches_are_in_the_text(hint, vector, tmp_path, nvrtc_folder):
         f"dim_kind({inner})": "VECTOR" if vector else "ABSENT",
         **({f"size({inner})": "4"} if vector else {}),
     }
-    source = gpu.source_of(decided(case.problem, wanted))
-    assert re.search(HINTS[hint] if vector else SCALAR_HINTS[hint], source.text)
-    assert ("__stcs((float4 *)p" if vector else "__stcs(&z[i], ") in source.text
+    program = program_of(decided(case.problem, wanted))
+    source = gpu.printed(program)
+    loaded = {expression(n.init) for n in declared(program) if "x" in names_in(n)}
+    # What is no whole vector is loaded alone.
+    assert loaded == {HINTS[hint][k] for k in range(1 + vector)}
+    stored = {
+        (n.function, array_of(n.args[0])) for n in (*calls(program, "st"), *calls(program, "__st"))
+    }
+    assert stored == {("__stcs", "z")} | ({("stream_f32x4", "z")} if vector else set())
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
     if nvrtc_is_there():
         assert gpu.compiler_says(source, nvrtc_folder) == ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.csyntax import Id
 from kernelscape.codegen.c.kernel_scene import BlockLayout
@@ -15,6 +15,16 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.build import build_space
 from kernelscape.space.choices import LAYOUT
+from kernelscape.testing.syntax import (
+    array_of,
+    calls,
+    declared,
+    is_before,
+    nodes,
+    program_of,
+    rewritten,
+    without,
+)
 
 from .gpu_cases import (
     MATMUL,
@@ -28,36 +38,49 @@ from .gpu_cases import (
 )
 
 pytestmark = NEEDS_COMPILER
-BARRIER = re.compile(r"^ *__syncthreads\(\);\n", re.MULTILINE)
-DECLARED = re.compile(r"__shared__ __align__\(16\) ([a-z ]+) \w+\[(\d+)\]")
 SIZE_BYTES = {"float": 4, "double": 8, "int": 4, "long long": 8}
+WAIT = "copy_async_wait<"
 STAGES = {"TWO_STAGES": 2, "THREE_STAGES": 3}
 
 
 def staged(a, b, sizes=5, **further):
     wanted = {**MATMUL, "staged(multiply0.a)": a, "staged(multiply0.b)": b, **further}
     case = case_of("matmul", sizes)
-    return case, gpu.source_of(decided(case.problem, wanted))
+    return case, program_of(decided(case.problem, wanted))
+
+
+def shared(x):
+    """The arrays that the threads of a block share."""
+    return [n for n in declared(x) if n.is_shared]
+
+
+def barriers(x):
+    return [n for n in nodes(x) if isinstance(n, c.Barrier)]
+
+
+def is_wait(x):
+    return isinstance(x, c.Evaluate) and bool(calls(x.x, WAIT))
 
 
 def test_a_tiled_product_stages_both_operands(tmp_path):
     case = case_of("matmul", 5)
-    source = gpu.source_of(decided(case.problem, MATMUL))
+    program = program_of(decided(case.problem, MATMUL))
+    source = gpu.printed(program)
     assert len(source.launches) == 1
-    assert source.text.count("__shared__") == 2
+    assert [x.name for x in shared(program)] == ["a_tile", "b_tile"]
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 
 
 def test_every_barrier_is_needed(tmp_path):
     """Without either barrier around a staged copy, the emulator finds threads that did not wait."""
     case = case_of("matmul", 5)
-    source = gpu.source_of(decided(case.problem, MATMUL))
-    start = source.text.index("launch_0(")
-    barriers = [m for m in BARRIER.finditer(source.text) if m.start() > start]
-    assert len(barriers) == 2
-    for barrier in barriers:
-        cut = source.text[: barrier.start()] + source.text[barrier.end() :]
-        said = gpu.check(replace(source, text=cut), inputs_of(case), tmp_path)
+    program = program_of(decided(case.problem, MATMUL))
+    found = barriers(program)
+    assert len(found) == 2
+    for barrier in found:
+        cut = without(program, lambda n, barrier=barrier: n is barrier)
+        assert len(barriers(cut)) == 1
+        said = gpu.check(gpu.printed(cut), inputs_of(case), tmp_path)
         assert "with no barrier in between" in said
 
 
@@ -66,10 +89,14 @@ def test_every_barrier_is_needed(tmp_path):
     [*((a, b, 5) for a in [*STAGES, "COPY"] for b in STAGES), ("THREE_STAGES", "TWO_STAGES", 4)],
 )
 def test_the_next_tile_travels_while_one_is_used(a, b, sizes, tmp_path, nvrtc_folder):
-    case, source = staged(a, b, sizes)
+    case, program = staged(a, b, sizes)
+    source = gpu.printed(program)
     least = min(STAGES.get(a, 3), STAGES[b])
-    assert f"copy_async_wait<{least - 2}>();" in source.text
-    assert f"% {STAGES[b]} *" in source.text
+    assert {n.function for n in calls(program, WAIT)} == {f"{WAIT}{least - 2}>"}
+    (stage,) = (x.init for x in declared(program, "b_stage"))
+    assert [n.b for n in nodes(stage) if isinstance(n, c.Bin) and n.op == "%"] == [
+        c.number(STAGES[b])
+    ]
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     if nvrtc_is_there():
         assert gpu.compiler_says(source, nvrtc_folder) == ""
@@ -78,26 +105,25 @@ def test_the_next_tile_travels_while_one_is_used(a, b, sizes, tmp_path, nvrtc_fo
 @pytest.mark.parametrize("stages", STAGES)
 def test_one_barrier_a_tile_is_enough_for_travelling_copies(stages, tmp_path):
     """Each iteration waits, meets, starts the next copy and computes: nothing of it may be left out."""
-    case, source = staged(stages, stages)
-    body = source.text[source.text.index("launch_0(") :]
-    assert body.count("__syncthreads();") == 1
-    assert body.index("copy_async_wait<") < body.index("__syncthreads();")
-    for left_out, said in (
-        (r"__syncthreads\(\);", "with no barrier in between"),
-        (r"copy_async_wait<\d>\(\);", "nan"),
-    ):
-        cut = re.sub(rf"^ *{left_out}\n", "", body, flags=re.MULTILINE)
-        text = source.text.replace(body, cut)
-        assert text != source.text
-        assert said in gpu.check(replace(source, text=text), inputs_of(case), tmp_path).lower()
+    case, program = staged(stages, stages)
+    (barrier,) = barriers(program)
+    (wait,) = (n for n in nodes(program) if is_wait(n))
+    assert is_before(program, wait, barrier)
+    for left_out, said in ((barrier, "with no barrier in between"), (wait, "nan")):
+        cut = without(program, lambda n, left_out=left_out: n == left_out)
+        assert cut != program
+        assert said in gpu.check(gpu.printed(cut), inputs_of(case), tmp_path).lower()
 
 
 @pytest.mark.parametrize("layout", LAYOUT)
 @pytest.mark.parametrize("stages", ["COPY", "TWO_STAGES"])
 def test_every_layout_of_copies_is_right(layout, stages, tmp_path, nvrtc_folder):
     further = {f"layout(multiply0.{x})": layout for x in "ab"}
-    case, source = staged(stages, stages, **further)
-    assert ("^" in source.text[source.text.index("launch_0(") :]) == (layout == "SWIZZLED")
+    case, program = staged(stages, stages, **further)
+    source = gpu.printed(program)
+    assert any(isinstance(n, c.Bin) and n.op == "^" for n in nodes(program)) == (
+        layout == "SWIZZLED"
+    )
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     if nvrtc_is_there():
         assert gpu.compiler_says(source, nvrtc_folder) == ""
@@ -129,13 +155,12 @@ def test_columns_of_a_copy_are_in_different_banks(layout, n_banks):
 def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path, nvrtc_folder):
     large = {"size(multiply0.i.mid)": "32", "size(multiply0.j.mid)": "16"}
     large |= {"size(multiply0.i.inner)": "8"}
-    case, source = staged("THREE_STAGES", "THREE_STAGES", **large)
+    case, program = staged("THREE_STAGES", "THREE_STAGES", **large)
+    source = gpu.printed(program)
     launch = source.launches[0]
     facts = gpu.target()
     assert facts.shared_bytes_per_block < launch.shared_bytes <= facts.shared_bytes_per_block_most
-    assert (
-        "extern __shared__" in source.text and "__shared__ __align__(16) double" not in source.text
-    )
+    assert [(x.type, x.extent) for x in shared(program)] == [("char", 0)]
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     short = replace(launch, shared_bytes=launch.shared_bytes // 2)
     said = gpu.check(replace(source, launches=(short,)), inputs_of(case), tmp_path)
@@ -159,13 +184,15 @@ def test_a_vector_is_copied_for_all_rows_of_a_block(stages, tmp_path, nvrtc_fold
     wanted |= {"dim_kind(gemv0.j.outer)": "LOOP", "size(gemv0.j.mid)": "8"}
     wanted |= {"dim_kind(gemv0.j.mid)": "LOOP", "size(gemv0.j.inner)": "1"}
     case = case_of("sgemv", 6)
-    source = gpu.source_of(decided(case.problem, wanted))
-    assert f"x_tile[{8 * STAGES.get(stages, 1)}]" in source.text
-    kernel = source.text[source.text.index("launch_0(") :]
-    assert re.search(r"= x_tile\[", kernel)
+    program = program_of(decided(case.problem, wanted))
+    source = gpu.printed(program)
+    assert [(x.name, x.extent) for x in shared(program)] == [("x_tile", 8 * STAGES.get(stages, 1))]
+    assert any(
+        isinstance(x.init, c.Index) and array_of(x.init) == "x_tile" for x in declared(program)
+    )
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
-    without = BARRIER.sub("", source.text)
-    assert gpu.check(replace(source, text=without), inputs_of(case), tmp_path) != ""
+    apart = without(program, lambda n: isinstance(n, c.Barrier))
+    assert gpu.check(gpu.printed(apart), inputs_of(case), tmp_path) != ""
     if nvrtc_is_there():
         assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
@@ -179,29 +206,35 @@ def test_shared_memory_of_random_candidates_is_there(name):
     root = build_space(case_of(name, 6).problem, little).root()
     used = []
     for candidate in drawn(root, 7, 25):
-        source = gpu.source_of(candidate)
-        assert all(x.shared_bytes <= most for x in source.launches)
-        for kernel in source.text.split("__global__")[1:]:
-            arrays = DECLARED.findall(kernel)
-            used.append(sum(-(-int(n) * SIZE_BYTES[kind] // 16) * 16 for kind, n in arrays))
+        program = program_of(candidate)
+        assert all(x.shared_bytes <= most for x in program.launches)
+        for kernel in program.functions:
+            sizes = (x.extent * SIZE_BYTES[x.type] for x in shared(kernel))
+            used.append(sum(-(-size // 16) * 16 for size in sizes))
             assert used[-1] <= most, kernel
     assert max(used) > 256
 
 
 def test_waiting_for_too_few_copies_is_found(tmp_path):
-    case, source = staged("THREE_STAGES", "THREE_STAGES")
-    text = source.text.replace("copy_async_wait<1>", "copy_async_wait<2>")
-    assert text != source.text
-    assert gpu.check(replace(source, text=text), inputs_of(case), tmp_path) != ""
+    case, program = staged("THREE_STAGES", "THREE_STAGES")
+    right, wrong = (c.Call(f"{WAIT}{n}>", ()) for n in (1, 2))
+    changed = rewritten(program, lambda n: wrong if n == right else n)
+    assert changed != program
+    assert gpu.check(gpu.printed(changed), inputs_of(case), tmp_path) != ""
 
 
-def test_copies_move_the_widest_pieces_that_are_aligned(tmp_path):
+def test_copies_move_the_widest_pieces_that_are_aligned():
     """A row of b is whole vectors; one of a is padded by an element; odd sizes have no vectors."""
     layouts = {"layout(multiply0.a)": "ODD", "layout(multiply0.b)": "PADDED"}
-    _, source = staged("TWO_STAGES", "TWO_STAGES", **layouts)
-    assert "copy_async8(&a_tile" in source.text and "copy_async16(&b_tile" in source.text
-    _, source = staged("COPY", "COPY")
-    assert re.search(r"store_\w+x\d\(&b_tile\[.*\], load_\w+x\d\(&b\[", source.text)
-    case, source = staged("TWO_STAGES", "TWO_STAGES", 4)
+    _, program = staged("TWO_STAGES", "TWO_STAGES", **layouts)
+    pieces = {(n.function, array_of(n.args[0])) for n in calls(program, "copy_async") if n.args}
+    assert pieces == {("copy_async8", "a_tile"), ("copy_async16", "b_tile")}
+    _, program = staged("COPY", "COPY")
+    moved = [n.args for n in calls(program, "store_f64x2") if array_of(n.args[0]) == "b_tile"]
+    assert moved
+    for _, vector in moved:
+        (loaded,) = calls(vector, "load_f64x2")
+        assert array_of(loaded.args[0]) == "b"
+    case, program = staged("TWO_STAGES", "TWO_STAGES", 4)
     n = {a.name: a for a in case.problem.arrays}["b"].shape[1]
-    assert n % 2 and "copy_async16(&" not in source.text
+    assert n % 2 and calls(program, "copy_async") and not calls(program, "copy_async16")

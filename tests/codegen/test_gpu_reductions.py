@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.testing import checking
+from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of, rewritten
 
 from .gpu_cases import (
     NEEDS_COMPILER,
@@ -65,38 +67,53 @@ def test_blocks_reduce_into_one_result(by, dtype, tmp_path, nvrtc_folder):
     name = next(t.name for t in problem.tasks if t.is_reduction)
     wanted = {f"reduction({name}.i.outer)": "ATOMIC", f"size({name}.i.mid)": "16"}
     wanted |= {f"dim_kind({name}.j.inner)": "UNROLL", f"size({name}.j.inner)": "2"}
-    source = gpu.source_of(decided(problem, wanted))
+    program = program_of(decided(problem, wanted))
+    source = gpu.printed(program)
     inputs = checking.make_inputs(
         recording, problem, dict(zip(("a", "out"), arrays, strict=True)), {}
     )
-    assert "atomic" in source.text[source.text.index("launch_0(") :]
+    assert calls(program, "atomic_")
     assert gpu.check(source, inputs, tmp_path) == "", source.text
     if nvrtc_is_there():
         assert gpu.compiler_says(source, nvrtc_folder) == "", source.text
 
 
+def added_plainly(x):
+    """A statement that adds atomically as one that does not."""
+    match x:
+        case c.Evaluate(c.Call("atomic_add_f64", (c.Un("&", place), added))):
+            return c.Assign(place, added, "+")
+    return x
+
+
 def test_a_plain_sum_is_set_and_added_to_where_it_belongs(tmp_path):
     case = case_of("axpydot", 6)
-    source = gpu.source_of(decided(case.problem, {"reduction(dot0.i.outer)": "ATOMIC"}))
-    text = source.text
-    assert "r_sum" not in text and "sets what the blocks add to" in text
-    assert gpu.check(source, inputs_of(case), tmp_path) == "", text
+    program = program_of(decided(case.problem, {"reduction(dot0.i.outer)": "ATOMIC"}))
+    source = gpu.printed(program)
+    assert {array_of(n.args[0]) for n in calls(program, "atomic_")} == {"r"}
+    assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
     started = next(x for x in source.launches if len(x.arguments) == 1)
     left = tuple(x for x in source.launches if x is not started)
     assert gpu.check(replace(source, launches=left), inputs_of(case), tmp_path) != ""
-    added = re.compile(r"^( *)atomic_add_f\d\d\(&(.*), (\w+)\);", re.MULTILINE)
-    plain = added.sub(r"\1\2 += \3;", text)
-    assert plain != text
-    said = gpu.check(replace(source, text=plain), inputs_of(case), tmp_path)
+    plain = rewritten(program, added_plainly)
+    assert not calls(plain, "atomic_")
+    said = gpu.check(gpu.printed(plain), inputs_of(case), tmp_path)
     assert "another block of this launch" in said or "no barrier in between" in said
+
+
+def kinds_of_launches(source, case, name):
+    """The launches of a task: those without one set what its blocks add to, before it, or combine what they left."""
+    launches = source.launches
+    task = [t.name for t in case.problem.tasks].index(name)
+    (k,) = (k for k, x in enumerate(launches) if task in x.tasks)
+    found = ["set"] * (k > 0 and not launches[k - 1].tasks)
+    return [*found, "sum", *["combine"] * (k + 1 < len(launches) and not launches[k + 1].tasks)]
 
 
 def test_a_sum_that_is_finished_later_has_three_launches(tmp_path):
     case = case_of("gesummv", 6)
     source = gpu.source_of(decided(case.problem, {"reduction(scaled_gemv0.j.outer)": "ATOMIC"}))
-    assert re.search(
-        r"sets what the blocks add to.*combines what the blocks left", source.text, re.S
-    )
+    assert kinds_of_launches(source, case, "scaled_gemv0") == ["set", "sum", "combine"]
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 
 
@@ -126,8 +143,10 @@ def test_blocks_add_to_what_a_result_held_before(tmp_path):
     arrays = [rng.uniform(-1, 1, s).astype(np.float32) for s in ((70, 33), (33,))]
     recording = record_sequence(lambda a, out: add_column_sums(a, out), arrays, "columns")
     problem = normalise(recording)
-    source = gpu.source_of(decided(problem, {"reduction(add_column_sums0.i.outer)": "ATOMIC"}))
-    assert len(source.launches) == 1 and "atomic_add_f32(&out[" in source.text
+    program = program_of(decided(problem, {"reduction(add_column_sums0.i.outer)": "ATOMIC"}))
+    source = gpu.printed(program)
+    assert len(source.launches) == 1
+    assert {array_of(n.args[0]) for n in calls(program, "atomic_add_f32")} == {"out"}
     given = dict(zip(("a", "out"), arrays, strict=True))
     inputs = checking.make_inputs(recording, problem, given, {})
     assert gpu.check(source, inputs, tmp_path) == "", source.text
@@ -172,7 +191,7 @@ def test_what_a_sum_is_added_to_is_set_first(tmp_path):
     wanted = {"reduction(add_scaled_gemvt0.i.outer)": "ATOMIC"}
     assert any(t.name == "add_scaled_gemvt0" and t.finish for t in case.problem.tasks)
     source = gpu.source_of(decided(case.problem, wanted))
-    assert "add_scaled_gemvt0: combines" not in source.text
+    assert kinds_of_launches(source, case, "add_scaled_gemvt0") == ["set", "sum"]
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 
 
@@ -186,9 +205,12 @@ def test_warps_meet_to_reduce(tmp_path):
         "dim_kind(gemv0.i.mid)": "THREAD",
         "size(gemv0.i.mid)": "4",
     }
-    source = gpu.source_of(decided(case.problem, wanted))
+    program = program_of(decided(case.problem, wanted))
+    source = gpu.printed(program)
     assert source.launches[0].block == (4, 128, 1)
-    assert re.search(r"block_add_f\d\d\(warp_add_f\d\d\(", source.text)
+    met = calls(program, "block_add_")
+    assert met and all(isinstance(n.args[0], c.Call) for n in met)
+    assert {n.args[0].function for n in met} == {"warp_add_f32"}
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 
 
@@ -206,8 +228,11 @@ def test_every_index_that_is_declared_is_used():
     )
     n_in_registers = 0
     for candidate in drawn(root_of(normalise(recording)), 1, 400):
-        text = gpu.source_of(candidate).text
-        n_in_registers += "stays on chip" in text and "_value" in text
-        for name in re.findall(r"const int (\w+) =", text):
-            assert len(re.findall(rf"\b{name}\b", text)) > 1, text
+        program = program_of(candidate)
+        stored = all(t.is_stored for t in read_plan(candidate).tasks)
+        n_in_registers += not stored and any("_value" in n.name for n in declared(program))
+        for f in program.functions:
+            used = names_in(f)
+            for x in declared(f):
+                assert not (x.constant and x.type == "int") or x.name in used, f
     assert n_in_registers > 5

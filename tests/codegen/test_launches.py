@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,14 +119,14 @@ def test_exported_launches_are_right_and_the_check_finds_what_is_wrong(
         assert gpu.compiler_says(replace(source, text=texts["kernel.cu"]), nvrtc_folder) == ""
 
 
-def test_names_of_its_own_are_not_those_of_the_sequence() -> None:
+def test_golden_names_of_its_own_are_not_those_of_the_sequence(
+    golden: Callable[[str, str], None],
+) -> None:
     arrays = (ArrayInfo("stream", DType.f32, (4,), "output"),)
     problem = Problem("cudaLaunchKernel", arrays, (), (), "")
     given = (Argument("stream", "array", "float32", (4,)),)
     launch = KernelLaunch("launch_0", (1, 1, 1), (1, 1, 1), 0, (0,))
     source = Source("", "run_sequence", given, 1, launches=(launch,))
-    text = launched_text(source, problem)
-    assert "cudaError_t v_cudaLaunchKernel_(\n    float *v_stream_, " in text
-    assert "{&v_stream_};" in text
+    golden(launched_text(source, problem), "names.cu.txt")
     with pytest.raises(ValueError, match="launched by itself"):
         launch_header_text(replace(source, launches=()), problem)

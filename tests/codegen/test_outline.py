@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.cprint import Printer
+from kernelscape.codegen.c.text import Program, print_source
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
 from kernelscape.runtime.cpu.dialect import C_TEAM
-from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
+from kernelscape.testing import checking
+from kernelscape.testing.syntax import innermost, loops, names_in, nodes, program_of
 
 nd = types.ndarray()
 
@@ -55,8 +59,13 @@ def early(x: nd, y: nd):
             y[i, 0] = x[i, 0]
 
 
-def texts(*kernels, n: int = 32) -> list[str]:
-    """The texts of the candidates that a search begins with."""
+def texts(*kernels) -> list[str]:
+    """The texts of programs."""
+    return [print_source(p, C_TEAM).text for p in programs(*kernels)]
+
+
+def programs(*kernels, n: int = 32) -> list[Program]:
+    """The programs of the candidates that a search begins with."""
 
     def sequence(x, y):
         for one in kernels:
@@ -64,41 +73,57 @@ def texts(*kernels, n: int = 32) -> list[str]:
 
     x = np.ones((n, n), np.float32)
     problem = normalise(record_sequence(sequence, (x, x.copy()), name="sequence"))
-    space = build_space(problem, guess_target())
-    return [print_source(lower(c), C_TEAM).text for _, c in first_candidates(space)]
+    space = build_space(problem, checking.target(4, 64))
+    return [program_of(candidate) for _, candidate in first_candidates(space)]
 
 
-def functions(text: str) -> dict[str, str]:
-    """The text of each function by its name."""
-    found = re.findall(r"^static (?:VECTORISED )?void (\w+)\(.*?\) \{\n(.*?)^\}", text, re.M | re.S)
-    return dict(found)
+def closed(program: Program) -> list[c.Function]:
+    """Functions with closed bodies."""
+    return [f for f in program.functions if f.is_closed]
 
 
 def test_a_closed_body_is_vectorised_and_what_is_open_beside_it_is_not() -> None:
-    for text in texts(plus, triangle):
-        closed = {name: body for name, body in functions(text).items() if "_closed_" in name}
-        assert text.count("static VECTORISED void") == len(closed) > 0
-        for name, body in closed.items():
-            assert f"{name}(const float *restrict x, float *restrict y" in text
-            assert "acc = acc + x[" in body
-            assert "+ 1.0f" not in body
-            assert "#pragma omp simd reduction(+:acc)\n" in body
-        assert "omp simd" not in "".join(
-            functions(text)[n] for n in functions(text).keys() - closed
-        )
+    for program in programs(plus, triangle):
+        assert closed(program)
+        for f in closed(program):
+            assert [(p.type, p.restrict, p.name) for p in f.parameters[:2]] == [
+                ("const float *", "restrict ", "x"),
+                ("float *", "restrict ", "y"),
+            ]
+            (summing,) = innermost(f)
+            assert summing.sums == (("+", "acc"),)
+            (added,) = summing.body
+            assert isinstance(added, c.Assign) and added.target == c.Id("acc")
+            assert {"acc", "x"} <= names_in(added.value)
+            assert not has_one(f)
+        opened = [f for f in program.functions if not f.is_closed]
+        assert any(map(has_one, opened))
+        assert not [x for x in loops(tuple(opened)) if x.sums or x.independent or x.in_any_order]
+
+
+def test_golden_closed_body(golden: Callable[[str, str], None]) -> None:
+    """What compilers are told of it: flags of its function, sums of its loop."""
+    printer = Printer(C_TEAM)
+    for f in closed(programs(triangle)[0]):
+        printer.function(f, 1)
+    golden("\n".join((C_TEAM.closed_prelude, *printer.lines, "")), "closed_body.c.txt")
+
+
+def has_one(f: c.Function) -> bool:
+    """Whether a function adds one, as `plus` does."""
+    return any(isinstance(n, c.Num) and n.text == "1.0f" for n in nodes(f))
 
 
 def test_the_order_of_exact_sums_is_kept() -> None:
-    for text in texts(exact):
-        assert "static VECTORISED" in text
-        assert "omp simd" not in text
-        assert not re.search(r"^ *ANY_ORDER$", text, re.M)
+    for program in programs(exact):
+        assert closed(program)
+        assert not [x for x in loops(program) if x.sums or x.independent or x.in_any_order]
 
 
 def test_without_closed_bodies_nothing_is_said_of_them() -> None:
-    for text in texts(plus):
-        assert "VECTORISED" not in text
-        assert "ANY_ORDER" not in text
+    for program in programs(plus):
+        assert not closed(program)
+        assert not [x for x in loops(program) if x.sums or x.independent or x.in_any_order]
 
 
 @pytest.mark.compiler

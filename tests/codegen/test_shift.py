@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernelscape.codegen.loops.ir import Late
+from kernelscape.codegen.passes.pipeline import launches_of
+from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
@@ -26,6 +29,13 @@ def late_candidates(recording, cores, vector_bytes, seed):
     return [c for c in ends if isinstance(c, Candidate)]
 
 
+def inside(nodes):
+    """Nodes of loops with all that they hold."""
+    for node in nodes:
+        yield node
+        yield from inside(getattr(node, "children", ()))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["atax", "gemver", "sgemvt"])
 @pytest.mark.parametrize(
@@ -44,10 +54,12 @@ def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
     inputs = checking.make_inputs(recording, problem, arrays, scalars)
     candidates = late_candidates(recording, cores, 32, m + n)
     assert len(candidates) >= CANDIDATES - 1
+    for candidate in candidates:
+        launches = launches_of(read_plan(candidate), candidate.space.target)
+        assert any(isinstance(x, Late) for launch in launches for x in inside(launch.nodes))
     sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "late"):
         assert built.library is not None, built.log
-        assert " late, beside " in built.source.text
         for way in (Way(), Way(repeats=2, thread_limit=1)):
             said = checking.check(built, inputs, way)
             assert not said, f"{said}\n{built.source.text}"

@@ -6,6 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.cprint import expression
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.offload.pipeline import normalise
@@ -24,6 +26,7 @@ from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
+from kernelscape.testing.syntax import apart_program_of, calls, nodes, prefetches
 
 GREEDY = Sketch(tile=Tile(rows=4, vectors=4))
 PROGRAMS = {
@@ -85,6 +88,17 @@ def candidate_of(name, sizes, sketch):
     return made
 
 
+def places(x, prefix, array):
+    """The indices at which vectors of an array are loaded or stored, by the functions whose names begin so."""
+    elements = (n.args[0].x for n in calls(x, prefix))
+    return [expression(e.index) for e in elements if e.base == c.Id(array)]
+
+
+def is_after_begin(condition):
+    """Whether there is a block of a thread's own before this one."""
+    return isinstance(condition, c.Bin) and condition.op == ">" and condition.b == c.Id("begin")
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_golden_programs(program, golden):
     golden(checking.source_of(candidate_of(*PROGRAMS[program])).text, f"{program}.c")
@@ -104,12 +118,12 @@ def test_compiles_alone_without_a_warning(program, flags, tmp_path):
 
 def test_the_next_rows_are_asked_for_into_the_first_cache():
     """ATAX uses two rows twice; the line in the same place of the two after them is asked for at each load of theirs."""
-    text = checking.apart_source_of(candidate_of(*PROGRAMS["atax_next"])).text
-    lines = text.splitlines()
-    asked = [x.split("__builtin_prefetch(&a[")[1] for x in lines if "prefetch(" in x]
-    loaded = [x.split("(&a[")[1].split("]")[0] for x in lines if "load_f32x16(&a[" in x]
+    program = apart_program_of(candidate_of(*PROGRAMS["atax_next"]))
+    asked = [expression(x) for x in prefetches(program, cache=3)]
+    loaded = places(program, "load_f32x16", "a")
     assert loaded
-    assert asked == [f"{x} + {2 * 512}], 0, 3);" for x in loaded]
+    assert asked == [f"&a[{x} + {2 * 512}]" for x in loaded]
+    assert len(prefetches(program)) == len(asked)
 
 
 def test_equal_candidates_give_equal_texts():
@@ -123,47 +137,48 @@ def test_loops_that_share_an_operand_load_it_once():
     """BiCGK walks its matrix in one loop nest: where a body is in vectors, each vector of it is loaded once for both products."""
     candidate = candidate_of(*PROGRAMS["bicgk_greedy"])
     matrix = next(a.name for a in candidate.space.problem.arrays if len(a.shape) == 2)
-    text = checking.apart_source_of(candidate).text
-    assert text.count("ks_team_run(launch_") == 1
-    loads = [line.split(f"(&{matrix}[")[1] for line in text.splitlines() if f"(&{matrix}[" in line]
+    program = apart_program_of(candidate)
+    assert sum(f.is_parallel for f in program.functions) == 1
+    loads = places(program, "load_", matrix)
     assert loads
     assert len(loads) == len(set(loads))
 
 
 def test_each_line_of_a_panel_is_asked_for_once_and_ahead():
     """A vector is a line here: each load of the matrix in vectors is preceded by a request for the line 12 rows further down."""
-    text = checking.apart_source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
-    asked = [
-        x.split("__builtin_prefetch(&a[")[1].split("]")[0]
-        for x in text.splitlines()
-        if "prefetch(" in x
-    ]
-    loaded = [x.split("(&a[")[1].split("]")[0] for x in text.splitlines() if "load_f32x16(&a[" in x]
+    program = apart_program_of(candidate_of(*PROGRAMS["gemver_panel"]))
+    loaded = places(program, "load_f32x16", "a")
     assert loaded
-    assert asked == [f"{x} + {12 * 512}" for x in loaded]
+    asked = [expression(x) for x in prefetches(program)]
+    assert asked == [f"&a[{x} + {12 * 512}]" for x in loaded]
 
 
 def test_what_is_written_may_be_kept_as_well():
     """The second pass over B reads the panel that its thread kept; B itself is only written."""
-    text = checking.apart_source_of(candidate_of(*PROGRAMS["gemver_panel"])).text
-    assert "(&b_row[" in text
-    assert "load_f32x16(&b[" not in text
-    assert "store_f32x16(&b[" in text
+    program = apart_program_of(candidate_of(*PROGRAMS["gemver_panel"]))
+    assert places(program, "load_f32x16", "b_row")
+    assert places(program, "store_f32x16", "b_row")
+    assert places(program, "store_f32x16", "b")
+    assert not places(program, "load_f32x16", "b")
 
 
 def test_an_input_read_twice_may_be_read_from_memory_once():
     """The second product takes the panel that the first one read from the array in which its thread keeps it."""
-    text = checking.apart_source_of(candidate_of(*PROGRAMS["sgemvt_panel"])).text
-    assert text.count("(&a_kept[") == 2 * text.count("load_f32x16(&a[")
-    assert text.count("load_f32x16(&a[") == text.count("store_f32x16(&a_kept[")
+    program = apart_program_of(candidate_of(*PROGRAMS["sgemvt_panel"]))
+    n_read = len(places(program, "load_f32x16", "a"))
+    assert n_read
+    assert len(places(program, "store_f32x16", "a_kept")) == n_read
+    assert len(places(program, "load_f32x16", "a_kept")) == n_read
 
 
 def test_lanes_are_added_up_once_a_row():
     """A tile of two vectors along the sum: the vectors are added first, and then the lanes of one."""
-    text = checking.apart_source_of(candidate_of(*PROGRAMS["gemver_late"])).text
-    body = text.split("> begin) {")[1].split("}")[0]
-    assert body.count("fold_add_f32x16") == 2  # rows
-    assert body.count("load_f32x16(&b_row[") == 4
+    program = apart_program_of(candidate_of(*PROGRAMS["gemver_late"]))
+    late = [n for n in nodes(program) if isinstance(n, c.If) and is_after_begin(n.condition)]
+    assert late
+    for branch in late:
+        assert len(calls(branch.then, "fold_add_f32x16")) == 2  # rows
+        assert len(places(branch.then, "load_f32x16", "b_row")) == 4
 
 
 @pytest.mark.parametrize("name", ["matmul", "gemver", "sgemvt"])
@@ -187,9 +202,8 @@ def test_who_decides_to_ask_ahead_does_so(name):
             for x in space.variables.prefetch_accumulators.values()
         ]
         packs = any(candidate.value(x) == ch.TWO_STAGES for x in space.variables.staged.values())
-        text = checking.apart_source_of(candidate).text
-        words, code = text.split("*/", 1)
-        assert ("prefetches" in words) == any(asks)
-        assert packs or ("__builtin_prefetch" in code) == any(asks), text
+        program = apart_program_of(candidate)
+        assert any("prefetches" in line for line in program.decisions) == any(asks)
+        assert packs or bool(prefetches(program)) == any(asks), program
         n_asking += any(asks)
     assert n_asking

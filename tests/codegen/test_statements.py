@@ -20,9 +20,9 @@ from kernelscape.codegen.c.c_vectors import CHelpers
 from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.c.memory import CMemory
 from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.c.text import Program, print_source
 from kernelscape.codegen.c.usage import identifiers
 from kernelscape.codegen.c.vectors import Prelude, type_name
-from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.python_text import NAME, print_python
@@ -64,6 +64,7 @@ from kernelscape.testing import checking
 from kernelscape.testing.calling import InputSet, call_once, in_child, set_team_size
 from kernelscape.testing.run_tasks import run_tasks
 from kernelscape.testing.statements import arrays_of, is_exact, kernels, recording_of
+from kernelscape.testing.syntax import calls, program_of
 
 pytestmark = [pytest.mark.compiler]
 
@@ -74,10 +75,14 @@ zero, one = Const(0, I), Const(1, I)
 N = 64
 
 
-def source_of(problem: Problem, cores: int = 2) -> Source:
+def source_of(problem: Problem) -> Source:
     """The C text that a search would begin with."""
-    space = build_space(problem, checking.target(cores, 32))
-    return print_source(lower(sketched_candidates(space, limit=1)[0][1]), C_TEAM)
+    return print_source(first_program(problem), C_TEAM)
+
+
+def first_program(problem: Problem) -> Program:
+    space = build_space(problem, checking.target(2, 32))
+    return program_of(sketched_candidates(space, limit=1)[0][1])
 
 
 def built(source: Source, stem: Path) -> checking.Build:
@@ -157,8 +162,9 @@ def test_a_loop_whose_length_a_run_tells_is_shared_out(tmp_path: Path, n: int) -
     want = {name: a.copy() for name, a in start.items()}
     run_kernel(ir, want, {})
     assert want["y"].sum() == sum(range(n))
-    source = source_of(problem_of(ir))
-    assert "ks_team_run(" in source.text
+    program = first_program(problem_of(ir))
+    assert any(f.is_parallel for f in program.functions)
+    source = print_source(program, C_TEAM)
     assert not called(built(source, tmp_path / "shared"), start, want)
 
 
@@ -213,8 +219,8 @@ def test_prints_are_in_order_and_look_alike(
 
 def test_a_loop_that_prints_is_not_shared_out() -> None:
     loop = For("i", Const(N, I), (Print((i,), HERE), Store("y", (i,), one, HERE)), HERE)
-    text = source_of(problem_of(kernel(loop))).text
-    assert "dprintf(" in text and "ks_team_run(" not in text
+    program = first_program(problem_of(kernel(loop)))
+    assert calls(program, "dprintf") and not any(f.is_parallel for f in program.functions)
 
 
 def test_an_assertion_ends_the_call_and_leaves_its_message(tmp_path: Path) -> None:
