@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from math import prod
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.testing import checking
+from kernelscape.testing.syntax import declared, loops, names_in, nodes, program_of
 
 from .gpu_cases import (
     NEEDS_COMPILER,
@@ -46,10 +48,18 @@ def threads(task, **sizes):
     return wanted
 
 
-def kernel_text(source, name):
-    """A kernel of a text, from its name to its end."""
-    start = source.text.index(f" {name}(")
-    return source.text[start : source.text.index("\n}", start)]
+def constants(x):
+    """What constants of a kernel are, as C writes it."""
+    return {(n.name, expression(n.init)) for n in declared(x) if n.constant}
+
+
+def digits(x):
+    """What is taken from the number of a thread in its block, as C writes it."""
+    return {
+        expression(n)
+        for n in nodes(x)
+        if isinstance(n, c.Bin) and n.op in "/%" and n.a == c.Id("tid")
+    }
 
 
 def assert_right(source, inputs, folder, nvrtc_folder):
@@ -76,11 +86,12 @@ def test_a_block_has_the_shape_of_its_threads(along, block, sizes, tmp_path, nvr
     """Of a product at odd sizes: its results, and what it sums up, over threads."""
     case = case_of("matmul", sizes)
     wanted = {f"dim_kind(multiply0.{x}.mid)": "ABSENT" for x in "ijk" if x not in along}
-    source = gpu.source_of(decided(case.problem, wanted | threads("multiply0", **along)))
+    program = program_of(decided(case.problem, wanted | threads("multiply0", **along)))
+    source = gpu.printed(program)
     assert source.launches[0].block == block
     if block[1] > 1:
-        for axis, x in zip("xyz", along, strict=False):
-            assert f"const int t_{x} = (int)threadIdx.{axis};" in source.text
+        own = {(f"t_{x}", f"(int)threadIdx.{axis}") for axis, x in zip("xyz", along, strict=False)}
+        assert own <= constants(program)
     assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
@@ -93,19 +104,26 @@ def test_all_threads_of_a_block_copy(staged, tmp_path, nvrtc_folder):
     wanted |= {f"size(multiply0.{x}.inner)": "1" for x in "ijk"}
     flat = {"dim_kind(multiply0.k.mid)": "LOOP", "size(multiply0.k.mid)": "8"}
     for own in (flat | threads("multiply0", j=16, i=4), threads("multiply0", j=8, i=4, k=4)):
-        source = gpu.source_of(decided(case.problem, wanted | own))
-        assert "for (int e = tid; " in source.text
-        assert "const int tid = (int)(threadIdx.x + threadIdx.y * " in source.text
+        program = program_of(decided(case.problem, wanted | own))
+        source = gpu.printed(program)
+        copying = [x for x in loops(program) if x.var == "e"]
+        assert copying and {x.lo for x in copying} == {c.Id("tid")}
+        assert {x.step for x in copying} == {prod(source.launches[0].block)}
+        (tid,) = declared(program, "tid")
+        axes = {
+            f"threadIdx.{x}" for x, n in zip("xyz", source.launches[0].block, strict=True) if n > 1
+        }
+        assert names_in(tid) == axes
         assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
 def test_tasks_that_count_alike_share_the_axes(tmp_path, nvrtc_folder):
     case = case_of("gemver", 4)
     own = [threads(t, j=16, i=4) for t in ("add_two_outer0", "add_scaled_gemvt0")]
-    source = gpu.source_of(decided(case.problem, FUSED | own[0] | own[1]))
-    text = kernel_text(source, "launch_0")
+    program = program_of(decided(case.problem, FUSED | own[0] | own[1]))
+    source = gpu.printed(program)
     assert (16, 4, 1) in [x.block for x in source.launches]
-    assert "tid /" not in text and "tid %" not in text
+    assert not digits(program.functions[0])
     assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
@@ -113,12 +131,13 @@ def test_tasks_that_count_otherwise_share_one_number(tmp_path, nvrtc_folder):
     """Threads are given to other data from one task to the next, with a barrier in between."""
     case = case_of("gemver", 4)
     own = [threads("add_two_outer0", j=16, i=4), threads("add_scaled_gemvt0", i=4, j=16)]
-    source = gpu.source_of(decided(case.problem, FUSED | own[0] | own[1]))
-    text = kernel_text(source, "launch_0")
+    program = program_of(decided(case.problem, FUSED | own[0] | own[1]))
+    source, first = gpu.printed(program), program.functions[0]
     assert source.launches[0].block == (64, 1, 1)
-    for digit in ("tid % 16", "tid / 16", "tid % 4", "tid / 4"):
-        assert f"= {digit};" in text
-    assert "threadIdx.y" not in text and "__syncthreads();" in text
+    wanted = {"tid % 16", "tid / 16", "tid % 4", "tid / 4"}
+    assert wanted <= digits(first) & {x for _, x in constants(first)}
+    assert "threadIdx.y" not in names_in(first)
+    assert any(isinstance(n, c.Barrier) for n in nodes(first))
     assert_right(source, inputs_of(case), tmp_path, nvrtc_folder)
 
 
@@ -156,13 +175,13 @@ def test_blocks_of_random_candidates():
     seen = set()
     for name in ("gemver", "matmul", "atax", "sgemvt"):
         for candidate in drawn(root_of(case_of(name, 6).problem), 3, 60):
-            plan, source = read_plan(candidate), gpu.source_of(candidate)
-            blocks = [x.block for x in source.launches]
+            plan, program = read_plan(candidate), program_of(candidate)
+            blocks = [x.block for x in program.launches]
+            bounds = {f.name: f.block_threads for f in program.functions}
             seen |= {sum(n > 1 for n in block) for block in blocks}
             assert max(map(prod, blocks)) >= max(t.n_threads for t in plan.tasks)
-            for launch, kernel_name in ((x, x.kernel) for x in source.launches):
+            for launch in program.launches:
                 n = prod(launch.block)
                 assert n % 32 == 0 and n <= 1024 and launch.block[2] <= 64
-                bounds = rf"__launch_bounds__\({n}\) {kernel_name}\("
-                assert re.search(bounds, source.text), source.text
+                assert bounds[launch.kernel] == n
     assert seen == {1, 2, 3}

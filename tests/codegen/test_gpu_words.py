@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from kernelscape.codegen.describe import count_starts, describe
+from kernelscape.testing.syntax import program_of
 
 from .gpu_cases import BICGK, case_of, decided, drawn, gpu, root_of
 
@@ -15,9 +15,11 @@ from .gpu_cases import BICGK, case_of, decided, drawn, gpu, root_of
 def test_equal_words_mean_equal_text(name):
     texts: dict[str, str] = {}
     for candidate in drawn(root_of(case_of(name).problem), 3, 40):
-        source = gpu.source_of(candidate)
+        program = program_of(candidate)
+        source = gpu.printed(program)
         starts = count_starts(candidate)
-        kernels = len(re.findall(r"__global__", source.text))
+        kernels = sum(f.block_threads > 0 for f in program.functions)
+        assert kernels == len(program.functions)
         assert (starts.n_launches, starts.n_teams) == (kernels, None)
         words = json.dumps(describe(candidate))
         assert texts.setdefault(words, source.key) == source.key
