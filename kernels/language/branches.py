@@ -53,8 +53,7 @@ class Branches:
         if self._is_number(result):
             return result
         result = self._expr.operators.each([result], node, lambda x: Typed(truth(x)))
-        is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
-        return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
+        return _literal(result)
 
     def _is_number(self, x: Value) -> bool:
         """Whether `and` and `or` give one of their operands: of numbers in a program, as in Python."""
@@ -91,8 +90,7 @@ class Branches:
             result = self._expr.operators.each(
                 [result, one], node, lambda a, b: Typed(binary("and", truth(a), truth(b)))
             )
-        is_literal = isinstance(result, Typed) and isinstance(result.expr, Const)
-        return Typed(result.expr, weak=True) if is_literal else result  # type: ignore[union-attr]
+        return _literal(result)
 
     def _contained(self, x: Value, among: Value, is_negated: bool, node: ast.expr) -> Typed:
         """`x in (a, b, c)`."""
@@ -185,6 +183,14 @@ class Branches:
                 with state.speculative():
                     x = self._expr.value(node)
         return x, statements
+
+
+def _literal(x: Value) -> Value:
+    """A truth value that is known is as good as one in the program's text."""
+    match x:
+        case Typed(expr=Const() as known):
+            return Typed(known, weak=True)
+    return x
 
 
 def _has_element(node: ast.expr) -> bool:

@@ -1,9 +1,8 @@
-"""Calls in expressions of a kernel: functions of the language, conversions, makers of vectors, inlined functions."""
+"""Calls in expressions of a kernel: what is called, methods, makers of vectors and local arrays, inlined functions."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from types import FunctionType
@@ -15,24 +14,18 @@ from ..fields import methods
 from ..fields.compound import MatrixType, StructType
 from ..fields.matrix import Matrix, Vector
 from ..fields.structs import Struct
-from ..ir.kernel import Bitcast, Const, DType, LocalArray
-from ..ir.ops import OPS
+from ..ir.kernel import Const, DType, LocalArray
 from ..ir.simplify import cast, const
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from . import random, sparse
-from .complex_numbers import ComplexType, complex_annotation, complex_value, is_complex
+from .complex_numbers import ComplexType, complex_annotation, is_complex
 from .func import BoundFunc, Func
-from .functions import WHOLE, operation_of
+from .function_calls import FunctionCalls, element_type
+from .functions import operation_of
 from .intrinsics import (
     ATOMIC_CALLS,
-    MINMAX_CALLS,
-    as_dtype,
-    bit_cast,
     grouped,
     ndrange,
-    one,
-    select,
-    zero,
 )
 from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
@@ -40,7 +33,7 @@ from .numpy_definitions import definition_of
 from .numpy_names import NumpyNames, advice
 from .places import is_place, what
 from .scopes import Pass
-from .typing_rules import settle, static_value, truth
+from .typing_rules import settle, static_value
 from .values import (
     ArrayRef,
     DictValue,
@@ -51,10 +44,8 @@ from .values import (
     Static,
     StructArray,
     StructValue,
-    TupleValue,
     Typed,
     Value,
-    is_data,
     leaves,
 )
 
@@ -64,9 +55,7 @@ if TYPE_CHECKING:
 InlineCall = Callable[..., Value | None]
 _FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
 _FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
-_OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
 _MOST_COMPONENTS = 32  # of a vector; more are a local array
-_PLAIN = (float, int, bool)
 _ROOMS = __name__.removesuffix(".language.calls")
 _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
 
@@ -79,6 +68,7 @@ class Calls:
         self._expr = expressions
         self._inline = inline
         self._numpy = NumpyNames(state, expressions)
+        self._functions = FunctionCalls(state, expressions)
 
     # --- what is called
 
@@ -198,12 +188,11 @@ class Calls:
                 f"pass them by position",
                 node,
             )
-        for family in (self._functions, self._of_python):
-            result = family(target, args, node)
-            if result is not None:
-                return (
-                    result if dtype is None else self._conversion(cast_call, [result, dtype], node)
-                )
+        result = self._functions.call(target, args, node)
+        if result is not None:
+            if dtype is None:
+                return result
+            return self._functions.conversion(cast_call, [result, dtype], node)
         name = ast.unparse(node.func)
         return state.fail(f"`{name}` cannot be called in a kernel: {advice(target)}", node)
 
@@ -234,7 +223,9 @@ class Calls:
         if target is Matrix or target is Vector:
             self._at_least_one(args, node)
             dt = named.get("dt", args[1] if len(args) > 1 else None)
-            return matrices.matrix(args[0], None if dt is None else self._dtype(dt, node), node)
+            return matrices.matrix(
+                args[0], None if dt is None else element_type(self._state, dt, node), node
+            )
         if args and (target is np.full or target in _FILLED or target in _FILLED_LIKE):
             return self._filled(target, args, named, node)
         for name in methods.MAKERS:
@@ -277,7 +268,7 @@ class Calls:
                 f"`{ast.unparse(node)}`: local arrays and vectors have real elements, make one for each part",
                 node,
             )
-        dtype = dtype if dt is None else self._dtype(dt, node).stored
+        dtype = dtype if dt is None else element_type(self._state, dt, node).stored
         count = prod(shape)
         if min(shape, default=0) < 1:
             state.fail(
@@ -336,92 +327,11 @@ class Calls:
             return self._struct(kind, [], {}, node)
         if isinstance(kind, MatrixType):
             return matrices.flat(kind.shape, [x or lifted(self._state, 0)], kind.dtype, node)
-        dtype = self._dtype(Static(kind), node)
+        dtype = element_type(self._state, Static(kind), node)
         number = self._expr.operators.number(x or lifted(self._state, 0), node)
         return matrices.converted(number, dtype)
 
-    def _dtype(self, x: Value, node: ast.AST) -> DType:
-        python = python_object(x)
-        if python is float:
-            return self._state.default_float
-        if python is int:
-            return self._state.rules.default_int
-        if python is bool:
-            return DType.bool_
-        try:
-            if isinstance(python, str) and self._state.rules.is_strict:
-                raise TypeError(python)
-            return as_dtype(python)
-        except TypeError:
-            return self._state.fail(
-                f"`{ast.unparse(node)}`: {python!r} is not an element type: use ks.f32, ks.f64, ks.i32 or another",
-                node,
-            )
-
-    # --- functions
-
-    def _functions(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
-        operators = self._expr.operators
-        if isinstance(target, type) and issubclass(target, np.number | np.bool_):
-            kind = complex_annotation(target)
-            target = (
-                target
-                if kind
-                else bool
-                if target is np.bool_
-                else self._dtype(Static(target), node)
-            )
-        if any(target is f for f in _OF_COMPLEX) or complex_annotation(target) is not None:
-            return self._of_complex(target, args, node)
-        if isinstance(target, DType) or target is cast_call or target in _PLAIN:
-            return self._conversion(target, args, node)
-        if target is bit_cast:
-            self._count(args, 2, node)
-            dtype = self._dtype(args[1], node)
-            return operators.each([args[0]], node, lambda x: Typed(Bitcast(x.expr, dtype)))
-        if target in MINMAX_CALLS or target in (builtins.min, builtins.max):
-            return self._least(MINMAX_CALLS[target], args, node)
-        if target is select or target is np.where:
-            self._count(args, 3, node)
-            return operators.selected(args[0], args[1], args[2], node)
-        if target in (zero, one):
-            self._count(args, 1, node)
-            value = int(target is one)
-            return operators.each([args[0]], node, lambda x: Typed(const(value, x.dtype)))
-        if target is pow:
-            self._count(args, 2, node)
-            return operators.binary("pow", args[0], args[1], node)
-        operation = operation_of(target)
-        if operation is not None:
-            return self._math(operation, target, args, node)
-        return random.draw(self._state, self._expr.places, target, args, self._dtype, node)
-
-    def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
-        """`complex(x, y)`, conversions, parts and conjugates; of a real number too."""
-        complexes = self._expr.operators.complex
-        kind = complex_annotation(target)
-        if kind is not None:
-            self._count(args, 2 if target is complex and len(args) == 2 else 1, node)
-            if len(args) == 2:
-                i = lifted(self._state, 1j)
-                binary = self._expr.operators.binary
-                args = [binary("add", args[0], binary("mul", args[1], i, node), node)]
-            if target is complex:
-                return complex_value(*complexes.parts(args[0], node))
-            return complexes.as_type(args[0], kind, node)
-        self._count(args, 1, node)
-        if target is np.angle:
-            return complexes.angle(args[0], node)
-        if target in (np.conj, np.conjugate):
-            return complexes.conjugate(args[0], node) if is_complex(args[0]) else args[0]
-        return complexes.parts(args[0], node)[target is np.imag]
-
-    def _count(self, args: Sequence[Value], n: int, node: ast.Call) -> None:
-        if len(args) != n:
-            self._state.fail(
-                f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n > 1)} in a kernel, not {len(args)}",
-                node,
-            )
+    # --- arguments
 
     def _named(self, node: ast.Call) -> dict[str, Value]:
         """Arguments that are given by name."""
@@ -446,89 +356,6 @@ class Calls:
         return self._state.fail(
             f"`{ast.unparse(node)}`: how many components there are must be a constant", node
         )
-
-    def _conversion(self, target: Any, args: list[Value], node: ast.Call) -> Value:
-        operators, rules = self._expr.operators, self._state.rules
-        if target is cast_call:
-            self._count(args, 2, node)
-            dtype = self._dtype(args[1], node)
-        elif isinstance(target, DType):
-            dtype = target
-        else:
-            dtype = None
-        self._count(args, 1 + (target is cast_call), node)
-
-        def one_number(x: Typed) -> Typed:
-            if dtype is not None:
-                return self._expr.matrices.converted(x, dtype)
-            if target is bool:
-                return Typed(truth(x))
-            wanted = rules.default_int if target is int else rules.default_float
-            keeps = x.dtype.is_integer if target is int else x.dtype.is_float
-            if not rules.is_strict and keeps:
-                wanted = x.dtype
-            return Typed(cast(x.expr, wanted), weak=x.weak)
-
-        return operators.each([args[0]], node, one_number)
-
-    def _math(self, op: str, target: Any, args: list[Value], node: ast.Call) -> Value:
-        operators, row = self._expr.operators, OPS[op]
-        self._count(args, row.arity, node)
-        if any(map(is_complex, args)):
-            if op == "pow":
-                return operators.binary("pow", args[0], args[1], node)
-            return operators.complex.function(op, args[0], node)
-        if row.arity == 2:
-            return operators.each(
-                args, node, lambda a, b: operators.function_of_two(row, a, b, node)
-            )
-        result = operators.each(args, node, lambda x: operators.function(op, x))
-        if any(target is f for f in WHOLE):
-            whole = self._state.rules.default_int
-            return operators.each([result], node, lambda x: Typed(cast(x.expr, whole)))
-        return result
-
-    def _least(self, op: str, args: list[Value], node: ast.Call) -> Value:
-        if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
-            args = list(args[0].items)
-        if len(args) < 2 or not all(is_data(a) for a in args):
-            self._state.fail(
-                f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel", node
-            )
-        return self._expr.operators.least(op, args, node)
-
-    def _of_python(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
-        """Functions of Python on what is known when the kernel is compiled."""
-        if target is len:
-            x = args[0] if len(args) == 1 else None
-            if isinstance(x, ArrayRef | StructArray | LocalRef) and x.shape:
-                return lifted(self._state, x.shape[0])
-            if isinstance(x, TupleValue):
-                return lifted(self._state, len(x.items))
-            if isinstance(x, MatrixValue):
-                return lifted(self._state, x.shape[0])
-            self._state.fail("len takes one array or tuple in a kernel", node)
-        if (
-            target in (tuple, list)
-            and len(args) == 1
-            and isinstance(args[0], TupleValue | MatrixValue)
-        ):
-            return TupleValue(tuple(args[0].items))
-        if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
-            total: Value = lifted(self._state, 0)
-            for k, x in enumerate(args[0].items):
-                total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
-            return total
-        if target in (isinstance, issubclass, hasattr, getattr, type):
-            return self._about_python(target, args, node)
-        return None
-
-    def _about_python(self, target: Any, args: list[Value], node: ast.Call) -> Value:
-        given = [python_object(a) for a in args]
-        try:
-            return lifted(self._state, target(*given))
-        except TypeError as error:
-            return self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
 
     # --- atomic updates
 

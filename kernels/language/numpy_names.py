@@ -17,8 +17,8 @@ import numpy as np
 from ..ir.kernel import Bitcast, CompareOp, Const, DType, Expr
 from ..ir.simplify import compare, const, unary
 from .complex_numbers import is_complex
-from .intrinsics import as_dtype
-from .lifting import lifted, python_object
+from .function_calls import element_type
+from .lifting import lifted
 from .typing_rules import settle, truth
 from .values import MatrixValue, Static, TupleValue, Typed, Value
 
@@ -169,8 +169,8 @@ class NumpyNames:
         if target is np.invert:
             return operators.each([x], node, lambda n: operators.inverted(n, node))
         if target in (np.finfo, np.iinfo):
-            dtype = self._dtype(x, node)
-            if dtype.is_float is not (target is np.finfo):
+            dtype = element_type(self._state, x, node)
+            if dtype is DType.bool_ or dtype.is_float is not (target is np.finfo):
                 self._state.fail(f"`{ast.unparse(node)}`: {dtype.name} has no such limits", node)
             return Static(target(dtype.numpy))
         if target is np.logical_not:
@@ -199,7 +199,7 @@ class NumpyNames:
         dt = named.pop("dtype", given.pop(0) if given else None)
         if named or given:
             self._state.fail(f"`{ast.unparse(node)}` takes numbers and a dtype in a kernel", node)
-        dtype = None if dt is None else self._dtype(dt, node)
+        dtype = None if dt is None else element_type(self._state, dt, node)
         if target in _LISTS:
             return self._expr.matrices.matrix(bounds[0], dtype, node)
         known = [self._whole(x, node) for x in bounds]
@@ -220,12 +220,6 @@ class NumpyNames:
             case Typed(Const(value, dtype)) if dtype.is_integer:
                 return int(value)
         return self._state.fail(f"`{ast.unparse(node)}` takes whole constants in a kernel", node)
-
-    def _dtype(self, x: Value, node: ast.Call) -> DType:
-        try:
-            return as_dtype(python_object(x))
-        except TypeError as error:
-            return self._state.fail(f"`{ast.unparse(node)}`: {error}", node)
 
     def _of_vector(self, target: Any, args: Sequence[Value], node: ast.Call) -> Value:
         """Reductions and other functions of a vector, a matrix or a tuple of numbers."""
