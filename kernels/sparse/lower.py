@@ -6,7 +6,7 @@ its cells; own cells are items of that. All other accesses walk down the tree. L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.errors import LanguageError
@@ -15,7 +15,6 @@ from ..ir.kernel import (
     Append,
     ArrayParam,
     Assert,
-    Cast,
     Const,
     Deactivate,
     DType,
@@ -43,11 +42,12 @@ from ..ir.walk import (
     mapped,
     nested_statements,
     walk,
-    with_blocks,
 )
-from .cells import I64, Block, Cells, Found, Names, number, plus, times
-from .layout import CHANGED, COUNT, OUTSIDE, Layout
+from .cells import I64, Block, Cells, Found, Names, number
+from .layout import OUTSIDE, Layout
+from .loops import CellLoops
 from .near import Leaf, near_load, offsets
+from .own import Own, changing, shrinks, without_own_activations, written
 from .pools import Pools, pools_below
 
 OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there"
@@ -60,17 +60,6 @@ class Lowered:
 
     ir: KernelIR
     sections: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class _Own:
-    """The cell of the loop around: its tree and node, the indices, and the item at each node of the path."""
-
-    tree: str
-    node: int
-    loops: tuple[str, ...]
-    items: Mapping[int, Expr]
-    leaf: Leaf | None = None
 
 
 def lower_trees(ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]) -> Lowered:
@@ -92,17 +81,15 @@ class _Lowering:
         self.names = Names(taken)
         self.cells = Cells(layouts, self.names)
         self.pools = Pools(self.cells)
-        self.own: _Own | None = None
+        self.cell_loops = CellLoops(self.cells, self.pools)
+        self.own: Own | None = None
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
-        self.independent: list[str] = []
-        self.inner: dict[int, Expr] = {}  # the last index along each axis
-        self.row = Block(self.names)  # what runs before the innermost loop over cells
         self.only_own: frozenset[str] = frozenset()  # fields whose updates all are of the own cell
         self.elsewhere: frozenset[str] = frozenset()  # fields that the loop writes in other cells
 
     def run(self) -> Lowered:
-        self.ir = replace(self.ir, body=tuple(map(self.demoted, self.ir.body)))
+        self.ir = replace(self.ir, body=tuple(map(self._demoted, self.ir.body)))
         changed = [
             s
             for s in nested_statements(self.ir.body)
@@ -131,11 +118,16 @@ class _Lowering:
             body=(*first.statements, *body, *last.statements),
             trees=(),
             placed=(),
-            independent=tuple(self.independent),
+            independent=tuple(self.cell_loops.independent),
             trusted=tuple(p.name for p in added),
         )
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
         return Lowered(lowered, sections)
+
+    def _demoted(self, s: Stmt) -> Stmt:
+        if not isinstance(s, ForActive):
+            return s
+        return without_own_activations(s, self.tree(s.tree))
 
     def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
         """Nodes of which a statement may change what is active."""
@@ -238,7 +230,7 @@ class _Lowering:
 
     def activate(self, b: Block, s: Activate) -> None:
         key = s.tree, s.node, s.indices
-        if key in self.active or self.own_item(*key) is not None:
+        if key in self.active or self._own_item(*key) is not None:
             return
         indices = [b.hold("i", self.expr(i, b)) for i in s.indices]
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
@@ -250,7 +242,7 @@ class _Lowering:
         components = tuple(self.expr(i, b) for i in s.indices[:n])
         key = p.tree, p.node, s.indices[n:]
         value = self.expr(s.value, b)
-        own = self.own_item(*key)
+        own = self._own_item(*key)
         guard: Expr = const(True, DType.bool_)
         if own is not None:
             item = own
@@ -302,7 +294,7 @@ class _Lowering:
         n = len(e.indices) - len(self.tree(p.tree).axes(p.node))
         components = tuple(self.expr(i, b) for i in e.indices[:n])
         array = self.array_of(e.array)
-        own = self.own_item(p.tree, p.node, e.indices[n:])
+        own = self._own_item(p.tree, p.node, e.indices[n:])
         if own is not None:
             return Load(array, (*components, own), e.dtype)
         leaf = None if self.own is None else self.own.leaf
@@ -327,22 +319,8 @@ class _Lowering:
         value = Load(array, (*components, found.item), e.dtype)
         return value if found.reads_zero else select(found.is_there, value, const(0, e.dtype))
 
-    def own_item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
-        """The item of a cell that is the own one, or one of a node beside it; None of others."""
-        own = self.own
-        if own is None or own.tree != tree or len(indices) != len(own.loops):
-            return None
-        t = self.tree(tree)
-        if t.axes(node) != t.axes(own.node) or t.shape(node) != t.shape(own.node):
-            return None
-        for x, loop in zip(indices, own.loops, strict=True):
-            while isinstance(x, Cast) and x.x.dtype.is_index:
-                x = x.x
-            if not isinstance(x, LoopIndex) or x.loop != loop:
-                return None
-        if node in own.items:
-            return own.items[node]
-        return None
+    def _own_item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
+        return None if self.own is None else self.own.item(tree, node, indices)
 
     # --- loops over active cells
 
@@ -350,19 +328,19 @@ class _Lowering:
         t = self.tree(s.tree)
         path = t.path(s.node)
         listed = t.last(s.node, "is_listed")
-        listed = max(listed, self._changing(s))
+        listed = max(listed, changing(s, t))
         if listed >= 0:
-            self.make_list(b, s.tree, listed)
-        written = self._written(s)
-        self.only_own = frozenset(name for name, is_own in written.items() if is_own)
-        self.elsewhere = frozenset(written) - self.only_own
-        shrinks = _shrinks(s)
+            self.cell_loops.make_list(b, s.tree, listed)
+        by_field = written(s, t, self.placed)
+        self.only_own = frozenset(name for name, is_own in by_field.items() if is_own)
+        self.elsewhere = frozenset(by_field) - self.only_own
+        loses_cells = shrinks(s)
         coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
 
         def inside(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
             before = self.own, dict(self.loops), dict(self.cells.extents)
-            own = {} if shrinks else items
-            self.own = _Own(s.tree, s.node, s.loops, own, leaf_at(found) if own else None)
+            own = {} if loses_cells else items
+            self.own = Own(t, s.node, s.loops, own, leaf_at(found) if own else None)
             for loop, axis, n in zip(s.loops, t.axes(s.node), t.shape(s.node), strict=True):
                 self.loops[loop] = found[axis]
                 self.cells.extents[loop] = n
@@ -381,191 +359,22 @@ class _Lowering:
                 return None
             block, slot, at = elements[-1]
             extents = dict(zip(node.axes, node.extents, strict=True))
-            local = {a: self.inner[a] if a in extents else number(0) for a in t.axes(s.node)}
+            local = {
+                a: self.cell_loops.inner[a] if a in extents else number(0) for a in t.axes(s.node)
+            }
             near = {(0,) * len(local): slot}
-            return Leaf(s.tree, listed, s.node, block, self.row, at, local, near)
+            return Leaf(s.tree, listed, s.node, block, self.cell_loops.row, at, local, near)
 
         def over_element(inner: Block, item: Expr, found: dict[int, Expr]) -> None:
             elements.append((inner, item, found))
             rest = path[path.index(listed) + 1 :]
             at = {**coordinates, **found}
-            self.nest(inner, s.tree, rest, item, {listed: item}, at, inside, is_leaf=True)
+            self.cell_loops.nest(
+                inner, s.tree, rest, item, {listed: item}, at, inside, is_leaf=True
+            )
 
         if listed < 0:
-            self.nest(b, s.tree, path, number(0), {}, coordinates, inside)
+            self.cell_loops.nest(b, s.tree, path, number(0), {}, coordinates, inside)
         else:
-            self.over_list(b, s.tree, listed, over_element)
+            self.cell_loops.over_list(b, s.tree, listed, over_element)
         self.only_own = self.elsewhere = frozenset()
-
-    def _changing(self, s: ForActive) -> int:
-        """The last node of the loop's path without a list that is kept, whose cells become active or inactive in the loop, others
-        than the own one; -1 where there is none. Its list is taken before, where else the loop would look as it goes.
-        """
-        t, before = self.tree(s.tree), self.own
-        path = t.path(s.node)
-        self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in path})
-        found: set[int] = set()
-        for x in nested_statements(s.body):
-            if isinstance(x, Activate | Append) and x.tree == s.tree:
-                found |= set(t.path(x.node))
-            elif isinstance(x, Deactivate) and x.tree == s.tree:
-                is_list = t.nodes[x.node].has.length
-                if is_list or self.own_item(x.tree, x.node, x.indices) is None:
-                    found |= set(t.below(x.node))
-        self.own = before
-        seen = [n for n in path if t.nodes[n].has.mask or t.nodes[n].has.length]
-        return max((n for n in seen if n in found), default=-1)
-
-    def demoted(self, s: Stmt) -> Stmt:
-        """A loop over active cells without activations of its own cell, which is active unless the loop deactivates cells."""
-        if not isinstance(s, ForActive) or _shrinks(s):
-            return s
-        before, t = self.own, self.tree(s.tree)
-        self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
-
-        def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-            return tuple(
-                with_blocks(x, kept)
-                for x in body
-                if not isinstance(x, Activate) or self.own_item(x.tree, x.node, x.indices) is None
-            )
-
-        found = with_blocks(s, kept)
-        self.own = before
-        return found
-
-    def _written(self, s: ForActive) -> dict[str, bool]:
-        """Fields that the loop stores to and updates, and whether only in the own cell."""
-        before = self.own
-        t = self.tree(s.tree)
-        self.own = _Own(s.tree, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
-        found: dict[str, bool] = {}
-        for x in nested_statements(s.body):
-            if isinstance(x, Store | Update) and x.array in self.placed:
-                p = self.placed[x.array]
-                n = len(x.indices) - len(self.tree(p.tree).axes(p.node))
-                is_own = self.own_item(p.tree, p.node, x.indices[n:]) is not None
-                found[x.array] = found.get(x.array, True) and is_own
-        self.own = before
-        return found
-
-    def over_list(
-        self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]
-    ) -> None:
-        """A loop over a list, with the item and the coordinates of each cell."""
-        t = self.tree(tree)
-        name = self.names.fresh("element")
-        e, inner = LoopIndex(name, I64), b.inner()
-        slot = cast(self.cells.load(tree, f"list{node}", number(0), e), I64)
-        item = inner.hold("own", slot)
-        found = {
-            axis: inner.hold(
-                "at", cast(self.cells.load(tree, f"list{node}", number(1 + k), e), I64)
-            )
-            for k, axis in enumerate(t.axes(node))
-        }
-        write(inner, item, found)
-        b.loop(name, self.pools.counter(tree, node, COUNT), inner)
-
-    def nest(
-        self,
-        b: Block,
-        tree: str,
-        nodes: Sequence[int],
-        container: Expr,
-        items: dict[int, Expr],
-        coordinates: dict[int, Expr],
-        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
-        is_leaf: bool = False,
-    ) -> None:
-        """Loops over the active cells of containers: those of the first node, and in each those of the next."""
-        if not nodes:
-            write(b, items, coordinates)
-            return
-        t, n = self.tree(tree), nodes[0]
-        node = t.nodes[n]
-        found = dict(coordinates)
-        cell: Expr = number(0)
-        inner = b.inner()
-        levels: list[tuple[str, Expr]] = []
-        for axis, extent in zip(node.axes, node.extents, strict=True):
-            index: Expr = number(0)
-            if node.has.length or extent > 1:
-                name = self.names.fresh("c")
-                levels.append((name, number(extent)))
-                index = LoopIndex(name, I64)
-                self.cells.extents[name] = extent
-            self.inner[axis] = index
-            found[axis] = plus(times(found.get(axis, number(0)), extent), index)
-            cell = plus(times(cell, extent), index)
-        if node.has.length:
-            levels = [(levels[0][0], cast(self.cells.load(tree, f"length{n}", container), I64))]
-        row = self.row = b.inner()
-        slot: Expr | None = None
-        if node.has.pool:
-            slot = inner.hold(
-                "slot", self.cells.slot(tree, n, self.cells.entry(t, n, container, cell))
-            )
-        item = self.cells.item(t, n, container, cell, slot)
-        below = inner.inner() if node.has.mask or slot is not None else inner
-        if nodes[1:] and not isinstance(item, Local):
-            item = below.hold("item", item)
-        self.nest(below, tree, nodes[1:], item, {**items, n: item}, found, write, is_leaf)
-        if node.has.mask:
-            inner.branch(self.cells.has_bit(tree, n, container, cell), below)
-        elif slot is not None:
-            inner.branch(compare("ne", slot, number(0)), below)
-        for name, extent_of in reversed(levels):
-            outer = b.inner()
-            outer.statements += row.statements
-            row = b.inner()
-            outer.loop(name, extent_of, inner)
-            inner = outer
-            if is_leaf:
-                self.independent.append(name)
-        b.statements += row.statements
-        b.statements += inner.statements
-
-    def make_list(self, b: Block, tree: str, node: int) -> None:
-        """The list of a node's active cells, where it is not what it was made of any more."""
-        t = self.tree(tree)
-        upper = t.last(t.nodes[node].parent, "is_listed")
-        if upper >= 0:
-            self.make_list(b, tree, upper)
-        is_kept = t.nodes[node].has.is_listed  # others are made anew for each loop that needs them
-        making = b.inner()
-        n = self.names.fresh("n")
-        making.set(n, number(0))
-        count = Local(n, I64)
-        array = self.cells.array(tree, f"list{node}")
-
-        def push(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
-            dtype = self.cells.dtype(tree, f"list{node}")
-            inner.store(array, (number(0), count), cast(items[node], dtype))
-            for k, axis in enumerate(t.axes(node)):
-                inner.store(array, (number(1 + k), count), cast(found[axis], dtype))
-            inner.update_local(n, "add", number(1))
-
-        path = t.path(node)
-        if upper < 0:
-            self.nest(making, tree, path, number(0), {}, {}, push)
-        else:
-            rest = path[path.index(upper) + 1 :]
-            self.over_list(
-                making,
-                tree,
-                upper,
-                lambda inner, item, found: self.nest(inner, tree, rest, item, {}, found, push),
-            )
-        self.pools.set_counter(making, tree, node, COUNT, count)
-        if is_kept:
-            self.pools.set_counter(making, tree, node, CHANGED, number(0))
-        is_old = compare("ne", self.pools.counter(tree, node, CHANGED), number(0))
-        # A branch even where it is always taken: loops at top level are parallel.
-        always = compare("ge", self.pools.counter(tree, node, COUNT), number(0))
-        b.branch(is_old if is_kept else always, making)
-
-
-def _shrinks(s: ForActive) -> bool:
-    """Whether a loop may make cells of its tree inactive."""
-    return any(isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body))

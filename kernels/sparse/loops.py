@@ -1,0 +1,141 @@
+"""Loops over the active cells of trees, and the lists of cells that they run over, as plain IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.kernel import Expr, Local, LoopIndex
+from ..ir.simplify import cast, compare
+from .cells import I64, Block, Cells, number, plus, times
+from .layout import CHANGED, COUNT
+from .pools import Pools
+
+
+class CellLoops:
+    """Writes the loops of one kernel. `independent`: those whose iterations depend on no other of their kind.
+
+    While the inside of a loop is written, `inner` has the last index along each axis, and `row` what runs before the innermost
+    loop.
+    """
+
+    def __init__(self, cells: Cells, pools: Pools) -> None:
+        self.cells, self.pools, self.names = cells, pools, cells.names
+        self.independent: list[str] = []
+        self.inner: dict[int, Expr] = {}
+        self.row = Block(self.names)
+
+    def over_list(
+        self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]
+    ) -> None:
+        """A loop over a list, with the item and the coordinates of each cell."""
+        t = self.cells.layouts[tree].tree
+        name = self.names.fresh("element")
+        e, inner = LoopIndex(name, I64), b.inner()
+        slot = cast(self.cells.load(tree, f"list{node}", number(0), e), I64)
+        item = inner.hold("own", slot)
+        found = {
+            axis: inner.hold(
+                "at", cast(self.cells.load(tree, f"list{node}", number(1 + k), e), I64)
+            )
+            for k, axis in enumerate(t.axes(node))
+        }
+        write(inner, item, found)
+        b.loop(name, self.pools.counter(tree, node, COUNT), inner)
+
+    def nest(
+        self,
+        b: Block,
+        tree: str,
+        nodes: Sequence[int],
+        container: Expr,
+        items: dict[int, Expr],
+        coordinates: dict[int, Expr],
+        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+        is_leaf: bool = False,
+    ) -> None:
+        """Loops over the active cells of containers: those of the first node, and in each those of the next."""
+        if not nodes:
+            write(b, items, coordinates)
+            return
+        t, n = self.cells.layouts[tree].tree, nodes[0]
+        node = t.nodes[n]
+        found = dict(coordinates)
+        cell: Expr = number(0)
+        inner = b.inner()
+        levels: list[tuple[str, Expr]] = []
+        for axis, extent in zip(node.axes, node.extents, strict=True):
+            index: Expr = number(0)
+            if node.has.length or extent > 1:
+                name = self.names.fresh("c")
+                levels.append((name, number(extent)))
+                index = LoopIndex(name, I64)
+                self.cells.extents[name] = extent
+            self.inner[axis] = index
+            found[axis] = plus(times(found.get(axis, number(0)), extent), index)
+            cell = plus(times(cell, extent), index)
+        if node.has.length:
+            levels = [(levels[0][0], cast(self.cells.load(tree, f"length{n}", container), I64))]
+        row = self.row = b.inner()
+        slot: Expr | None = None
+        if node.has.pool:
+            slot = inner.hold(
+                "slot", self.cells.slot(tree, n, self.cells.entry(t, n, container, cell))
+            )
+        item = self.cells.item(t, n, container, cell, slot)
+        below = inner.inner() if node.has.mask or slot is not None else inner
+        if nodes[1:] and not isinstance(item, Local):
+            item = below.hold("item", item)
+        self.nest(below, tree, nodes[1:], item, {**items, n: item}, found, write, is_leaf)
+        if node.has.mask:
+            inner.branch(self.cells.has_bit(tree, n, container, cell), below)
+        elif slot is not None:
+            inner.branch(compare("ne", slot, number(0)), below)
+        for name, extent_of in reversed(levels):
+            outer = b.inner()
+            outer.statements += row.statements
+            row = b.inner()
+            outer.loop(name, extent_of, inner)
+            inner = outer
+            if is_leaf:
+                self.independent.append(name)
+        b.statements += row.statements
+        b.statements += inner.statements
+
+    def make_list(self, b: Block, tree: str, node: int) -> None:
+        """The list of a node's active cells, where it is not what it was made of any more."""
+        t = self.cells.layouts[tree].tree
+        upper = t.last(t.nodes[node].parent, "is_listed")
+        if upper >= 0:
+            self.make_list(b, tree, upper)
+        is_kept = t.nodes[node].has.is_listed  # others are made anew for each loop that needs them
+        making = b.inner()
+        n = self.names.fresh("n")
+        making.set(n, number(0))
+        count = Local(n, I64)
+        array = self.cells.array(tree, f"list{node}")
+
+        def push(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
+            dtype = self.cells.dtype(tree, f"list{node}")
+            inner.store(array, (number(0), count), cast(items[node], dtype))
+            for k, axis in enumerate(t.axes(node)):
+                inner.store(array, (number(1 + k), count), cast(found[axis], dtype))
+            inner.update_local(n, "add", number(1))
+
+        path = t.path(node)
+        if upper < 0:
+            self.nest(making, tree, path, number(0), {}, {}, push)
+        else:
+            rest = path[path.index(upper) + 1 :]
+            self.over_list(
+                making,
+                tree,
+                upper,
+                lambda inner, item, found: self.nest(inner, tree, rest, item, {}, found, push),
+            )
+        self.pools.set_counter(making, tree, node, COUNT, count)
+        if is_kept:
+            self.pools.set_counter(making, tree, node, CHANGED, number(0))
+        is_old = compare("ne", self.pools.counter(tree, node, CHANGED), number(0))
+        # A branch even where it is always taken: loops at top level are parallel.
+        always = compare("ge", self.pools.counter(tree, node, COUNT), number(0))
+        b.branch(is_old if is_kept else always, making)
