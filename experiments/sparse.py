@@ -153,6 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, default=256, help="cells along each axis")
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
+    if given.rounds < 1 or given.size < 32 or given.size % 32:
+        parser.error("--rounds must be positive, and --size a multiple of 32")
     others = {"taichi": given.taichi} if given.taichi else {}
     pythons = {OURS: sys.executable, **others}
     try:
