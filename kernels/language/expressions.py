@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import NoReturn, TypeVar
 
 from ..fields.compound import MatrixType, StructType
 from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import cast, const
-from . import sparse
 from .branches import Branches
 from .calls import Calls, InlineCall
 from .changes import is_chain, root_of
 from .complex_numbers import ComplexNumbers, complex_annotation, is_complex
-from .elements import element_of
 from .errors import LanguageError
 from .intrinsics import static
 from .lifting import lifted
 from .matrices import Matrices
 from .operators import BINARY, Operators
 from .parse import closure_names
-from .places import Places, loaded, what
+from .places import Places, loaded
 from .python_numbers import python_number
+from .references import References
 from .scopes import LoopVar, Pass
 from .typing_rules import python_value, rounded, settle, static_value, truth
 from .values import (
-    ArrayRef,
     DictValue,
-    ListOf,
-    LocalRef,
     MatrixValue,
-    Method,
     Static,
-    StructArray,
-    StructValue,
     TupleValue,
     Typed,
     Value,
     is_data,
-    leaves,
 )
 
 T = TypeVar("T")
@@ -74,6 +65,7 @@ class Expressions:
         self.matrices = Matrices(state, self.operators, places)
         self._calls = Calls(state, self, inline)
         self._branches = Branches(state, self)
+        self._references = References(state, self)
 
     # --- entry points
 
@@ -155,11 +147,11 @@ class Expressions:
         """The same, with the places that may be assigned in place of their contents."""
         match node:
             case ast.Name():
-                return self._name(node)
+                return self._references.name(node)
             case ast.Attribute():
-                return self._attribute(node)
+                return self._references.attribute(node)
             case ast.Subscript():
-                return self._subscript(node)
+                return self._references.subscript(node)
         return self.value(node)
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
@@ -289,169 +281,6 @@ class Expressions:
         else:
             self.places.assign(bound, x, node)
         return loaded(bound)
-
-    # --- names and attributes
-
-    def _name(self, node: ast.Name) -> Value:
-        frame = self._state.frame
-        bound = frame.find(node.id)
-        if isinstance(bound, LoopVar):
-            return bound.value
-        if bound is not None:
-            return bound
-        if node.id in frame.ended:
-            self._state.fail(
-                f"the name `{node.id}` ends with the block it is first assigned in: give it a "
-                f"value before that block",
-                node,
-            )
-        found, obj = frame.parsed.free(node.id)
-        if not found or frame.parsed.assigned[node.id]:
-            self._state.fail(
-                f"the name `{node.id}` has no value here: assign it first, or define it outside "
-                f"the kernel",
-                node,
-            )
-        return lifted(self._state, obj, node.id)
-
-    def _attribute(self, node: ast.Attribute) -> Value:
-        base = self.place(node.value)
-        if isinstance(base, ArrayRef | StructArray | ListOf) and sparse.is_method(base, node.attr):
-            return Method(base, node.attr)
-        match base:
-            case ArrayRef() | LocalRef():
-                return self._array_attribute(base, node)
-            case StructArray():
-                member = dict(base.members).get(node.attr)
-                if member is not None:
-                    return member
-                if node.attr in ("shape", "ndim", "size"):
-                    shape = base.shape
-                    known = {"shape": shape, "ndim": len(shape), "size": math.prod(shape)}
-                    return self.lift(known[node.attr])
-                if base.source is not None and hasattr(base.source, node.attr):
-                    return self.lift(getattr(base.source, node.attr))
-            case MatrixValue():
-                found = self.matrices.attribute(base, node.attr)
-                if found is not None:
-                    return found
-            case StructValue():
-                part = base.member(node.attr)
-                return part if part is not None else Method(base, node.attr)
-            case Static():
-                try:
-                    return lifted(self._state, getattr(base.python, node.attr), node.attr)
-                except AttributeError:
-                    self._state.fail(
-                        f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`", node
-                    )
-        return self._state.fail(
-            f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}`, which is {what(base)}, in a kernel: "
-            f"only arrays have .shape",
-            node,
-        )
-
-    def lift(self, x: object) -> Value:
-        return lifted(self._state, x)
-
-    def _array_attribute(self, base: ArrayRef | LocalRef, node: ast.Attribute) -> Value:
-        match node.attr:
-            case "shape":
-                return self.lift(base.shape)
-            case "ndim":
-                return self.lift(len(base.shape))
-            case "size":
-                return self.lift(math.prod(base.shape))
-            case "dtype":
-                return Static(base.dtype)
-            case "n" | "m" if isinstance(base, ArrayRef) and base.element:
-                return self.lift((*base.element, 1)[node.attr == "m"])
-        if base.source is not None and hasattr(base.source, node.attr):
-            return lifted(self._state, getattr(base.source, node.attr), node.attr)
-        return self._state.fail(
-            f"the array attribute `.{node.attr}` is not supported in a kernel: arrays have "
-            f".shape, .ndim, .size and .dtype",
-            node,
-        )
-
-    # --- elements
-
-    def _subscript(self, node: ast.Subscript) -> Value:
-        base = self.place(node.value)
-        if isinstance(base, ArrayRef | StructArray | LocalRef):
-            return element_of(self._state, base, self._indices(node, base), node)
-        if isinstance(base, MatrixValue):
-            return self._component(base, node)
-        try:
-            key = python_value(self.value(node.slice))
-        except KeyError:
-            if isinstance(base, TupleValue) and all(isinstance(i, Typed) for i in base.items):
-                return self._component(MatrixValue((len(base.items),), base.items), node)  # type: ignore[arg-type]
-            self._state.fail(
-                f"`{ast.unparse(node.value)}` is a Python object, its index must be a "
-                f"compile-time constant: "
-                "loop over it with ks.static, or pass an array",
-                node,
-            )
-        try:
-            if isinstance(base, TupleValue):
-                return base.items[key]  # type: ignore[call-overload,no-any-return]
-            if isinstance(base, StructValue) and isinstance(key, str):
-                return dict(base.members)[key]
-            if isinstance(base, DictValue):
-                return dict(base.entries)[key]
-            if isinstance(base, Static):
-                return lifted(self._state, base.python[key])  # type: ignore[index]
-        except (LookupError, TypeError) as error:
-            self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
-        return self._state.fail(
-            f"`{ast.unparse(node.value)}` is a number and cannot be indexed", node
-        )
-
-    def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray | LocalRef) -> list[Expr]:
-        """Indices as they stand, vectors of them spread; `None` gives none."""
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if any(isinstance(p, ast.Slice) for p in parts):
-            name = base.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
-            self._state.fail(
-                f"a slice of {name} is not supported in a kernel: write a loop over its elements",
-                node,
-            )
-        found: list[Expr] = []
-        for part, x in zip(parts, self.values(parts), strict=False):
-            if isinstance(x, Static) and x.python is None:
-                continue
-            numbers = list(leaves(x))
-            if not numbers and not is_data(x):
-                self._state.fail(
-                    f"`{ast.unparse(part)}` is {what(x)} where an index is needed", node
-                )
-            found.extend(self.as_index(self.operators.number(n, part), part) for n in numbers)
-        return found
-
-    def _component(self, base: MatrixValue, node: ast.Subscript) -> Value:
-        """Components of a vector or matrix, also chosen at run time; slices of constant bounds."""
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if any(isinstance(p, ast.Slice) for p in parts):
-            return self.matrices.sliced(base, [self._slice(p) for p in parts], node)
-        numbers = [n for p in parts for n in leaves(self.value(p))]
-        exprs = [self.as_index(self.operators.number(n, node), node) for n in numbers]
-        return self.matrices.component(base, exprs, node)
-
-    def _slice(self, node: ast.expr) -> slice | Expr:
-        if isinstance(node, ast.Slice):
-            parts = (node.lower, node.upper, node.step)
-            bounds = [None if p is None else self._constant_int(p) for p in parts]
-            return slice(*bounds)
-        return self.index(node)
-
-    def _constant_int(self, node: ast.expr) -> int:
-        x = self.index(node)
-        if not isinstance(x, Const):
-            self._state.fail(
-                f"`{ast.unparse(node)}` must be a constant in a slice of a vector", node
-            )
-        return int(x.value)
 
     # --- operators
 
