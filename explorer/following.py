@@ -8,12 +8,15 @@ run one by one, as they would have without it.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import copysign
 from operator import is_
 from pathlib import Path
 from typing import Any
@@ -130,16 +133,15 @@ class _Match:
             plain = plain.x
         if isinstance(plain, Param):
             known = self.scalars.setdefault(plain.name, value)
-            return bool(known is value or (type(known) is type(value) and known == value))
+            return known is value or (type(known) is type(value) and _is_same(known, value))
         if isinstance(plain, Const) and plain is expected:
-            given = expected.dtype.numpy.type(value)
-            return bool(given == expected.value)
+            return _is_same(expected.dtype.numpy.type(value), expected.value)
         numbers = {n: self.sequence.scalars[n].numpy.type(x) for n, x in self.scalars.items()}
         try:
             wanted = evaluate_scalar(expected, numbers)
         except KeyError:  # of a number that no call before had by itself
             return False
-        return bool(expected.dtype.numpy.type(value) == wanted)
+        return _is_same(expected.dtype.numpy.type(value), wanted)
 
     def prepared(self) -> Callable[[], object]:
         """The run of what was found, which raises IndexError before anything is written."""
@@ -147,6 +149,11 @@ class _Match:
         zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
         given = {**zeros, **self.scalars, **self.arrays}
         return partial(s.tuned, *(given[name] for name in s.parameters))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two numbers are one; -0.0 is another than 0.0."""
+    return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +182,7 @@ class Follower(AbstractFollower):
             True  # what is held are the first calls of `_last`, and `_matches` is not kept
         )
         self._lock = threading.RLock()
+        _followers.add(self)
 
     def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
         found = self._callers.get(id(ir))
@@ -227,21 +235,24 @@ class Follower(AbstractFollower):
         return True
 
     def _run(self, whole: _Run) -> None:
+        self._forget()  # however the run ends: what it has begun must not run again
         try:
             whole.run()
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
-            self.release()
+            _run_each(whole.calls)
         else:
             whole.sequence.n_runs += 1
             self._last = whole
-            self._forget()
 
     def release(self) -> None:
         with self._lock:
             held = self._held
             self._forget()
-            for kernel, values in held:
-                kernel.run(values)
+            _run_each(held)
+
+    def go_on_in_child(self) -> None:
+        """In a child of fork(): the thread that held the lock may be gone."""
+        self._lock = threading.RLock()
 
     def _forget(self) -> None:
         self._held, self._matches, self.waits, self._repeats = [], [], False, True
@@ -253,6 +264,22 @@ class Follower(AbstractFollower):
             if s.n_runs == 0 and s.is_usable:
                 _warn(f"what was found for {s.name} was never run: {_why(s)}")
         self._sequences, self._last = [], None
+
+
+def _run_each(held: Iterable[_Held]) -> None:
+    for kernel, values in held:
+        kernel.run(values)
+
+
+_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+
+
+def _go_on_in_child() -> None:
+    for follower in tuple(_followers):
+        follower.go_on_in_child()
+
+
+os.register_at_fork(after_in_child=_go_on_in_child)
 
 
 def _why(s: _Sequence) -> str:

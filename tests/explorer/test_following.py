@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.following import Follower, follow
+from kernelscape.explorer.following import Follower, _Match, follow
 from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
 from kernelscape.kernels.language.record import record_program
 from kernelscape.runtime.records.record import RecordError
 
@@ -168,6 +173,63 @@ def test_an_index_that_leaves_its_field_is_told_by_its_kernel(found: Path) -> No
     p.at[3] = 0
     p.substep()
     assert n_runs() == 2
+
+
+def test_a_run_that_is_interrupted_does_not_run_again(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    p.substep()
+    follower = current_program().follower
+    whole = follower._last
+
+    def interrupted() -> None:
+        whole.run()
+        raise KeyboardInterrupt
+
+    follower._last = replace(whole, run=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        p.substep()
+    follower._last = whole
+    assert not waits()
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(2))
+    p.substep()
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(3))
+
+
+def test_a_zero_of_another_sign_is_another_number(found: Path) -> None:
+    ks.init(decisions=found)
+    match = _Match(current_program().follower._sequences[0], scalars={"a": 0.0})
+    assert match._fits(Param("a", DType.f32), 0.0)
+    assert not match._fits(Param("a", DType.f32), -0.0)
+    assert not match._fits(Const(0.0, DType.f32), -0.0)
+    assert match._fits(Const(-0.0, DType.f32), -0.0)
+    assert not match._fits(Unary("neg", Param("a", DType.f32), DType.f32), 0.0)
+
+
+def test_children_of_fork_go_on_while_another_thread_is_in_a_call(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    p.substep()
+    holds, ends = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with current_program().follower._lock:
+            holds.set()
+            ends.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait()
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # ends the child where it waits for the lock
+        p.substep()
+        os._exit(not np.array_equal(p.e.to_numpy(), expected(2)))
+    _, status = os.waitpid(child, 0)
+    ends.set()
+    thread.join()
+    assert status == 0
 
 
 def test_memory_that_others_see_does_not_wait(found: Path) -> None:
