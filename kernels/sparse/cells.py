@@ -17,6 +17,7 @@ from ..ir.kernel import (
     Load,
     Local,
     Location,
+    ReduceOp,
     SetLocal,
     Stmt,
     Store,
@@ -132,14 +133,14 @@ class Block:
     def store(self, array: str, indices: Sequence[Expr], value: Expr) -> None:
         self.put(Store(array, tuple(indices), value, self.where))
 
-    def fetch(self, array: str, indices: Sequence[Expr], op: str, value: Expr) -> Local:
+    def fetch(self, array: str, indices: Sequence[Expr], op: ReduceOp, value: Expr) -> Local:
         """The old value of an element that is updated at once."""
         name = self.names.fresh("old")
-        self.put(Update(array, tuple(indices), op, value, self.where, name))  # type: ignore[arg-type]
+        self.put(Update(array, tuple(indices), op, value, self.where, name))
         return Local(name, value.dtype)
 
-    def update_local(self, name: str, op: str, value: Expr) -> None:
-        self.put(UpdateLocal(name, op, value, self.where))  # type: ignore[arg-type]
+    def update_local(self, name: str, op: ReduceOp, value: Expr) -> None:
+        self.put(UpdateLocal(name, op, value, self.where))
 
     def branch(self, condition: Expr, then: Block, orelse: Block | None = None) -> None:
         other = tuple(orelse.statements) if orelse is not None else ()
