@@ -26,7 +26,8 @@ def shared_array(source: Any) -> NDArray[Any]:
     """
     try:
         if type(source).__module__.partition(".")[0] == "torch":
-            return source.detach().numpy()  # type: ignore[no-any-return]
+            shared: NDArray[Any] = source.detach().numpy()
+            return shared
         return np.from_dlpack(source)
     except (AttributeError, BufferError, TypeError, RuntimeError, ValueError) as error:
         return fail(

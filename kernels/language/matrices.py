@@ -171,6 +171,11 @@ class Matrices:
                 f"`{ast.unparse(node)}`: a value of {len(shape)} dimensions is given {len(indices)} indices",
                 node,
             )
+        return self._item(base, indices, node)
+
+    def _item(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Typed | Place:
+        """The component at an index for each dimension."""
+        shape = base.shape
         known = [i for i in indices if isinstance(i, Const)]
         if len(known) == len(indices):
             flat = 0
@@ -215,8 +220,7 @@ class Matrices:
             else:
                 picked.append([const(k, DType.i64) for k in range(n)[p]])
         shape = tuple(len(k) for k, p in zip(picked, parts, strict=True) if isinstance(p, slice))
-        items = [self.component(base, at, node) for at in product(*picked)]
-        return MatrixValue(shape, tuple(items))  # type: ignore[arg-type]
+        return MatrixValue(shape, tuple(self._item(base, at, node) for at in product(*picked)))
 
     # --- between this pass and the table of methods
 
