@@ -71,6 +71,12 @@ def test_a_tiled_product_stages_both_operands(tmp_path):
     assert gpu.check(source, inputs_of(case), tmp_path) == ""
 
 
+def test_golden_staged_product(golden):
+    """How a kernel is printed: its bounds, what its block shares, copies that travel and where threads meet."""
+    _, program = staged("TWO_STAGES", "COPY")
+    golden(gpu.printed(program).text, "matmul_staged.cu.txt")
+
+
 def test_every_barrier_is_needed(tmp_path):
     """Without either barrier around a staged copy, the emulator finds threads that did not wait."""
     case = case_of("matmul", 5)

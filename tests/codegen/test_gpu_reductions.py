@@ -110,9 +110,11 @@ def kinds_of_launches(source, case, name):
     return [*found, "sum", *["combine"] * (k + 1 < len(launches) and not launches[k + 1].tasks)]
 
 
-def test_a_sum_that_is_finished_later_has_three_launches(tmp_path):
+def test_a_sum_that_is_finished_later_has_three_launches(tmp_path, golden):
     case = case_of("gesummv", 6)
-    source = gpu.source_of(decided(case.problem, {"reduction(scaled_gemv0.j.outer)": "ATOMIC"}))
+    program = program_of(decided(case.problem, {"reduction(scaled_gemv0.j.outer)": "ATOMIC"}))
+    source = gpu.printed(program)
+    golden("\n".join((*(f.comment for f in program.functions), "")), "gesummv_gpu.words.txt")
     assert kinds_of_launches(source, case, "scaled_gemv0") == ["set", "sum", "combine"]
     assert gpu.check(source, inputs_of(case), tmp_path) == "", source.text
 

@@ -154,6 +154,11 @@ def test_threads_meet_before_a_block_is_used_and_before_the_next_is_packed():
     assert [sum(isinstance(x, c.Barrier) for x in part) for part in parts] == [0, 1, 1]
 
 
+def test_golden_words_of_what_a_team_packs(golden):
+    candidate, _, _ = product(m=64, n=64, k=48)
+    golden("\n".join((*program_of(candidate).decisions, "")), "team_copy.words.txt")
+
+
 def test_the_buffer_is_of_all_threads_and_its_pointer_does_not_claim_to_be_the_only_one():
     candidate, _, _ = product(m=64, n=64, k=48)
     (pointer,) = declared(program_of(candidate), "b_packed")
