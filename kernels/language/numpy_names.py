@@ -67,6 +67,7 @@ _OF_TWO = (np.cross, np.outer)
 _LOGICAL: dict[Any, str] = {np.logical_and: "and", np.logical_or: "or", np.logical_xor: "ne"}
 _PRODUCTS = (np.dot, np.inner, np.vdot)
 _LISTS = (np.array, np.asarray, np.stack)
+_MOST_NUMBERS = 256  # that are written out: a choice among 700 is nested too deeply for Python
 _WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}
 
 
@@ -206,14 +207,24 @@ class NumpyNames:
         if target is np.arange:
             if len(known) > 3 or 0 in known[2:]:
                 self._state.fail(f"`{ast.unparse(node)}` takes a start, a stop and a step", node)
+            self._few(len(range(*known)), node)
             numbers = TupleValue(tuple(lifted(self._state, k) for k in range(*known)))
             return self._expr.matrices.matrix(numbers, dtype, node)
         n = known[0]
+        self._few(n * n, node)
         rows = tuple(
             TupleValue(tuple(Typed(const(int(k == m), DType.f64)) for m in range(n)))
             for k in range(n)
         )
         return self._expr.matrices.matrix(TupleValue(rows), dtype, node)
+
+    def _few(self, count: int, node: ast.Call) -> None:
+        if count > _MOST_NUMBERS:
+            self._state.fail(
+                f"`{ast.unparse(node)}` has {count} numbers, each of them a value of its own in a kernel: "
+                f"at most {_MOST_NUMBERS}, pass more as an argument",
+                node,
+            )
 
     def _whole(self, x: Value, node: ast.Call) -> int:
         match x:

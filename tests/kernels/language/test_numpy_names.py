@@ -153,6 +153,8 @@ def test_advice_names_what_can_be_done(callee, advice):
         ("np.select([p > 0], [p, q])", "takes two lists of one length"),
         ("np.arange(p)", "takes whole constants"),
         ("np.arange(1, 5, 0)", "takes a start, a stop and a step"),
+        ("np.arange(10**9)[0]", "has 1000000000 numbers, each of them a value of its own"),
+        ("np.eye(1000)[0, 0]", "has 1000000 numbers, each of them a value of its own"),
         ("np.array([p, q], 5)", "None is not an element type"),
         ("np.iinfo(bool)", "bool_ has no such limits"),
         ("np.zeros(0)", "has no elements, or no axes"),
