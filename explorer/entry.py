@@ -144,13 +144,23 @@ def explore(
         seed=seed,
         strategy=strategy,
         target=target,
-        fixed=tuple((name, str(value)) for name, value in (decisions or {}).items()),
+        fixed=_decided(decisions),
     )
     if isinstance(sequence, LibrarySequence) and not args:
         workload = library_workload(sequence, sequence.sizes, "f32", seed)
     else:
         workload = _user_workload(sequence, args, reference)
     return explore_workload(workload, options, directory=directory, on_event=on_event)
+
+
+def _decided(decisions: Mapping[str, object] | None) -> tuple[tuple[str, str], ...]:
+    """Decisions before a search as text. Raises DecisionError."""
+    given = {} if decisions is None else decisions
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise DecisionError(
+            f'decisions is {decisions!r:.60}: it must be a dict of names and values, such as {{"fused": "SEPARATE"}}'
+        )
+    return tuple((name, str(value)) for name, value in given.items())
 
 
 def library_workload(

@@ -423,6 +423,8 @@ def test_all_decisions_of_a_best_leave_one_implementation(explored, tmp_path: Pa
             {"dim_kind(gemv0.j.mid)": "VECTOR"},
             "dim_kind(gemv0.j.mid) cannot be VECTOR here: it is LOOP",
         ),
+        ("fused=SEPARATE", "it must be a dict of names and values"),
+        ({3: "SEPARATE"}, "it must be a dict of names and values"),
     ],
 )
 def test_decisions_that_cannot_be_are_one_sentence(tmp_path: Path, decisions, sentence) -> None:
