@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..space.candidate import Candidate
 from .c import csyntax as c
-from .c.block import Writer
+from .c.block import Builder
 from .c.c_vectors import CHelpers
 from .c.cprint import functions_of
 from .c.memory import CMemory
@@ -43,7 +43,7 @@ def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
     for k, roots in enumerate(plan.launches):
         launch = run(passes.loops, nests(plan, roots), plan)
         name = f"launch_{k}"
-        w = Writer(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
+        w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
         writer = team_writer(Scene(plan, launch, target, workspace, w), name)
         body, after = written(writer)
         named = parameters(plan.problem, (*body, *after), names)

@@ -21,7 +21,7 @@ from ..kernels.ir.walk import (
     written_in,
 )
 from .c import csyntax as c
-from .c.block import Writer
+from .c.block import Builder
 from .c.bodies import BodyWriter
 from .c.c_vectors import CHelpers
 from .c.constants import neutral
@@ -60,7 +60,7 @@ class _Lowering:
             [*(a.name for a in plan.ir.arrays), *(s.name for s in plan.ir.scalars)]
         )
         self.prelude = prelude
-        self.w = Writer(self.prelude, self.names, CMemory())
+        self.w = Builder(self.prelude, self.names, CMemory())
         self.functions: list[c.Function] = []
 
     def program(self) -> Program:
@@ -93,7 +93,7 @@ class _Lowering:
             self.w, self.problem, lambda array: c.Id(self.names[array]), atomics.__contains__
         )
         made.is_free = self.plan.ir.fast_math
-        made.plain_indices = True
+        made.v.plain_indices = True
         return made
 
     def body(self) -> tuple[c.CStmt, ...]:
@@ -126,7 +126,7 @@ class _Lowering:
             writer = self.inside(own, sums)
             loops, statements = nest_of(_summing(step.loop, sums), 1)
             for made in self.nest(
-                step, writer, loops, statements, c.Num("0"), own.evaluate(loops[0].extent).x
+                step, writer, loops, statements, c.Num("0"), own.v.evaluate(loops[0].extent).x
             ):
                 self.w.write(made)
             for s, name in sums:
@@ -143,18 +143,19 @@ class _Lowering:
         An element is left alone where nothing was added: a loop may have no iteration that wants it, and an index outside then.
         """
         if not s.array:
-            own.update(own.locals[s.local], s.op, Value(x, s.dtype))
+            self.w.write(own.v.updated(own.v.locals[s.local], s.op, Value(x, s.dtype)))
             return
         with self.w.scope() as adding:
-            own.update(own.element(s.array, s.indices), s.op, Value(x, s.dtype))
+            place = own.v.element(s.array, s.indices)
+            self.w.write(own.v.updated(place, s.op, Value(x, s.dtype)))
         self.w.write(c.If(c.Bin("!=", x, neutral(s.op, s.dtype)), tuple(adding.statements)))
 
     def inside(self, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> BodyWriter:
         """What writes the inside of a loop: it knows the locals of the kernel, and has sums of its own."""
         writer = self.writer()
-        writer.locals = dict(own.locals)
+        writer.v.locals = dict(own.v.locals)
         for s, name in sums:
-            writer.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
+            writer.v.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
         return writer
 
     def nest(
@@ -170,7 +171,7 @@ class _Lowering:
         writer.independent = step.independent
         *outer, last = loops
         name = self.w.fresh(last.loop)
-        writer.loops[last.loop] = c.Id(name)
+        writer.v.loops[last.loop] = c.Id(name)
         row = self.w.fresh("row") if outer else ""
         opening: list[c.CStmt] = []
         n = _extent(last) if outer else 1
@@ -183,7 +184,7 @@ class _Lowering:
                 is_first = k + 1 == len(outer)
                 value = rest if is_first else c.Bin("%", rest, c.number(_extent(loop)))
                 opening.append(c.Declare("long", index, value, constant=True))
-                writer.loops[loop.loop] = c.Id(index)
+                writer.v.loops[loop.loop] = c.Id(index)
                 if not is_first:
                     rest = c.Bin("/", rest, c.number(_extent(loop)))
             before = c.Bin("-", lo, c.Bin("*", c.Id(row), c.number(n)))
@@ -213,9 +214,9 @@ class _Lowering:
 
     def shared(self, step: LoopStep, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> None:
         loops, statements = nest_of(_summing(step.loop, sums), step.levels)
-        kernel_locals = sorted(name for name in _locals_in(step.loop) if name in own.locals)
+        kernel_locals = sorted(name for name in _locals_in(step.loop) if name in own.v.locals)
         total = self.w.fresh("total")
-        extents = [own.evaluate(loop.extent).x for loop in loops]
+        extents = [own.v.evaluate(loop.extent).x for loop in loops]
         extent: c.CExpr = extents[0]
         for x in extents[1:]:
             extent = c.Bin("*", extent, x)
@@ -225,11 +226,11 @@ class _Lowering:
         ]
         writer = self.writer(step.atomics)
         for local in kernel_locals:
-            held = own.locals[local]
+            held = own.v.locals[local]
             assert isinstance(held.x, c.Id)
             kind = type_name(held.dtype, 0)
             given.append((c.Parameter(f"const {kind} ", held.x.name), held.x))
-            writer.locals[local] = held
+            writer.v.locals[local] = held
         results: list[tuple[Sum, str, str, int]] = []
         for s, name in sums:
             kind, each = type_name(s.dtype, 0), _TEAM_LINE // s.dtype.size_bytes
@@ -240,7 +241,7 @@ class _Lowering:
             self.w.write(c.For(k, c.Num("0"), c.number(self.plan.cores), 1, (fill,)))
             self.w.used.discard(k)
             given.append((c.Parameter(f"{kind} *", parts, "restrict "), c.Id(parts)))
-            writer.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
+            writer.v.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
             results.append((s, name, parts, each))
         body = self.thread(step, writer, loops, statements, total, results)
         arrays = parameters(self.problem, body, self.names)

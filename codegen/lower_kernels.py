@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..space.candidate import Candidate
 from .c import csyntax as c
-from .c.block import Writer
+from .c.block import Builder
 from .c.cuda_memory import CudaMemory
 from .c.cuda_vectors import CudaHelpers
 from .c.kernel import Kernel, KernelWriter
@@ -78,7 +78,7 @@ class _Lowering:
         )
 
     def writer(self, launch: Launch) -> KernelWriter:
-        w = Writer(self.prelude, self.names, CudaMemory())
+        w = Builder(self.prelude, self.names, CudaMemory())
         scene = Scene(self.plan, launch, self.target, self.workspace, w)
         return KernelWriter(KernelScene(scene, self.index_type))
 

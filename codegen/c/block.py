@@ -28,7 +28,7 @@ _LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
 
 
 class LineAhead(NamedTuple):
-    """The line that is so many elements further on, for a cache as in `Writer.ask`."""
+    """The line that is so many elements further on, for a cache as in `Builder.ask`."""
 
     elements: int
     cache: int
@@ -44,8 +44,8 @@ class Block:
     )  # (array, index text, lanes)
 
 
-class Writer:
-    """Writes statements into nested scopes and translates expressions."""
+class Builder:
+    """Where statements go, in nested scopes, and how C says expressions: what all writers of a text share, and no writer itself."""
 
     def __init__(
         self,

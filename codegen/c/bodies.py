@@ -12,11 +12,11 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.text import default_format
 from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
 from . import csyntax as c
-from .block import Block, Writer
+from .block import Block, Builder
+from .body_values import BodyValues
 from .cprint import expression
 from .lanes import Lanes, LaneScope, LaneWriter
 from .memory import Value
-from .point import index_of, row_strides
 from .vectors import type_name
 
 if TYPE_CHECKING:
@@ -30,20 +30,18 @@ class BodyWriter:
 
     def __init__(
         self,
-        w: Writer,
+        w: Builder,
         problem: Problem,
         array_of: Callable[[str], c.CExpr],
         is_shared: Callable[[ir.Update], bool] = lambda update: False,
     ) -> None:
         """`is_shared`: whether threads that run at the same time may meet in the element of an update, which is then atomic."""
-        self.w, self.problem, self.array_of, self.is_shared = w, problem, array_of, is_shared
+        self.w, self.is_shared = w, is_shared
+        self.v = BodyValues(w, problem, array_of)
         self.stop = ""  # the label at which an iteration ends early
-        self.loops: dict[str, c.CExpr] = {}
-        self.locals: dict[str, Value] = {}
         self.is_free = False  # whether sums may be reordered
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
         self.lanes: Lanes | None = None  # the loop that runs in lanes
-        self.plain_indices = False  # whether they are computed as longs, see `index_of`
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration.
@@ -51,7 +49,7 @@ class BodyWriter:
         Where it asserts something, it does nothing in a call in which an assertion has failed: see FAILING in vectors.py.
         """
         assert task.task.body is not None
-        self.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
+        self.v.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
         self.is_free = task.task.fast_math
         self.w.write(c.Scope(self.iteration(task.task.body.statements)))
         for array in arrays_written(task.task):
@@ -74,14 +72,14 @@ class BodyWriter:
         for s in body:
             match s:
                 case ir.SetLocal(name, value):
-                    self.declare_local(name, value.dtype)
-                case ir.LocalArray(name, extent, value) if name not in self.locals:
+                    self.v.declare(name, value.dtype)
+                case ir.LocalArray(name, extent, value) if name not in self.v.locals:
                     place = c.Id(self.w.fresh(name))
-                    self.locals[name] = Value(place, value.dtype)
+                    self.v.locals[name] = Value(place, value.dtype)
                     kind = type_name(value.dtype, 0)
                     self.w.write(c.Declare(kind, place.name, None, extent))
                 case ir.Update(value=value, result=name) if name:
-                    self.declare_local(name, value.dtype)
+                    self.v.declare(name, value.dtype)
                 case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
                     pass  # its locals belong to the lanes
                 case ir.For(body=inner) | ir.While(body=inner):
@@ -90,56 +88,52 @@ class BodyWriter:
                     self.declare_locals(then)
                     self.declare_locals(orelse)
 
-    def declare_local(self, name: str, dtype: ir.DType) -> None:
-        if name not in self.locals:
-            place = c.Id(self.w.fresh(name))
-            self.locals[name] = Value(place, dtype)
-            self.w.write(c.Declare(type_name(dtype, 0), place.name, c.Num("0")))
-
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
             match s:
                 case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
-                    for made in self.in_lanes(s, c.Num("0"), self.evaluate(s.extent).x):
+                    for made in self.in_lanes(s, c.Num("0"), self.v.evaluate(s.extent).x):
                         self.w.write(made)
                 case ir.For(loop, extent, inner):
                     self.loop(loop, extent, inner)
                 case ir.SetLocal(name, value):
-                    held = self.locals[name]
+                    held = self.v.locals[name]
                     self.w.write(
-                        c.Assign(held.x, self.w.converted(self.evaluate(value), held.dtype).x)
+                        c.Assign(held.x, self.w.converted(self.v.evaluate(value), held.dtype).x)
                     )
                 case ir.UpdateLocal(name, op, value):
-                    self.update(self.locals[name], op, self.evaluate(value))
+                    self.w.write(self.v.updated(self.v.locals[name], op, self.v.evaluate(value)))
                 case ir.LocalArray(name, extent, value):
                     k = self.w.fresh("k")
-                    start = self.w.converted(self.evaluate(value), self.locals[name].dtype).x
-                    fill = c.Assign(c.Index(self.locals[name].x, c.Id(k)), start)
+                    start = self.w.converted(self.v.evaluate(value), self.v.locals[name].dtype).x
+                    fill = c.Assign(c.Index(self.v.locals[name].x, c.Id(k)), start)
                     self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
                     self.w.used.discard(k)
                 case ir.SetElement(name, index, value):
-                    place = self.local_element(name, index)
+                    place = self.v.local_element(name, index)
                     self.w.write(
-                        c.Assign(place.x, self.w.converted(self.evaluate(value), place.dtype).x)
+                        c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
                     )
                 case ir.Store(array, indices, value):
-                    place = self.element(array, indices)
+                    place = self.v.element(array, indices)
                     self.w.write(
-                        c.Assign(place.x, self.w.converted(self.evaluate(value), place.dtype).x)
+                        c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
                     )
                 case ir.Update() if s.result or self.is_shared(s):
                     self.fetch(s)
                 case ir.Update(array, indices, op, value):
-                    self.update(self.element(array, indices), op, self.evaluate(value))
+                    self.w.write(
+                        self.v.updated(self.v.element(array, indices), op, self.v.evaluate(value))
+                    )
                 case ir.While(condition, inner):
-                    self.w.write(c.While(self.evaluate(condition).x, self.nested(inner)))
+                    self.w.write(c.While(self.v.evaluate(condition).x, self.nested(inner)))
                 case ir.Print(parts, _, formats):
                     name, first = self.w.prelude.printing()
                     self.w.write(self.printed(name, tuple(map(c.Num, first)), parts, formats))
                 case ir.Assert():
                     self.claim(s)
                 case ir.If(condition, then, orelse):
-                    test = self.evaluate(condition).x
+                    test = self.v.evaluate(condition).x
                     self.w.write(c.If(test, self.nested(then), self.nested(orelse)))
 
     def nested(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
@@ -149,10 +143,10 @@ class BodyWriter:
 
     def loop(self, loop: str, extent: ir.Expr, body: tuple[ir.Stmt, ...]) -> None:
         name = self.w.fresh(loop)
-        outer = self.loops.get(loop)
-        self.loops[loop] = c.Id(name)
+        outer = self.v.loops.get(loop)
+        self.v.loops[loop] = c.Id(name)
         inner = self.nested(body)
-        hi = self.evaluate(extent).x
+        hi = self.v.evaluate(extent).x
         if _changes(body, extent):
             end = c.Id(self.w.fresh(f"{loop}_end"))
             self.w.write(c.Declare("long", end.name, hi, constant=True))
@@ -160,7 +154,7 @@ class BodyWriter:
         self.w.write(self.loop_over(loop, c.For(name, c.Num("0"), hi, 1, inner), body))
         self.w.used.discard(name)
         if outer is not None:
-            self.loops[loop] = outer
+            self.v.loops[loop] = outer
 
     def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """The loop of `lanes` from lo to hi, several iterations at once."""
@@ -168,11 +162,12 @@ class BodyWriter:
         sums = {
             x.name: x.op
             for x in nested_statements(s.body)
-            if isinstance(x, ir.UpdateLocal) and x.name in self.locals
+            if isinstance(x, ir.UpdateLocal) and x.name in self.v.locals
         }
         extents = {s.loop: int(s.extent.value)} if isinstance(s.extent, ir.Const) else {}
         scope = LaneScope(
-            *(self.problem, self.array_of, self.loops, self.locals, extents, sums),
+            *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
+            *(extents, sums),
             *(self.is_shared, self.is_free),
         )
         return LaneWriter(self.w, scope, self.lanes, s.body).loop(lo, hi)
@@ -198,16 +193,12 @@ class BodyWriter:
                 return ()
         if any(ops.keys() & locals_read(s.value) for s in body if isinstance(s, ir.UpdateLocal)):
             return ()
-        return tuple((_SUMS[op], expression(self.locals[name].x)) for name, op in ops.items())
-
-    def update(self, place: Value, op: str, value: Value) -> None:
-        value = self.w.converted(value, place.dtype)
-        self.w.write(c.Assign(place.x, self.w.combine(op, place, value).x))
+        return tuple((_SUMS[op], expression(self.v.locals[name].x)) for name, op in ops.items())
 
     def fetch(self, s: ir.Update) -> None:
         """An update that is atomic, or whose old value is wanted; what its local held before may be in its index and value."""
-        place = self.element(s.array, s.indices)
-        value = self.w.converted(self.evaluate(s.value), place.dtype)
+        place = self.v.element(s.array, s.indices)
+        value = self.w.converted(self.v.evaluate(s.value), place.dtype)
         old = self.w.fresh(f"{s.result or s.array}_old")
         is_shared = self.is_shared(s)
         found: c.CExpr = place.x
@@ -220,14 +211,14 @@ class BodyWriter:
         self.w.write(c.Declare(type_name(place.dtype, 0), old))
         self.w.write(c.Assign(c.Id(old), found))
         if not is_shared:
-            self.update(place, s.op, value)
-        self.w.write(c.Assign(self.locals[s.result].x, c.Id(old)))
+            self.w.write(self.v.updated(place, s.op, value))
+        self.w.write(c.Assign(self.v.locals[s.result].x, c.Id(old)))
 
     def claim(self, s: ir.Assert) -> None:
         name = self.w.prelude.failing()
         said = self.printed(name, (), (f"{s.where}: {s.message}", *s.parts), ())
         ends = (said, c.Goto(self.stop))
-        self.w.write(c.If(c.Un("!", self.evaluate(s.condition).x), ends))
+        self.w.write(c.If(c.Un("!", self.v.evaluate(s.condition).x), ends))
 
     def printed(
         self,
@@ -242,7 +233,7 @@ class BodyWriter:
             if isinstance(part, str):
                 text += part.replace("%", "%%")
                 continue
-            value = self.evaluate(part)
+            value = self.v.evaluate(part)
             wanted = next(left, "") or default_format(value.dtype)
             kind, x = "double", value.x
             if not value.dtype.is_float:
@@ -253,38 +244,6 @@ class BodyWriter:
             text += f"%{wanted}"
             values.append(c.CastTo(kind, x))
         return c.Evaluate(c.Call(function, (*first, c.Text(text), *values)))
-
-    def element(self, array: str, indices: tuple[ir.Expr, ...]) -> Value:
-        info = self.problem.array(array)
-        flat: c.CExpr = c.Num("0")
-        for index, stride in zip(indices, row_strides(info.shape), strict=True):
-            x = self.index(index) if self.plain_indices else self.evaluate(index).x
-            flat = c.add(flat, x if stride == 1 else c.Bin("*", x, c.number(stride)))
-        return Value(c.Index(self.array_of(array), flat), info.dtype)
-
-    def local_element(self, name: str, index: ir.Expr) -> Value:
-        held = self.locals[name]
-        at = self.index(index) if self.plain_indices else self.evaluate(index).x
-        return Value(c.Index(held.x, at), held.dtype)
-
-    def index(self, e: ir.Expr) -> c.CExpr:
-        """See `index_of`."""
-        return index_of(e, self.loops, lambda x: self.evaluate(x).x)
-
-    def evaluate(self, e: ir.Expr) -> Value:
-        def leaf(x: ir.Expr) -> Value:
-            match x:
-                case ir.Load(array, indices):
-                    return self.element(array, indices)
-                case ir.LoopIndex(loop, dtype):
-                    return Value(c.CastTo(type_name(dtype, 0), self.loops[loop]), dtype)
-                case ir.Local(name):
-                    return self.locals[name]
-                case ir.LocalElement(name, index):
-                    return self.local_element(name, index)
-            raise AssertionError(x)
-
-        return self.w.evaluate(e, leaf)
 
 
 def _changes(body: tuple[ir.Stmt, ...], e: ir.Expr) -> bool:

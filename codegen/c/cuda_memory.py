@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
 from . import csyntax as c
-from .block import Writer
+from .block import Builder
 from .cprint import expression
 from .cuda_vectors import HINTED_LOADS, STREAMING_STORE
 from .memory import Memory, Value
@@ -16,13 +16,13 @@ class CudaMemory(Memory):
 
     reserved = RESERVED_CUDA
 
-    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
+    def access(self, w: Builder, operation: str, index: c.CExpr, lanes: int) -> str:
         """Vectors that may lie across the bounds of vectors are moved one element at a time."""
         is_aligned = w.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"
 
     def alignment(
-        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
+        self, w: Builder, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
         return ()
 
@@ -37,7 +37,7 @@ class CudaMemory(Memory):
 
     def strided(
         self,
-        w: Writer,
+        w: Builder,
         base: c.CExpr,
         index: c.CExpr,
         dtype: DType,
@@ -49,12 +49,14 @@ class CudaMemory(Memory):
         items = tuple(self.element(base, x, hint) for x in places)
         return self.vector_of(w, dtype, lanes, items)
 
-    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+    def vector_of(
+        self, w: Builder, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]
+    ) -> c.CExpr:
         helper = "splat" if len(items) == 1 else "make"
         return c.Call(w.prelude.use(helper, dtype, lanes), items)
 
 
-def gather(w: Writer, array: str, places: list[c.CExpr], dtype: DType) -> Value:
+def gather(w: Builder, array: str, places: list[c.CExpr], dtype: DType) -> Value:
     """A vector of elements that are anywhere in an array; once in a scope."""
     key = (array, ", ".join(map(expression, places)), len(places))
     if key not in w.block.known:

@@ -26,7 +26,7 @@ from ...kernels.ir.walk import (
 from ...kernels.language.record import Recording
 from ...kernels.program.inside import Around, in_loop, where, where_not
 from . import csyntax as c
-from .block import Writer
+from .block import Builder
 from .c_vectors import CHelpers
 from .cprint import expression
 from .memory import CMemory, Value
@@ -125,7 +125,7 @@ class _Checker:
     ) -> None:
         self.recording, self.is_exact, self.plain_indices = recording, is_exact, plain_indices
         self.shapes = {p.name: p.shape for p in (*recording.arrays, *recording.temps)}
-        self.w = Writer(prelude, names, CMemory())
+        self.w = Builder(prelude, names, CMemory())
         self.sites: list[IndexSite] = []
         self.written = {
             dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))[name]

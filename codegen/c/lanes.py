@@ -20,7 +20,7 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size
 from . import csyntax as c
-from .block import Block, Writer
+from .block import Block, Builder
 from .constants import neutral
 from .lanes_values import BOOL, Lanes, LaneScope, LaneValues, Place, looks_up
 from .memory import Value
@@ -35,7 +35,7 @@ class LaneWriter:
     """Writes the loop of `lanes` with this body. Its own locals begin as 0 in each iteration."""
 
     def __init__(
-        self, w: Writer, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
+        self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
     ) -> None:
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
         self.v = LaneValues(w, scope, lanes, body)
@@ -78,7 +78,7 @@ class LaneWriter:
         for name, op in self.scope.sums.items():
             of_lanes, place = self.v.scalar.locals[name], outer[name]
             folded = c.Call(self.v.ops.fold(op, place.dtype), (of_lanes.x,))
-            self.v.scalar.update(place, op, Value(folded, place.dtype))
+            self.w.write(self.v.scalar.updated(place, op, Value(folded, place.dtype)))
 
     def declare(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
@@ -98,7 +98,7 @@ class LaneWriter:
 
     def declare_local(self, name: str, dtype: DType) -> None:
         if name not in self.v.uniformity.varying:
-            self.v.scalar.declare_local(name, dtype)
+            self.v.scalar.declare(name, dtype)
             return
         place = self.w.fresh(name)
         kind = self.v.m.type(dtype)
@@ -149,7 +149,7 @@ class LaneWriter:
     def update_local(self, s: ir.Stmt, name: str, op: ir.ReduceOp, value: ir.Expr) -> None:
         held = self.v.scalar.locals[name]
         if not held.lanes:
-            self.v.scalar.update(held, op, self.v.evaluate(value))
+            self.w.write(self.v.scalar.updated(held, op, self.v.evaluate(value)))
             return
         new = self.v.converted(self.v.evaluate(value), held.dtype)
         self.assign(s, held, self.v.binary(op, held, new, held.dtype))

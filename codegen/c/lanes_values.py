@@ -11,7 +11,8 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements, walk
 from . import csyntax as c
-from .block import Writer
+from .block import Builder
+from .body_values import BodyValues
 from .constants import constant
 from .lanes_masks import LaneMasks
 from .lanes_memory import LaneMemory
@@ -80,10 +81,8 @@ class LaneValues:
     """Values of the body of a loop of `lanes`, at the mask that is in force."""
 
     def __init__(
-        self, w: Writer, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
+        self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
     ) -> None:
-        from .bodies import BodyWriter
-
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
         self.m = LaneMasks(w.prelude, lanes.width, lanes.vector_bytes, not scope.fast_math)
         self.ops = LaneOperations(self.m)
@@ -99,8 +98,7 @@ class LaneValues:
         self.is_live = True  # whether some lane of `mask` is surely live
         self.first: c.CExpr = c.Id("")  # the index of the first lane
         # Uniform values are written as those of scalar bodies are.
-        self.scalar = BodyWriter(w, scope.problem, scope.array_of, scope.is_shared)
-        self.scalar.is_free, self.scalar.plain_indices = scope.fast_math, True
+        self.scalar = BodyValues(w, scope.problem, scope.array_of, plain_indices=True)
         self.scalar.loops, self.scalar.locals = dict(scope.loops), dict(scope.locals)
         self.affine = affine_locals(body)
 
@@ -129,7 +127,7 @@ class LaneValues:
         return Value(c.Call(function, (value.x,)), value.dtype, self.lanes.width)
 
     def converted(self, value: Value, dtype: DType) -> Value:
-        """The value in another type, as `Writer.cast`."""
+        """The value in another type, as `Builder.cast`."""
         if value.dtype is dtype:
             return value
         if not value.lanes:

@@ -10,7 +10,7 @@ from ...kernels.ir.kernel import DType
 from . import csyntax as c
 
 if TYPE_CHECKING:
-    from .block import Writer
+    from .block import Builder
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Memory(ABC):
     @abstractmethod
     def strided(
         self,
-        w: Writer,
+        w: Builder,
         base: c.CExpr,
         index: c.CExpr,
         dtype: DType,
@@ -45,16 +45,18 @@ class Memory(ABC):
         """A vector of elements that are `stride` apart."""
 
     @abstractmethod
-    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
+    def access(self, w: Builder, operation: str, index: c.CExpr, lanes: int) -> str:
         """The operation that moves a vector to or from an index."""
 
     @abstractmethod
-    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+    def vector_of(
+        self, w: Builder, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]
+    ) -> c.CExpr:
         """A vector of these lanes; lanes that are left out are 0."""
 
     @abstractmethod
     def alignment(
-        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
+        self, w: Builder, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
         """What a store around the caches is told besides its place and value."""
 
@@ -71,7 +73,7 @@ class CMemory(Memory):
 
     def strided(
         self,
-        w: Writer,
+        w: Builder,
         base: c.CExpr,
         index: c.CExpr,
         dtype: DType,
@@ -83,14 +85,16 @@ class CMemory(Memory):
         place = c.Un("&", c.Index(base, index))
         return c.Call(w.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
 
-    def access(self, w: Writer, operation: str, index: c.CExpr, lanes: int) -> str:
+    def access(self, w: Builder, operation: str, index: c.CExpr, lanes: int) -> str:
         return operation
 
-    def vector_of(self, w: Writer, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]) -> c.CExpr:
+    def vector_of(
+        self, w: Builder, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]
+    ) -> c.CExpr:
         return c.Literal(w.prelude.vector_type(dtype, lanes), items)
 
     def alignment(
-        self, w: Writer, base: c.CExpr, index: c.CExpr, value: Value
+        self, w: Builder, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
         """Whether its vector is known to be aligned where ARE_ALIGNED says so of arrays.
 

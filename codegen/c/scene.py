@@ -22,7 +22,7 @@ from ..passes.storage import (
 )
 from ..plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from . import csyntax as c
-from .block import Writer
+from .block import Builder
 from .memory import Value
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
@@ -39,7 +39,7 @@ class Scene:
         launch: Launch,
         target: Target,
         workspace: Workspace,
-        w: Writer,
+        w: Builder,
     ) -> None:
         self.plan, self.launch, self.target = plan, launch, target
         self.workspace, self.w, self.prelude = workspace, w, w.prelude

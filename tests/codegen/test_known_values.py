@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import Writer
+from kernelscape.codegen.c.block import Builder
 from kernelscape.codegen.c.c_vectors import CHelpers
 from kernelscape.codegen.c.memory import CMemory, Value
 from kernelscape.codegen.c.vectors import Prelude
@@ -11,7 +11,7 @@ from kernelscape.kernels.ir.kernel import DType
 
 
 def writer():
-    return Writer(Prelude(CHelpers()), {"x": "x", "y": "y"}, CMemory())
+    return Builder(Prelude(CHelpers()), {"x": "x", "y": "y"}, CMemory())
 
 
 def load(w, array, lanes=0, index="i"):

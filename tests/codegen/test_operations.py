@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import Writer
+from kernelscape.codegen.c.block import Builder
 from kernelscape.codegen.c.c_vectors import CHelpers
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.cuda_memory import CudaMemory
@@ -245,7 +245,7 @@ def text_in_c(ir: KernelIR, lanes: int, is_cuda: bool = False) -> str:
     """A function of the arrays; with lanes all is computed in vectors of so many."""
     names = {p.name: p.name for p in ir.arrays}
     helpers, memory = (CudaHelpers(), CudaMemory()) if is_cuda else (CHelpers(), CMemory())
-    w = Writer(Prelude(helpers), names, memory)
+    w = Builder(Prelude(helpers), names, memory)
     (loop,) = ir.body
     assert isinstance(loop, For)
 

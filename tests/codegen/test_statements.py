@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import Writer
+from kernelscape.codegen.c.block import Builder
 from kernelscape.codegen.c.bodies import BodyWriter
 from kernelscape.codegen.c.c_vectors import CHelpers
 from kernelscape.codegen.c.cprint import Printer
@@ -281,7 +281,7 @@ def test_updates_that_threads_share_are_atomic(
     assert task is not None
     infos = tuple(ArrayInfo(p.name, dtype, p.shape, "inout") for p in arrays.values())
     prelude = Prelude(CHelpers())
-    w = Writer(prelude, {}, CMemory())
+    w = Builder(prelude, {}, CMemory())
     problem = Problem("drawn", infos, (), (replace(task, name="drawn0"),), "")
     plan = read_plan(
         sketched_candidates(build_space(problem, checking.target(1, 32)), limit=1)[0][1]

@@ -1,0 +1,74 @@
+"""Values of a body of statements: scalar C, one iteration of its outermost loop at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.task import Problem
+from . import csyntax as c
+from .block import Builder
+from .memory import Value
+from .point import index_of, row_strides
+from .vectors import type_name
+
+
+class BodyValues:
+    """What expressions of a body are, for the values of loop indices and locals that are known."""
+
+    def __init__(
+        self,
+        w: Builder,
+        problem: Problem,
+        array_of: Callable[[str], c.CExpr],
+        plain_indices: bool = False,
+    ) -> None:
+        """`plain_indices`: whether indices are computed as longs, see `index_of`."""
+        self.w, self.problem, self.array_of = w, problem, array_of
+        self.plain_indices = plain_indices
+        self.loops: dict[str, c.CExpr] = {}
+        self.locals: dict[str, Value] = {}
+
+    def declare(self, name: str, dtype: ir.DType) -> None:
+        """Gives a local a variable that begins as 0, if it has none."""
+        if name not in self.locals:
+            place = c.Id(self.w.fresh(name))
+            self.locals[name] = Value(place, dtype)
+            self.w.write(c.Declare(type_name(dtype, 0), place.name, c.Num("0")))
+
+    def updated(self, place: Value, op: str, value: Value) -> c.CStmt:
+        """`place = place op value`."""
+        value = self.w.converted(value, place.dtype)
+        return c.Assign(place.x, self.w.combine(op, place, value).x)
+
+    def element(self, array: str, indices: tuple[ir.Expr, ...]) -> Value:
+        info = self.problem.array(array)
+        flat: c.CExpr = c.Num("0")
+        for index, stride in zip(indices, row_strides(info.shape), strict=True):
+            x = self.index(index) if self.plain_indices else self.evaluate(index).x
+            flat = c.add(flat, x if stride == 1 else c.Bin("*", x, c.number(stride)))
+        return Value(c.Index(self.array_of(array), flat), info.dtype)
+
+    def local_element(self, name: str, index: ir.Expr) -> Value:
+        held = self.locals[name]
+        at = self.index(index) if self.plain_indices else self.evaluate(index).x
+        return Value(c.Index(held.x, at), held.dtype)
+
+    def index(self, e: ir.Expr) -> c.CExpr:
+        """See `index_of`."""
+        return index_of(e, self.loops, lambda x: self.evaluate(x).x)
+
+    def evaluate(self, e: ir.Expr) -> Value:
+        def leaf(x: ir.Expr) -> Value:
+            match x:
+                case ir.Load(array, indices):
+                    return self.element(array, indices)
+                case ir.LoopIndex(loop, dtype):
+                    return Value(c.CastTo(type_name(dtype, 0), self.loops[loop]), dtype)
+                case ir.Local(name):
+                    return self.locals[name]
+                case ir.LocalElement(name, index):
+                    return self.local_element(name, index)
+            raise AssertionError(x)
+
+        return self.w.evaluate(e, leaf)
