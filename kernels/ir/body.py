@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Literal
 
 from .access import ALWAYS, Access, AxisMap, Guard, State
@@ -153,14 +154,24 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
 
 def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
     """The loads of one expression over `loops`, in reading order; whether they are unique is not looked at."""
-    reader = _Reader(tuple(loops), ())
+    return _loads_of(value, tuple(loops))
+
+
+@lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
+def _loads_of(value: Expr, loops: tuple[Loop, ...]) -> tuple[Site, ...]:
+    reader = _Reader(loops, ())
     reader.read(value, ALWAYS, ())
     return tuple(reader.sites)
 
 
 def guard_where(condition: Expr, loops: Sequence[Loop]) -> Guard:
     """The iterations of `loops` in which a condition holds; what is in `data` numbers the loads of the condition."""
-    reader = _Reader(tuple(loops), ())
+    return _guard_where(condition, tuple(loops))
+
+
+@lru_cache(maxsize=1 << 12)
+def _guard_where(condition: Expr, loops: tuple[Loop, ...]) -> Guard:
+    reader = _Reader(loops, ())
     reader.read(condition, ALWAYS, ())
     sites = frozenset(range(len(reader.sites)))
     return reader.narrowed(ALWAYS, condition, True, sites)

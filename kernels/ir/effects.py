@@ -24,7 +24,8 @@ from .access import (
 )
 from .affine import drop_unit_loops, index_range
 from .body import access_at, loads_of
-from .domain import BOX, Loop
+from .domain import BOX, Domain, Loop
+from .kernel import Expr
 from .meeting import meet_in
 from .task import Problem, Task
 from .walk import loads
@@ -45,7 +46,8 @@ class Effects:
 def effects(task: Task) -> Effects:
     """The effects of a task, each once, in reading order."""
     if task.body is None:
-        return _of_assignment(task)
+        parts = (task.condition, task.value, task.finish)
+        return _of_assignment(parts, task.target, task.loops, task.domain)
     sites = task.body.sites
     sets = {
         s.number: AccessSet(task.domain, (*task.loops, *s.loops), s.index, s.guard) for s in sites
@@ -60,23 +62,25 @@ def effects(task: Task) -> Effects:
     )
 
 
-def _of_assignment(task: Task) -> Effects:
-    outer = tuple(loop for loop in task.loops if not loop.is_reduction)
+_Parts = tuple[Expr | None, Expr | None, Expr | None]  # condition, value, finish
+
+
+@lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
+def _of_assignment(
+    parts: _Parts, target: Access, every: tuple[Loop, ...], domain: Domain
+) -> Effects:
+    outer = tuple(loop for loop in every if not loop.is_reduction)
     reads = []
-    for value, loops in (
-        (task.condition, task.loops),
-        (task.value, task.loops),
-        (task.finish, outer),
-    ):
+    for value, loops in zip(parts, (every, every, outer), strict=True):
         for s in loads_of(value, loops) if value is not None else ():
-            reads.append((s.state, AccessSet(task.domain, loops, s.index, s.guard)))
-    written = AccessSet(task.domain, outer, maps_of(task.target.axes))
-    state = State("value", task.target.array)
-    if task.is_guarded:
+            reads.append((s.state, AccessSet(domain, loops, s.index, s.guard)))
+    written = AccessSet(domain, outer, maps_of(target.axes))
+    state, is_guarded = State("value", target.array), parts[0] is not None
+    if is_guarded:
         # A blend stores what an element held where the condition does not hold: it reads and writes all of them.
         written = replace(written, guard=Guard(is_exact=False))
         reads.append((state, written))
-    return Effects(tuple(dict.fromkeys(reads)), ((state, written, not task.is_guarded),))
+    return Effects(tuple(dict.fromkeys(reads)), ((state, written, not is_guarded),))
 
 
 def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
@@ -139,13 +143,16 @@ def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
         return tuple(
             dict.fromkeys((access_at(s, task.loops), False) for s in task.body.sites if s.reads)
         )
-    condition = loads(task.condition) if task.condition is not None else ()
-    value = loads(task.value) if task.value is not None else ()
-    finish = loads(task.finish) if task.finish is not None else ()
+    return _reads_of((task.condition, task.value, task.finish), task.target)
+
+
+@lru_cache(maxsize=1 << 12)
+def _reads_of(parts: _Parts, target: Access) -> tuple[tuple[Access, bool], ...]:
+    condition, value, finish = (tuple(loads(x)) if x is not None else () for x in parts)
     pairs = [(access_of(x), False) for x in (*condition, *value)]
     pairs += [(access_of(x), True) for x in finish]
-    if task.is_guarded:  # what is not assigned to is kept
-        pairs.append((task.target, False))
+    if parts[0] is not None:  # what is not assigned to is kept
+        pairs.append((target, False))
     return tuple(dict.fromkeys(pairs))
 
 

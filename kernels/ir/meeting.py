@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from .access import AccessSet, AxisMap, Guard
 from .affine import BEYOND, Affine, Bounds, combine, constant, feasible, index_range, rename
@@ -55,6 +56,7 @@ class _System:
         return feasible(self.equations, self.bounds)
 
 
+@lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
 def apart(a: AccessSet, b: AccessSet) -> bool:
     """Whether no element is in both sets, of one state; False where that is not decided."""
     system = _System()
@@ -81,6 +83,11 @@ def meet_in(a: AccessSet, b: AccessSet, loops: Sequence[Loop]) -> bool:
 
 def meet_at(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bool:
     """Whether they may touch one element where the common `loops` above `level` agree, and b's index there is the larger one."""
+    return _meet_at(a, b, tuple(loops), level)
+
+
+@lru_cache(maxsize=1 << 14)
+def _meet_at(a: AccessSet, b: AccessSet, loops: tuple[Loop, ...], level: int) -> bool:
     system = _System()
     steps = {}
     for k, loop in enumerate(loops):

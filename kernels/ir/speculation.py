@@ -5,12 +5,13 @@ divide no integer by zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from .affine import limits
 from .domain import Loop
 from .kernel import Binary, Const, Expr, Load, Select
 from .task import Problem, Task
-from .walk import children, walk
+from .walk import children, loads, walk
 
 _DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 Shape = Callable[[str], tuple[int, ...]]
@@ -30,11 +31,16 @@ def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
 def may_blend(task: Task, problem: Problem) -> bool:
     """Whether the value of a guarded task may be computed in all of its iterations."""
     assert task.value is not None
+    names = dict.fromkeys(load.array for load in loads(task.value))
+    shapes = tuple((name, problem.array(name).shape) for name in names)
+    return _is_safe_value(task.value, task.loops, shapes)
 
-    def shape(name: str) -> tuple[int, ...]:
-        return problem.array(name).shape
 
-    return is_safe(task.value, task.loops, shape)
+@lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
+def _is_safe_value(
+    value: Expr, loops: tuple[Loop, ...], shapes: tuple[tuple[str, tuple[int, ...]], ...]
+) -> bool:
+    return is_safe(value, loops, dict(shapes).__getitem__)
 
 
 def _unsure(e: Expr) -> Iterator[Expr]:

@@ -101,9 +101,11 @@ def _same(s: Stmt) -> Stmt:
 
 def walk(e: Expr) -> Iterator[Expr]:
     """`e` and all its sub-expressions, parents first."""
-    yield e
-    for part in children(e):
-        yield from walk(part)
+    left = [e]
+    while left:
+        e = left.pop()
+        yield e
+        left.extend(reversed(children(e)))
 
 
 def size(e: Expr) -> int:

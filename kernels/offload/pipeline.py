@@ -184,11 +184,18 @@ def _mentioned(s: Stmt) -> set[str]:
 def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[ArrayInfo, ...]:
     """input: never written; output: wholly written before any read; inout: everything else."""
     result = []
+    first: dict[str, Task] = {}  # that touches an array
+    written: set[str] = set()
+    for t in tasks:
+        written.update(arrays_written(t))
+        for name in (*arrays_read(t), *arrays_written(t)):
+            first.setdefault(name, t)
     for a in arrays:
-        touching = [t for t in tasks if a.name in (*arrays_read(t), *arrays_written(t))]
-        if not any(a.name in arrays_written(t) for t in touching):
+        if a.name not in written:
             role = "input"
-        elif a.name not in arrays_read(touching[0]) and overwrites(touching[0], a.name, a.shape):
+        elif a.name not in arrays_read(first[a.name]) and overwrites(
+            first[a.name], a.name, a.shape
+        ):
             role = "output"
         else:
             role = "inout"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Literal
 
@@ -54,14 +53,20 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
     """
     every = [effects(task) for task in problem.tasks]
     touching: dict[State, list[int]] = {}
-    reads = [_by_state(e.reads) for e in every]
-    writes = [_by_state(written_sets(e)) for e in every]
+    conflicts = _Conflicts()
+    reads = [
+        conflicts.numbered(task, e.reads) for task, e in zip(problem.tasks, every, strict=True)
+    ]
+    writes = [
+        conflicts.numbered(task, written_sets(e))
+        for task, e in zip(problem.tasks, every, strict=True)
+    ]
     for k in range(len(every)):
         for state in {**reads[k], **writes[k]}:
             touching.setdefault(state, []).append(k)
     found: list[tuple[tuple[int, int, int], Dependence]] = []
-    for source, u in enumerate(problem.tasks):
-        uses: tuple[tuple[Kind, dict[State, _Sets], list[dict[State, _Sets]]], ...] = (
+    for source in range(len(problem.tasks)):
+        uses: tuple[tuple[Kind, dict[State, int], list[dict[State, int]]], ...] = (
             ("flow", writes[source], reads),
             ("anti", reads[source], writes),
             ("output", writes[source], writes),
@@ -70,10 +75,10 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
             for state, here in before.items():
                 shape = problem.array(state.name).shape
                 later = touching[state][bisect_right(touching[state], source) :]
-                for sink in _until_covered(state, here, shape, later, every):
+                touched = conflicts.sets(here)
+                for sink in _until_covered(state, touched, shape, later, every):
                     there = after[sink].get(state)
-                    v = problem.tasks[sink]
-                    mapped = _conflict(u.loops, here, v.loops, there) if there else None
+                    mapped = conflicts.between(here, there) if there is not None else None
                     if mapped is not None:
                         dep = Dependence(source, sink, state.name, kind, mapped)
                         found.append(((source, sink, rank), dep))
@@ -115,9 +120,36 @@ def _by_state(sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, _Sets]:
     return {state: tuple(of) for state, of in found.items()}
 
 
-@lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
+class _Conflicts:
+    """Conflicts of what tasks touch of one state. Equal sets have one number: long programs are made of few different tasks."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[_Loops, _Sets], int] = {}
+        self.by_number: list[tuple[_Loops, _Sets]] = []
+        self.known: dict[tuple[int, int], Mapped | None] = {}
+
+    def numbered(self, task: Task, sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, int]:
+        """The number of what a task touches of each state."""
+        found = {}
+        for state, of in _by_state(sets).items():
+            key = task.loops, of
+            found[state] = self.numbers.setdefault(key, len(self.numbers))
+            if found[state] == len(self.by_number):
+                self.by_number.append(key)
+        return found
+
+    def sets(self, number: int) -> _Sets:
+        return self.by_number[number][1]
+
+    def between(self, before: int, after: int) -> Mapped | None:
+        """The loops that keep all conflicts in one iteration; None where there is no conflict."""
+        key = before, after
+        if key not in self.known:
+            self.known[key] = _conflict(*self.by_number[before], *self.by_number[after])
+        return self.known[key]
+
+
 def _conflict(loops_u: _Loops, before: _Sets, loops_v: _Loops, after: _Sets) -> Mapped | None:
-    """The loops that keep all conflicts of these sets of one state in one iteration; None where there is no conflict."""
     pairs = [(a, b) for a, b in product(before, after) if not apart(a, b)]
     if not pairs:
         return None
