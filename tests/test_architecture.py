@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from kernelscape.codegen.loops import ir as loops
+from kernelscape.kernels.ir import kernel
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = (
@@ -128,6 +131,112 @@ def test_a_subclass_of_a_concrete_class_is_found(tmp_path: Path) -> None:
         for name in classes_of(two)
     }
     assert found == {"Wide": ["Tile"], "Narrow": [], "Other": []}
+
+
+# --- writers -------------------------------------------------------------------------------------
+
+# What statements are written for: nodes and phases of the loop IR, and statements of bodies.
+WRITTEN = {
+    *("Node", "Phase", "SumPhase", "PackPhase", "CopyPhase", "Stmt"),
+    *(x.__name__ for x in (*get_args(loops.Node), *get_args(kernel.Stmt))),
+}
+
+
+@cache
+def kept_by(owner: ast.ClassDef) -> frozenset[str]:
+    """Names of classes whose instances a class keeps: made for, annotated as, or handed over to one of its attributes."""
+    handed: dict[str, str] = {}
+    found = set()
+    for f in owner.body:
+        if isinstance(f, ast.AnnAssign):
+            found |= words_in(f.annotation)
+        if isinstance(f, ast.FunctionDef) and f.name == "__init__":
+            every = [*f.args.args, *f.args.kwonlyargs]
+            handed |= {a.arg: ast.unparse(a.annotation) for a in every if a.annotation}
+    for n in ast.walk(owner):
+        targets = (
+            n.targets
+            if isinstance(n, ast.Assign)
+            else [n.target]
+            if isinstance(n, ast.AnnAssign)
+            else []
+        )
+        if not any(is_own(x) for t in targets for x in ast.walk(t)):
+            continue
+        if isinstance(n, ast.AnnAssign):
+            found |= words_in(n.annotation)
+        if n.value is not None:
+            found |= words_in(n.value)
+            found |= {
+                x
+                for name in words_in(n.value) & handed.keys()
+                for x in re.findall(r"\w+", handed[name])
+            }
+    return frozenset(found)
+
+
+def is_own(x: ast.AST) -> bool:
+    return isinstance(x, ast.Attribute) and isinstance(x.value, ast.Name) and x.value.id == "self"
+
+
+def words_in(x: ast.AST) -> set[str]:
+    """Names in an expression or annotation, which may be a text."""
+    return set(re.findall(r"\w+", ast.unparse(x)))
+
+
+def writes(owner: ast.ClassDef) -> bool:
+    """Whether a class is given nodes of the loop IR or statements of bodies, and writes statements."""
+    methods = [f for f in owner.body if isinstance(f, ast.FunctionDef)]
+    given = [a.annotation for f in methods if f.name != "__init__" for a in f.args.args]
+    called = [ast.unparse(n.func) for n in ast.walk(owner) if isinstance(n, ast.Call)]
+    return any(WRITTEN & words_in(a) for a in given if a) and any(
+        re.search(r"\bw\.write$", x) for x in called
+    )
+
+
+def classes_of_text() -> dict[str, ast.ClassDef]:
+    return {n: x for p in files("codegen/c") for n, x in classes_of(p).items()}
+
+
+def test_no_writer_holds_another() -> None:
+    """Nor do any two classes of the text hold one another."""
+    classes = classes_of_text()
+    held = {n: kept_by(x) & classes.keys() for n, x in classes.items()}
+    assert {
+        n: h
+        for n, x in held.items()
+        if n.endswith("Writer") and (h := {y for y in x if y.endswith("Writer")})
+    } == {}
+    reached = dict(held)
+    for _ in classes:
+        reached = {n: h.union(*(held[x] for x in h)) for n, h in reached.items()}
+    assert [n for n, h in reached.items() if n in h] == []
+
+
+def test_what_writes_is_called_a_writer() -> None:
+    assert [n for n, x in classes_of_text().items() if writes(x) and not n.endswith("Writer")] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def __init__(self, w: Builder) -> None: self.scalar = BodyWriter(w)",
+        "def __init__(self, w: Builder, body: BodyWriter) -> None: self.w, self.body = w, body",
+        "def __init__(self, made: 'list[BodyWriter]') -> None: self.made = tuple(made)",
+        "body: BodyWriter",
+        "def write(self, w: Builder) -> None: self.open['x'] = BodyWriter(w)",
+    ],
+)
+def test_a_writer_that_is_held_is_found(text: str) -> None:
+    (owner,) = ast.parse(f"class LaneWriter:\n    {text}").body
+    assert isinstance(owner, ast.ClassDef) and "BodyWriter" in kept_by(owner)
+
+
+def test_a_writer_that_is_made_for_a_text_is_not_held() -> None:
+    (owner,) = ast.parse(
+        "class A:\n    def f(self, s: ir.While): BodyWriter(self.w).write(s); self.w.write(1)"
+    ).body
+    assert isinstance(owner, ast.ClassDef) and not kept_by(owner) and writes(owner)
 
 
 # --- targets -------------------------------------------------------------------------------------

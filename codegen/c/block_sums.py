@@ -20,12 +20,13 @@ from ..loops.ir import (
 from ..passes.map_grid import WARP, blocks_along, partial_blocks
 from ..plan import TaskPlan
 from . import csyntax as c
+from .accumulators import Accumulators
 from .constants import neutral
 from .kernel_scene import KernelScene
 from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
+from .register_sums import finish, reset
 from .scopes import Context
-from .sums import Reductions, SumWriter
 from .tiles import Tile
 from .vectors import type_name
 
@@ -33,20 +34,17 @@ FINISHING_THREADS = 256  # of a block that combines partial results
 SHORT_SUM = 32  # so many partial results one thread combines alone
 
 
-class BlockSums(SumWriter):
+class BlockSumWriter:
     """Of a GPU: accumulators in registers, which threads of a block combine, and what blocks leave for others."""
 
-    def __init__(self, kernel: KernelScene, sums: Reductions) -> None:
+    def __init__(self, kernel: KernelScene, accumulators: Accumulators) -> None:
         self.kernel, self.scene = kernel, kernel.scene
-        self.sums, self.values = sums, sums.values
-
-    def update(self, task: TaskPlan, ctx: Context) -> None:
-        self.sums.update(task, ctx)
+        self.sums, self.values = accumulators, accumulators.values
 
     def write(self, phase: SumPhase, task: TaskPlan, ctx: Context) -> None:
         match phase:
             case ResetSums():
-                self.sums.reset(task, ctx)
+                reset(self.sums, task, ctx)
             case ReduceThreads():
                 self.tree(task, ctx)
             case FlushSums():
@@ -134,10 +132,10 @@ class BlockSums(SumWriter):
 
     def finish(self, task: TaskPlan, ctx: Context) -> None:
         if not self.own_result(task):
-            self.sums.finish(task, ctx)
+            finish(self.sums, task, ctx)
             return
         with self.scene.w.scope() as block:
-            self.sums.finish(task, ctx)
+            finish(self.sums, task, ctx)
         self.by_one(task, tuple(block.statements))
         self.scene.w.forget(task.task.target.array)
 
@@ -158,7 +156,7 @@ class BlockSums(SumWriter):
 
     def leave(self, task: TaskPlan, point: Point, total: Value, ctx: Context) -> None:
         buffer, layout = self.scene.accumulators[task.index]
-        terms, const = c.flatten(self.sums.accumulator_index(task, point, ctx))
+        terms, const = c.flatten(self.sums.index(task, point, ctx))
         block_number = self.block_number(task)
         index = c.linear(((block_number, layout.n_elements), *terms), const)
         self.scene.w.store(buffer.name, c.Id(buffer.name), index, total, buffer.dtype, stream=False)
@@ -170,7 +168,7 @@ class BlockSums(SumWriter):
             axes = task.task.target.axes
             index, stride = affine_at(axes, row_strides(array.shape), point)
         else:
-            index = self.sums.accumulator_index(task, point, ctx)
+            index = self.sums.index(task, point, ctx)
             stride = layout.strides.get(point.vector_loop or "", 0)
         add = self.scene.prelude.use(f"atomic_{task.task.op}", buffer.dtype, 0)
         for n in range(max(1, total.lanes)):
@@ -246,7 +244,7 @@ class BlockSums(SumWriter):
         index = c.linear(((c.Id(part), n_results), (c.Id(result), 1)), 0)
         with w.scope() as summed:
             x = Value(c.Index(c.Id(buffer.name), index), buffer.dtype)
-            self.sums.accumulate(Value(c.Id(total), buffer.dtype), op, x)
+            w.write(self.sums.added(Value(c.Id(total), buffer.dtype), op, x))
         start: c.CExpr = c.Num("0") if alone else c.Id("tid")
         step = 1 if alone else threads
         loop: c.CStmt = c.For(part, start, c.number(n_parts), step, tuple(summed.statements))

@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...space.backbone import MID
-from ..loops.ir import Loop, Node, last_loop_plan
+from ..loops.ir import CopyPhase, Loop, Node, PackPhase, Strips, SumPhase, last_loop_plan
 from ..passes.map_grid import AXES
 from ..plan import TaskPlan
 from . import csyntax as c
-from .block_sums import BlockSums
+from .accumulators import Accumulators
+from .block_sums import BlockSumWriter
+from .copy_phases import CopyWriter
 from .kernel_scene import KernelScene
-from .launch import LaunchWriter, Threads
+from .launch import LaunchWriter
+from .register_sums import update
 from .scopes import Context
 from .shared_operands import SharedOperands
-from .sums import Reductions
+from .threads import Statements, Threads
 from .values import Values
 
 
@@ -43,8 +46,8 @@ class Kernel:
 class BlockThreads(Threads):
     """The threads of a block, and the blocks of a grid."""
 
-    def __init__(self, kernel: KernelScene) -> None:
-        self.kernel, self.scene = kernel, kernel.scene
+    def __init__(self, kernel: KernelScene, sums: Accumulators) -> None:
+        self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
         self.index_type = kernel.index_type
         self.axes = list(_grid(kernel.scene.launch.nodes))  # outermost first
 
@@ -60,10 +63,13 @@ class BlockThreads(Threads):
         return number
 
     @contextmanager
-    def inside(self, loop: Loop, variable: c.CExpr, ctx: Context) -> Iterator[Context]:
+    def inside(
+        self, loop: Loop, variable: c.CExpr, ctx: Context
+    ) -> Iterator[tuple[Statements, Context]]:
         w = self.scene.w
         variables = dict(ctx.variables)
         begun: dict[c.CExpr, c.Id] = {}
+        declared: list[c.CStmt] = []
         for m in loop.members:
             task = self.scene.plan.tasks[m.task]
             p = last_loop_plan(loop, self.scene.plan.tasks, m)
@@ -77,11 +83,23 @@ class BlockThreads(Threads):
                 begun[start] = c.Id(w.fresh(m.loop))
                 w.multiples[begun[start].name] = step
                 name = begun[start].name
-                w.write(c.Declare(self.index_type, name, start, constant=True))
+                declared.append(c.Declare(self.index_type, name, start, constant=True))
             variables[m.task, m.loop, MID] = begun[start]
-        yield replace(ctx, variables=variables)
+        yield tuple(declared), replace(ctx, variables=variables)
         for x in begun.values():
             w.used.discard(x.name)
+
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        update(self.sums, task, ctx)
+
+    def phase(self, phase: SumPhase | PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+        if isinstance(phase, SumPhase):
+            BlockSumWriter(self.kernel, self.sums).write(phase, task, ctx)
+        else:
+            CopyWriter(self.kernel).write(phase, task, ctx)
+
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        raise AssertionError("threads of a block do not pack in strips")
 
 
 def _grid(nodes: Sequence[Node]) -> Iterator[Loop]:
@@ -97,11 +115,8 @@ class KernelWriter:
 
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
-        operands = SharedOperands(kernel)
-        values = Values(self.scene, operands)
-        self.sums = BlockSums(kernel, Reductions(self.scene, values))
-        self.threads = BlockThreads(kernel)
-        self.writer = LaunchWriter(self.scene, values, self.sums, operands, self.threads)
+        self.values = Values(self.scene, SharedOperands(kernel))
+        self.sums = Accumulators(self.scene, self.values)
 
     def main(self) -> Kernel:
         """The kernel of the launch."""
@@ -109,11 +124,13 @@ class KernelWriter:
         for t in scene.launch.tasks:
             kernel.allocate(scene.plan.tasks[t])
         kernel.order_threads()
+        threads = BlockThreads(kernel, self.sums)
+        writer = LaunchWriter(scene, self.values, threads)
         with scene.w.scope() as body:
-            self.writer.children(scene.launch.nodes, Context(is_team=True))
+            writer.children(scene.launch.nodes, Context(is_team=True))
         return Kernel(
             self.opened(tuple(body.statements)),
-            _along_axes(-(-n.extent // n.step) for n in reversed(self.threads.axes)),
+            _along_axes(-(-n.extent // n.step) for n in reversed(threads.axes)),
             _along_axes(kernel.shape),
             kernel.asks_for_bytes,
         )
@@ -122,14 +139,14 @@ class KernelWriter:
         """The kernel that combines the partial results that `buffers` knows of."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
-            blocks = self.sums.combine_launch(task)
+            blocks = BlockSumWriter(self.kernel, self.sums).combine_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
     def starting(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
         """The kernel that sets what blocks add to."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
-            blocks = self.sums.start_launch(task)
+            blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
     def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> Kernel:

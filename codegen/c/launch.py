@@ -9,9 +9,7 @@ one version (`AccumulatorPlan.padded`).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import gcd
 
@@ -21,17 +19,10 @@ from ..loops.ir import (
     Alone,
     Barrier,
     Body,
-    CombineSums,
-    FillSums,
-    FinishSums,
-    FlushSums,
     Late,
     Loop,
     Node,
     Phase,
-    PrefetchSums,
-    ReduceThreads,
-    ResetSums,
     Schedule,
     Tails,
     last_loop_plan,
@@ -47,30 +38,8 @@ from .outline import has_loop, is_closed, outlined
 from .scene import Scene
 from .scopes import Context
 from .strips import length_of
-from .sums import SumWriter
-from .values import Operands, Values
-
-Statements = tuple[c.CStmt, ...]
-
-
-class Threads(ABC):
-    """How C says which threads and blocks run what."""
-
-    index_type: str  # of loop variables
-
-    @abstractmethod
-    def is_among(self, n_threads: int) -> c.CExpr:
-        """Whether this is one of the first threads of those that run a launch together."""
-
-    @abstractmethod
-    def block_along(self, loop: Loop) -> c.CExpr:
-        """The number of this block along a loop of the grid."""
-
-    @abstractmethod
-    def inside(
-        self, loop: Loop, variable: c.CExpr, ctx: Context
-    ) -> AbstractContextManager[Context]:
-        """What holds inside a loop: where threads share a tile that starts there, each begins at an index of its own."""
+from .threads import Statements, Threads
+from .values import Values
 
 
 class LaunchWriter:
@@ -80,14 +49,11 @@ class LaunchWriter:
         self,
         scene: Scene,
         values: Values,
-        sums: SumWriter,
-        operands: Operands,
         threads: Threads,
         name: str = "",
     ) -> None:
         """`name`: of the launch's function; those of what is `closed` begin with it. Without one no body gets a function."""
-        self.scene, self.values, self.sums = scene, values, sums
-        self.operands, self.threads, self.name = operands, threads, name
+        self.scene, self.values, self.threads, self.name = scene, values, threads, name
         self.closed: list[c.Function] = []
         self.may_outline = bool(name)
 
@@ -125,18 +91,8 @@ class LaunchWriter:
         match phase:
             case Body():
                 self.body(task, ctx)
-            case (
-                FillSums()
-                | PrefetchSums()
-                | ResetSums()
-                | FlushSums()
-                | ReduceThreads()
-                | FinishSums()
-                | CombineSums()
-            ):
-                self.sums.write(phase, task, ctx)
             case _:
-                self.operands.write(phase, task, ctx)
+                self.threads.phase(phase, task, ctx)
 
     def outline(self, node: Node, ctx: Context) -> None:
         """A node of closed bodies as a function of its own, and its call; a body without a loop would not gain by it."""
@@ -281,7 +237,7 @@ class LaunchWriter:
         n_strips = -(-iterations(self.scene.plan, node) // node.strips.length)
         strip = w.fresh(f"{name}_strip")
         with w.scope() as head:
-            self.operands.at_strip(node.strips, n_strips, ctx)
+            self.threads.at_strip(node.strips, n_strips, ctx)
         w.used.discard(strip)
         if n_strips == 1:
             return (*head.statements, c.For(name, lo, hi, node.step, body))
@@ -331,7 +287,11 @@ class LaunchWriter:
 
     def version(self, node: Loop, variable: c.CExpr, ctx: Context) -> Statements:
         """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
-        with self.scene.w.scope() as body, self.threads.inside(node, variable, ctx) as inside:
+        with (
+            self.scene.w.scope() as body,
+            self.threads.inside(node, variable, ctx) as (begun, inside),
+        ):
+            body.statements.extend(begun)
             self.children(node.children, inside)
         return tuple(body.statements)
 
@@ -367,7 +327,7 @@ class LaunchWriter:
             self.statements(task, ctx)
             return
         if task.task.is_reduction:
-            self.sums.update(task, ctx)
+            self.threads.update(task, ctx)
             return
         if task.task.is_guarded:
             GuardWriter(self.scene, self.values).write(task, ctx)

@@ -7,15 +7,19 @@ from contextlib import contextmanager
 from math import prod
 
 from ...space.backbone import Flow
-from ..loops.ir import Loop, Owner
+from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, Strips, SumPhase
 from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
 from ..plan import TaskPlan
 from . import csyntax as c
-from .launch import LaunchWriter, Threads
+from .accumulators import Accumulators
+from .launch import LaunchWriter
+from .pack_phases import PackWriter
 from .packed import PackedOperands
+from .register_sums import update
 from .scene import Scene
 from .scopes import Context
-from .sums import Reductions
+from .sums import SumWriter
+from .threads import Statements, Threads
 from .usage import without_unused
 from .values import Values
 from .vectors import type_name
@@ -26,6 +30,9 @@ class TeamThreads(Threads):
 
     index_type = "long"
 
+    def __init__(self, operands: PackedOperands, sums: Accumulators) -> None:
+        self.operands, self.sums = operands, sums
+
     def is_among(self, n_threads: int) -> c.CExpr:
         assert n_threads == 1, "of a team one thread is alone"
         return c.Bin("==", c.Id("tid"), c.Num("0"))
@@ -34,8 +41,22 @@ class TeamThreads(Threads):
         raise AssertionError("a CPU has no blocks of threads")
 
     @contextmanager
-    def inside(self, loop: Loop, variable: c.CExpr, ctx: Context) -> Iterator[Context]:
-        yield ctx
+    def inside(
+        self, loop: Loop, variable: c.CExpr, ctx: Context
+    ) -> Iterator[tuple[Statements, Context]]:
+        yield (), ctx
+
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        update(self.sums, task, ctx)
+
+    def phase(self, phase: SumPhase | PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+        if isinstance(phase, SumPhase):
+            SumWriter(self.sums).write(phase, task, ctx)
+        else:
+            PackWriter(self.operands).write(phase, task, ctx)
+
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        PackWriter(self.operands).at_strip(strips, n_strips, ctx)
 
 
 def team_writer(scene: Scene, name: str) -> LaunchWriter:
@@ -44,7 +65,8 @@ def team_writer(scene: Scene, name: str) -> LaunchWriter:
         allocate(scene, scene.plan.tasks[t])
     operands = PackedOperands(scene)
     values = Values(scene, operands)
-    return LaunchWriter(scene, values, Reductions(scene, values), operands, TeamThreads(), name)
+    threads = TeamThreads(operands, Accumulators(scene, values))
+    return LaunchWriter(scene, values, threads, name)
 
 
 def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:

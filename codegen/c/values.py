@@ -11,7 +11,6 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import MID, OUTER, Flow
 from ...space.targets.target import LINE_BYTES
-from ..loops.ir import CopyPhase, PackPhase, Strips
 from ..passes.storage import SharedLayout
 from ..plan import LoopPlan, TaskPlan
 from . import csyntax as c
@@ -25,7 +24,7 @@ from .vectors import type_name
 
 
 class Operands(ABC):
-    """Blocks of operands: how they are packed, and what is read from them."""
+    """Blocks of operands: what is read from them."""
 
     @abstractmethod
     def holds(self, task: int, array: str) -> bool:
@@ -34,14 +33,6 @@ class Operands(ABC):
     @abstractmethod
     def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
         """What a task reads of such an array at a point."""
-
-    @abstractmethod
-    def write(self, phase: PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
-        """A phase of blocks."""
-
-    @abstractmethod
-    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
-        """What is packed at the head of each of so many strips of a loop."""
 
 
 class Values:
