@@ -290,8 +290,8 @@ def show_access(access: Access, names: Names | None = None) -> str:
     return f"{names.get('array ' + access.array, access.array)}[{', '.join(axes)}]"
 
 
-def show_task(task: Task, names: Names | None = None) -> str:
-    """Loops and assignment of one task, without its name; several lines where it has a body."""
+def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -> str:
+    """Loops and assignment of one task, without its name; several lines, with the word `of_body`, where it has a body."""
     names = names or {}
     loops = " ".join(
         f"{names.get('loop ' + x.name, x.name)}<{x.extent}{' reduced' if x.is_reduction else ''}"
@@ -300,12 +300,11 @@ def show_task(task: Task, names: Names | None = None) -> str:
     head = f"for {loops}: " if loops else ""
     exact = "" if task.fast_math else " [order fixed]"
     if task.body is not None:
-        # The word is part of the keys of problems, which name records of earlier versions.
         reads, writes = (
             ", ".join(dict.fromkeys(x)) for x in _touched(task.body, task.loops, names)
         )
         body = "\n".join("    " + line for line in _Printer(names).lines(task.body.statements, 0))
-        return f"{head}opaque{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
+        return f"{head}{of_body}{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
     assert task.value is not None
     target, value = show_access(task.target, names), show_value(task.value, names)
     if task.condition is not None:
@@ -354,6 +353,10 @@ def show_tasks(problem: Problem) -> str:
     return "\n".join(lines) + "\n"
 
 
+# Keys of problems name records, also of versions that printed this word of tasks with a body.
+_IN_KEYS = "opaque"
+
+
 def problem_key(problem: Problem) -> str:
     """A hash over everything that decides the computation: no names of files, tasks, loops, arrays
     or locals.
@@ -363,7 +366,7 @@ def problem_key(problem: Problem) -> str:
     lines = [f"{k} {a.dtype.name} {a.shape} {a.role}" for k, a in enumerate(problem.arrays)]
     lines += [f"{k} {p.dtype.name}" for k, p in enumerate(problem.scalars)]
     for task in problem.tasks:
-        lines.append(show_task(task, {**names, **_inner_names(task)}))
+        lines.append(show_task(task, {**names, **_inner_names(task)}, _IN_KEYS))
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 

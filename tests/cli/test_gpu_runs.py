@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.kernels.library import load
+from kernelscape.runtime.records.loading import load_best
 
 from .command import evaluations, objects
 
@@ -45,7 +46,7 @@ def run(made: Path, tmp_path: Path) -> Path:
 
 def test_a_run_is_saved_and_resumed(explore, run: Path) -> None:
     assert len(evaluations(run)) == 3
-    assert "__global__" in (run / "kernel.cu").read_text()
+    assert load_best(run / "best.json").target == "emulator"
     code, out, _ = explore("resume", run, "--max-evals", 2)
     assert code == 0
     assert "Resumed    3 finished evaluations" in out
@@ -82,7 +83,6 @@ def test_it_is_exported_without_nvcc(explore, run: Path, monkeypatch: pytest.Mon
     assert code == 0, err
     assert "no library: nvcc is not here" in out
     assert Path("out/kernel.cu").read_text().startswith((run / "kernel.cu").read_text().rstrip())
-    assert "cudaError_t gesummv(" in Path("out/gesummv.h").read_text()
     code, out, _ = explore("export", run, "-o", "out", "--json")
     (fields,) = objects(out)
     names = ["kernel.cu", "gesummv.h", "main.c", "CMakeLists.txt"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.syntax import calls, program_of
 
 pytestmark = [pytest.mark.compiler]
 nd: Any = types.ndarray()
@@ -74,6 +76,8 @@ def test_loops_of_a_nest_are_the_tasks_as_far_as_they_are_independent() -> None:
 def test_bodies_in_lanes_compute_what_the_interpreter_does(
     width: int, compiler: str, tmp_path: Path
 ) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
     recording, problem, arrays = problem_of(sequence, 3)
     inputs = checking.make_inputs(recording, problem, arrays, {})
     space = build_space(problem, checking.target(2, width))
@@ -89,8 +93,8 @@ def test_bodies_in_lanes_compute_what_the_interpreter_does(
         candidates.append(checking.random_candidate(made, rng))
     sources = [checking.source_of(c) for c in candidates if isinstance(c, Candidate)]
     assert len(sources) == len(candidates)
-    assert "lane_first" in sources[0].text
-    assert "lane_first" not in sources[2].text
+    asked = [bool(calls(program_of(c), "lane_first")) for c in candidates]
+    assert asked == [True, True, False]  # which lanes are left
     flags = ("-Wno-unused-function",)
     for built in checking.build_all(sources, tmp_path, "one", compiler=compiler, more_flags=flags):
         assert built.library is not None, built.log

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.ir.body import Closure
+from kernelscape.kernels.ir.text import show_task
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.closed import closed_tasks
@@ -102,6 +103,16 @@ def test_a_closed_task_says_why_and_where(fn: Any, kind: Closure, text: str) -> 
     (task,) = closed.tasks
     assert (task.reason.kind, task.reason.text) == (kind, text)
     assert str(closed) == f"1 of 1 tasks is closed: {text}, line {line_of(fn)} of test_closed.py"
+
+
+def test_words_of_a_closed_task_may_change_and_the_key_of_its_problem_does_not() -> None:
+    """Records of earlier versions name problems by their keys."""
+    x = np.ones((9, 9), np.float32)
+    problem = normalise(record_sequence(chain, (x, x.copy()), name="one"))
+    assert problem.key == "9f905826b17d6e7638b5a2c73eb0ee0b"
+    first, *statements = show_task(problem.tasks[0]).splitlines()
+    assert first == "for i<9: closed reads x[i, ?] writes y[i, 0]"
+    assert len(statements) == 4
 
 
 def test_what_is_open_says_nothing() -> None:

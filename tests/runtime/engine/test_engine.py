@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ from kernelscape.codegen.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR
 from kernelscape.runtime import engine as engine_room
-from kernelscape.runtime.engine import spelling
+from kernelscape.runtime.engine import building, decisions, spelling
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.folder import KernelFolder
@@ -263,17 +262,24 @@ def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
     assert not loaded[1] & {"codegen.lower_kernel", "codegen.c.index_checks", "codegen.c.text"}
 
 
-def test_a_program_says_how_many_threads_there_are_at_most(options):
+def test_a_program_says_how_many_threads_there_are_at_most(options, monkeypatch):
+    """With one thread at most, no plan shares a loop, and the code is another."""
+    plans, files = [], []
+
+    def planned(*given):
+        plans.append(decisions.default_plan(*given))
+        return plans[-1]
+
+    monkeypatch.setattr(building, "default_plan", planned)
     large = np.ones((600, 600), np.float32)
-    texts = []
     for limit in (0, 1):
         ks.init(cpu_max_num_threads=limit)
         ir = smooth.instantiate(large.copy(), large)
         Engine(options).run(ir, (large.copy(), large), ())
-        texts.append({p.name for p in options.folder.glob("*.c")})
+        files.append({p.name for p in options.folder.glob("*.c")})
     ks.reset()
-    asks = {
-        t for t in texts[1] if re.search(r"ks_team_run\(\w+, ", (options.folder / t).read_text())
-    }
-    assert len(texts[1] - texts[0]) == 1
-    assert asks and not asks & (texts[1] - texts[0])
+    assert len(files[1] - files[0]) == 1
+    assert [any(s.is_shared for s in p.steps if isinstance(s, LoopStep)) for p in plans] == [
+        True,
+        False,
+    ]
