@@ -28,6 +28,8 @@ from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Param
 from ..kernels.language.calling import run_at_once
 from ..kernels.language.record import Call
 from ..kernels.program.archive import ArchiveError
+from ..kernels.sparse.layout import FULL, OUTSIDE
+from ..kernels.sparse.lower import FULL_TEXT, OUTSIDE_TEXT
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
 from ..runtime.measure.conditions import take_conditions
@@ -69,6 +71,7 @@ class _Sequence:
         stored = self.best.file.stored
         recording = stored.recorded()
         self.calls: tuple[Call, ...] = recording.calls
+        self.trees = recording.trees
         self.kernels = [spelled(call.ir) for call in recording.calls]
         self.parameters = [p.name for p in stored.parameters]
         self.scalars = {p.name: p.dtype for p in recording.scalars}
@@ -148,7 +151,19 @@ class _Match:
         s = self.sequence
         zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
         given = {**zeros, **self.scalars, **self.arrays}
-        return partial(s.tuned, *(given[name] for name in s.parameters))
+        run = partial(s.tuned, *(given[name] for name in s.parameters))
+        counters = [given[t.arrays["counters"]] for t in s.trees if "counters" in t.arrays]
+        return partial(_claimed, s.name, run, counters) if counters else run
+
+
+def _claimed(name: str, run: Callable[[], object], counters: Sequence[Any]) -> None:
+    """A run on sparse fields, of which some writes may not have been made."""
+    run()
+    for of_tree in counters:
+        failed, of_tree[-1] = of_tree[-1].copy(), 0
+        for column, text in ((OUTSIDE, OUTSIDE_TEXT), (FULL, FULL_TEXT)):
+            if failed[column]:
+                raise AssertionError(f"{name}: {text}")
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -50,11 +50,21 @@ class _Way:
     ns: float
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A recording, what is run for it, and how each of its kernels is, by identity."""
+
+    given: Recording
+    made: Recording
+    ways: dict[int, _Way]
+
+
 class Reference:
     """Computes references, until `is_over` says that the user or the clock wants no more of it."""
 
     def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
         self.is_over = is_over
+        self._seen: dict[tuple[int, bool], _Seen] = {}
 
     def run(
         self,
@@ -69,8 +79,12 @@ class Reference:
 
         Raises Stopped, and IndexError where an index leaves its array.
         """
-        seen = widened(recording) if wide else recording
-        ways = {id(call.ir): choose_way(call.ir) for call in seen.calls}
+        known = self._seen.get((id(recording), wide))
+        if known is None:
+            made = widened(recording) if wide else recording
+            ways = {id(call.ir): choose_way(call.ir) for call in made.calls}
+            known = self._seen[id(recording), wide] = _Seen(recording, made, ways)
+        seen, ways = known.made, known.ways
         is_long = sum(ways[id(call.ir)].ns for call in seen.calls) > _LONG_NS
 
         def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:

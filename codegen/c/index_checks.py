@@ -132,7 +132,12 @@ class _Checker:
             for call in recording.calls
             for name in written_in(call.ir.body)
         } | {p.name for p in recording.temps}
-        self.trusted = {name for call in recording.calls for name in call.ir.trusted}
+        self.trusted = {
+            name
+            for call in recording.calls
+            for p, name in zip(call.ir.arrays, call.arrays, strict=True)
+            if p.name in call.ir.trusted
+        }
         self.out: list[str] = []
         self.n_checks = 0
         self.depth = 1

@@ -22,9 +22,13 @@ class SparseCells:
     def __init__(self, structure: Structure, number: int) -> None:
         self.structure = structure
         self.number = number
-        self.storage: TreeStorage = structure.storage
         self.node = structure.layout.fields[number].node
-        self.values = self.storage.arrays[f"field{number}"]
+        self.values = structure.memory.arrays[f"field{number}"]
+
+    @property
+    def storage(self) -> TreeStorage:
+        """The memory of the tree, when kernels that wait have run."""
+        return self.structure.storage
 
     @staticmethod
     def of(place: SNode) -> SparseCells:

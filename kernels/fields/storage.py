@@ -55,8 +55,12 @@ class Arena:
 class TreeStorage:
     """One tree with its fields."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, arrays: dict[str, Array] | None = None) -> None:
+        """`arrays`: sections that are there already, else new ones."""
         self.layout, self.tree = layout, layout.tree
+        if arrays is not None:
+            self.arrays = arrays
+            return
         self.arrays = Arena(layout.sections).arrays
         counters = self.arrays["counters"]
         counters[:-1, FRESH] = 1

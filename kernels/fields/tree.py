@@ -276,9 +276,17 @@ class Structure:
         self.tree = StructureTree(name, tuple(nodes))
         self.layout = layout_of(self.tree, tuple(fields))
         try:
-            self.storage = TreeStorage(self.layout)
+            self.memory = TreeStorage(self.layout)  # as kernels that wait have left it
         except MemoryError as error:
             fail(f"there is no memory for a tree of sparse fields: {error}")
+
+    @property
+    def storage(self) -> TreeStorage:
+        """Its memory for Python: kernels that wait have run before."""
+        from .program import settle  # which knows trees
+
+        settle()
+        return self.memory
 
     @property
     def released(self) -> str:
@@ -291,9 +299,9 @@ class Structure:
 
 
 class SectionSource:
-    """An array of a tree's storage. Kernels that use it never wait."""
+    """An array of a tree's storage."""
 
-    is_lent = True
+    is_lent = False
 
     def __init__(self, structure: Structure, key: str) -> None:
         self._structure, self._key = structure, key
@@ -307,7 +315,7 @@ class SectionSource:
         """The array; LanguageError where the program, or the tree, has ended."""
         if self._structure.released:
             fail(f"a sparse field is gone: {self._structure.released}")
-        return self._structure.storage.arrays[self._key]
+        return self._structure.memory.arrays[self._key]
 
 
 def axes_of(axes: Any, what: str) -> Axes:

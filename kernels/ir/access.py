@@ -34,12 +34,19 @@ class AxisMap:
     """One axis of an index: `floor(affine / divisor)`.
 
     None where it is computed from values; then `window` may say that it is a local of the body plus a constant from least
-    to largest: (local, least, largest).
+    to largest: (local, least, largest). `through` a list, the number that the list has in its first row stands in `affine` for
+    the loop that runs over the list: no two are equal, so that two indices through one list are equal where these are.
     """
 
     affine: Affine | None
     divisor: int = 1
     window: tuple[str, int, int] | None = None
+    through: str = ""
+
+    @property
+    def plain(self) -> Affine | None:
+        """The affine index in memory; None where it is another."""
+        return self.affine if self.divisor == 1 and not self.through else None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from .kernel import (
     Compare,
     CompareOp,
     Const,
+    DType,
     Expr,
     For,
     If,
@@ -25,6 +26,7 @@ from .kernel import (
     LocalArray,
     LocalElement,
     Location,
+    LoopIndex,
     Param,
     ReduceOp,
     Select,
@@ -106,9 +108,16 @@ class Body:
     reason: Reason = field(compare=False)
 
 
-def analyse(statements: tuple[Stmt, ...], loops: Sequence[Loop], reason: Reason) -> Body:
-    """The body of a task over `loops` with its sites; names of loops inside are unique and none of the task's."""
-    reader = _Reader(tuple(loops), statements)
+def analyse(
+    statements: tuple[Stmt, ...],
+    loops: Sequence[Loop],
+    reason: Reason,
+    lists: frozenset[str] = frozenset(),
+) -> Body:
+    """The body of a task over `loops` with its sites; names of loops inside are unique and none of the task's. `lists` are arrays
+    whose first row holds no number twice.
+    """
+    reader = _Reader(tuple(loops), statements, lists)
     reader.block(statements, ALWAYS, ())
     sites = tuple(
         replace(s, is_unique=is_injective(s.index, s.guard, loops, s.loops)) for s in reader.sites
@@ -144,9 +153,7 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
     return Access(
         site.state.name,
         tuple(
-            x.affine
-            if x.affine and x.divisor == 1 and {n for n, _ in x.affine.terms} <= own
-            else None
+            x.plain if x.plain and {n for n, _ in x.plain.terms} <= own else None
             for x in site.index
         ),
     )
@@ -180,8 +187,14 @@ def _guard_where(condition: Expr, loops: tuple[Loop, ...]) -> Guard:
 class _Reader:
     """Collects sites. Locals are replaced by what they were set to, where that is a function of loop indices."""
 
-    def __init__(self, loops: tuple[Loop, ...], statements: tuple[Stmt, ...]) -> None:
-        self.loops = loops
+    def __init__(
+        self,
+        loops: tuple[Loop, ...],
+        statements: tuple[Stmt, ...],
+        lists: frozenset[str] = frozenset(),
+    ) -> None:
+        self.loops, self.lists = loops, lists
+        self.listed: dict[str, tuple[str, str]] = {}  # local -> (loop, list) that it is a number of
         self.sites: list[Site] = []
         self.known: dict[str, Expr] = {}
         self.behind: dict[str, frozenset[int]] = {}  # local -> sites that its value comes from
@@ -222,11 +235,24 @@ class _Reader:
 
     def set(self, s: SetLocal, here: frozenset[int], guard: Guard) -> None:
         value = self.resolved(s.value)
-        if any(isinstance(x, Load | Local | LocalElement | Param) for x in walk(value)):
+        listed = self.in_list(value) if s.name in self.once else None
+        if listed is not None:
+            self.listed[s.name] = listed
+        unknown = (x for x in walk(value) if isinstance(x, Load | Local | LocalElement | Param))
+        if any(not isinstance(x, Local) or x.name not in self.listed for x in unknown):
             self.known.pop(s.name, None)
         else:
             self.known[s.name] = value
         self.comes_from(s.name, s.value, here, guard)
+
+    def in_list(self, value: Expr) -> tuple[str, str] | None:
+        """The loop of the task and the list whose number at that index a value is."""
+        while isinstance(value, Cast):
+            value = value.x
+        match value:
+            case Load(array, (Const(value=0), LoopIndex(loop))) if array in self.lists:
+                return (loop, array) if any(x.name == loop for x in self.loops) else None
+        return None
 
     def comes_from(self, name: str, value: Expr, here: frozenset[int], guard: Guard) -> None:
         """Notes what the value of a local depends on: what is read for it, and what decided that it is set."""
@@ -325,6 +351,13 @@ class _Reader:
         plain = to_affine(e)
         if plain is not None:
             return AxisMap(plain)
+        through = {self.listed[n] for n in locals_read(e) if n in self.listed}
+        if len(through) == 1:
+            ((loop, array),) = through
+            names = {n: LoopIndex(loop, DType.i64) for n in locals_read(e) if n in self.listed}
+            plain = to_affine(Renaming(locals=names).apply(e))
+            if plain is not None and loop in {n for n, _ in plain.terms}:
+                return AxisMap(plain, through=array)
         match e:
             case Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
                 return self.axis(x, around)

@@ -94,7 +94,7 @@ def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
 
     Decided for boxes, and for equal index maps over equal loops under equal guards that no value decides.
     """
-    is_plain = all(axis.affine is not None for axis in a.index) and a.domain == BOX
+    is_plain = all(x.affine is not None and not x.through for x in a.index) and a.domain == BOX
     if a == b and is_plain and a.guard.is_exact:
         return True
     return region_of(a, shape).covers(region_of(b, shape))
@@ -106,11 +106,12 @@ def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
     is_exact = x.guard == ALWAYS and x.domain == BOX and all(loop.is_known for loop in x.loops)
     bounds, seen = [], set[str]()
     for axis, n in zip(x.index, shape, strict=True):
-        if axis.affine is None or any(name not in lengths for name, _ in axis.affine.terms):
+        known = None if axis.through else axis.affine
+        if known is None or any(name not in lengths for name, _ in known.terms):
             bounds.append((0, n - 1))
             is_exact = False
             continue
-        affine = drop_unit_loops(axis.affine, lengths)
+        affine = drop_unit_loops(known, lengths)
         low, high = (v // axis.divisor for v in index_range(affine, lengths))
         bounds.append((max(low, 0), min(high, n - 1)) if axis.divisor > 1 else (low, high))
         names = {name for name, _ in affine.terms}

@@ -458,11 +458,14 @@ Stmt = (
 
 @dataclass(frozen=True)
 class ArrayParam:
-    """An array argument with the shape and dtype it was instantiated for (C order, contiguous)."""
+    """An array argument with the shape and dtype it was instantiated for (C order, contiguous). `is_list`: the first row of it, a
+    list of cells, holds no number twice.
+    """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
+    is_list: bool = False
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,16 @@ class _System:
 def apart(a: AccessSet, b: AccessSet) -> bool:
     """Whether no element is in both sets, of one state; False where that is not decided."""
     system = _System()
-    for x, y in zip(system.side("a:", a), system.side("b:", b), strict=True):
-        if x is not None and y is not None:
+    left, right = system.side("a:", a), system.side("b:", b)
+    for x, y, one_list in zip(left, right, _through_one(a, b), strict=True):
+        if x is not None and y is not None and one_list:
             system.equal(x, y)
     return not system.is_feasible()
+
+
+def _through_one(a: AccessSet, b: AccessSet) -> list[bool]:
+    """Of each axis, whether what stands for the index says whether the indices are equal: not where they go through other lists."""
+    return [x.through == y.through for x, y in zip(a.index, b.index, strict=True)]
 
 
 def is_injective(
@@ -101,8 +107,8 @@ def _meet_at(a: AccessSet, b: AccessSet, loops: tuple[Loop, ...], level: int) ->
     left, right = system.side("a:", a), system.side("b:", b)
     for name, step in steps.items():
         system.equal(Affine(0, ((name, 1),)), step)
-    for x, y in zip(left, right, strict=True):
-        if x is not None and y is not None:
+    for x, y, one_list in zip(left, right, _through_one(a, b), strict=True):
+        if x is not None and y is not None and one_list:
             system.equal(x, y)
             # Again with b's index written as a's plus the distance: sharper for interval propagation.
             system.equal(

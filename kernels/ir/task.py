@@ -67,8 +67,7 @@ class Task:
     def is_affine(self) -> bool:
         """Whether every index is affine in the loops around it, and no branch or value decides what is touched."""
         return self.body is None or all(
-            site.guard == ALWAYS
-            and all(x.affine is not None and x.divisor == 1 for x in site.index)
+            site.guard == ALWAYS and all(x.plain is not None for x in site.index)
             for site in self.body.sites
         )
 

@@ -6,10 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from ..ir.kernel import DType, KernelIR, Location
+from ..sparse.recorded import Logical, UsedTree
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What of a call is the program's: the `names` of the arrays that are no arguments, and of a kernel on sparse fields what it
+    was before it was lowered, with its trees.
+    """
+
+    names: frozenset[str] = frozenset()
+    logical: Logical | None = None
+    trees: tuple[UsedTree, ...] = ()
+
+
+NO_FIELDS = Fields()
 
 
 class AbstractHolder(ABC):
@@ -22,11 +38,9 @@ class AbstractHolder(ABC):
         arrays: Sequence[Any],
         scalars: Sequence[Any],
         where: Location,
-        fields: frozenset[str] = frozenset(),
+        on: Fields = NO_FIELDS,
     ) -> None:
-        """Takes one call: an object for each of `ir.arrays` (all different) and of `ir.scalars`. `fields` are those of the arrays
-        that are the program's, not arguments.
-        """
+        """Takes one call: an object for each of `ir.arrays` (all different) and of `ir.scalars`."""
 
     @abstractmethod
     def temporary(

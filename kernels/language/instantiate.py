@@ -18,6 +18,8 @@ from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
 from ..sparse.lower import lower_trees
+from ..sparse.recorded import Logical, UsedTree
+from .calling import Fields
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
 from .errors import LanguageError
@@ -54,11 +56,24 @@ class Instance:
     logical: KernelIR | None = None  # on sparse fields, where `ir` is what it was lowered to
     views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
     structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
+    sections: tuple[tuple[str, str, str], ...] = ()  # arrays of trees: (array, tree, key)
+
+    @property
+    def held(self) -> Fields:
+        """What a sequence keeps of it, beside the kernel."""
+        names = frozenset(name for name, _ in self.fields)
+        if self.logical is None:
+            return Fields(names)
+        numbers = {name: view.number for name, view in self.views}
+        fields = tuple(numbers[p.array] for p in self.logical.placed)
+        layouts = [s.layout for _, s in self.structures]
+        trees = tuple(UsedTree(x.tree, x.fields) for x in layouts)
+        return Fields(names, Logical(self.logical, fields, self.sections), trees)
 
     @property
     def storages(self) -> dict[str, TreeStorage]:
         """The memory of the trees."""
-        return {name: s.storage for name, s in self.structures}
+        return {name: s.memory for name, s in self.structures}
 
 
 def rules_of(signature: Signature, program: Program | None) -> Rules:
@@ -187,7 +202,8 @@ def _on_trees(state: Pass, x: Instance) -> Instance:
         fields=(*((n, source) for n, source in x.fields if n not in cells), *sections),
         logical=logical,
         structures=tuple(state.structures.items()),
-        views=tuple((n, FieldView(c.storage, c.number)) for n, c in cells.items()),
+        sections=lowered.sections,
+        views=tuple((n, FieldView(c.structure.memory, c.number)) for n, c in cells.items()),
     )
 
 

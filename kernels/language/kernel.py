@@ -248,15 +248,16 @@ class Kernel:
             scalars[SEED] = _next_seed()
         given = {p.name: arrays[p.name] for p in ir.arrays}
         recorder = holder()
-        if recorder is not None and instance.logical is not None:
-            raise LanguageError(
-                f"the kernel {self.name} uses sparse fields, which sequences cannot have yet: call it outside of one",
-                where,
-            )
         if recorder is not None:
+            if instance.logical is not None and ir is not instance.ir:
+                raise LanguageError(
+                    f"the kernel {self.name} uses sparse fields and is given one array twice, which sequences cannot have yet:"
+                    " call it outside of one",
+                    where,
+                )
             settle()  # what fields hold by now is the input of the sequence
-            fields = frozenset(name for name, _ in instance.fields)
-            recorder.hold(ir, list(given.values()), list(scalars.values()), where, fields)
+            held = instance.held
+            recorder.hold(ir, list(given.values()), list(scalars.values()), where, held)
             return None
         if instance.logical is not None and interprets():
             settle()

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.simplify import cast, const
+from ..sparse.recorded import Logical, UsedTree
 from .annotations import resolve_annotation
-from .calling import AbstractHolder, held_by, holder
+from .calling import NO_FIELDS, AbstractHolder, Fields, held_by, holder
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
 from .errors import LanguageError
 from .intrinsics import TemplateAnnotation, as_dtype
@@ -42,6 +43,7 @@ class Call:
     arrays: tuple[str, ...]
     scalars: tuple[Expr, ...]
     where: Location
+    logical: Logical | None = None  # of a kernel on sparse fields, what `ir` was lowered from
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Recording:
     temps: tuple[ArrayParam, ...]
     scalars: tuple[Param, ...]
     calls: tuple[Call, ...]
+    trees: tuple[UsedTree, ...] = ()  # of sparse fields
 
 
 class Recorder(AbstractHolder):
@@ -70,6 +73,7 @@ class Recorder(AbstractHolder):
         self._scalars: list[Param] = []
         self._seen: dict[str, np.ndarray[Any, Any]] = {}
         self.captured: dict[str, np.ndarray[Any, Any]] = {}  # fields of the program, as they come
+        self._trees: dict[str, UsedTree] = {}
         self._own: set[int] = set()
         self._symbols: list[SymbolicArray] = []  # keeps ids in `_own` alive
 
@@ -79,8 +83,9 @@ class Recorder(AbstractHolder):
 
     def recording(self, name: str) -> Recording:
         """What was recorded up to now."""
+        arrays, temps = tuple(self._arrays), tuple(self._temps)
         return Recording(
-            name, tuple(self._arrays), tuple(self._temps), tuple(self._scalars), self.calls
+            name, arrays, temps, tuple(self._scalars), self.calls, tuple(self._trees.values())
         )
 
     def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
@@ -127,14 +132,22 @@ class Recorder(AbstractHolder):
         arrays: Sequence[Any],
         scalars: Sequence[Any],
         where: Location,
-        fields: frozenset[str] = frozenset(),
+        on: Fields = NO_FIELDS,
     ) -> None:
         names = tuple(
-            self._name(a, where, p.name if p.name in fields else None)
+            self._name(a, where, p.name if p.name in on.names else None)
             for p, a in zip(ir.arrays, arrays, strict=True)
         )
         values = tuple(_scalar(x, p.dtype) for x, p in zip(scalars, ir.scalars, strict=True))
-        self._calls.append(Call(ir, names, values, where))
+        self._calls.append(Call(ir, names, values, where, on.logical))
+        if on.logical is not None:
+            by_param = dict(zip((p.name for p in ir.arrays), names, strict=True))
+            for used in on.trees:
+                tree = used.tree.name
+                before = self._trees.get(tree, used)
+                here = [(k, by_param[n]) for n, t, k in on.logical.sections if t == tree]
+                sections = dict.fromkeys((*before.sections, *here))
+                self._trees[tree] = replace(before, sections=tuple(sections))
 
     def _symbol(self, param: ArrayParam, where: Location) -> SymbolicArray:
         symbol = SymbolicArray(param.name, param.dtype, param.shape, where)

@@ -59,12 +59,13 @@ def closed_task(
     None where nothing is written or printed. Loops of `body` are uniquely named (`i@3`).
     """
     body = _counting_prints(_plain(body))
+    lists = frozenset(name for name, a in arrays.items() if a.is_list)
     loops: tuple[Loop, ...] = ()
     if not serial and len(body) == 1 and isinstance(body[0], For):
         known = _known_loop(body[0], arrays, reason)
         if known is not None:
             loops, body = _nest((known[0],), known[1], reason)
-    inside = analyse(body, loops, reason)
+    inside = analyse(body, loops, reason, lists)
     first = next((site for site in inside.sites if site.writes), None)
     if first is None:
         return None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..ir.body import Closure, Reason
 from ..ir.effects import arrays_read, arrays_written, overwrites
 from ..ir.kernel import ArrayParam, Assert, Expr, For, SetLocal, Stmt
 from ..ir.task import ArrayInfo, Problem, Task
@@ -26,13 +27,15 @@ from ..ir.walk import (
     nested_statements,
     without,
 )
+from ..sparse.derived import Facts
 from .closed import PRINTED, closed_task
 from .distribute import NotStructuredError, first_branch, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
+from .parts import Parts, parts_of
 from .reductions import Split, split
 
 if TYPE_CHECKING:
-    from ..language.record import Call, Recording
+    from ..language.record import Recording
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
@@ -40,10 +43,14 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     equal for equal spellings. Assertions are left to the reference, which runs them.
     """
     known = {a.name: a for a in (*recording.arrays, *recording.temps, PRINTED)}
+    lists = [array for t in recording.trees for key, array in t.sections if key.startswith("list")]
+    known |= {name: replace(known[name], is_list=True) for name in lists}
     made: list[ArrayParam] = []
     tasks: list[Task] = []
+    facts = Facts({t.tree.name: t.tree for t in recording.trees})
     for call, label in zip(recording.calls, _labels(recording), strict=True):
-        new, temps = _call_tasks(call, label, known)
+        parts = parts_of(call, recording, facts)
+        new, temps = _call_tasks(parts, label, known)
         tasks.extend(new)
         made.extend(temps)
         known |= {t.name: t for t in temps}
@@ -69,19 +76,26 @@ def _labels(recording: Recording) -> list[str]:
 
 
 def _call_tasks(
-    call: Call, label: str, known: Mapping[str, ArrayParam]
+    parts: Parts, label: str, known: Mapping[str, ArrayParam]
 ) -> tuple[list[Task], list[ArrayParam]]:
     """Tasks of one call and the temporaries they brought."""
-    ir = call.ir
-    arrays = {p.name: name for p, name in zip(ir.arrays, call.arrays, strict=True)}
+    ir, call, arrays = parts.ir, parts.call, parts.arrays
     params: dict[str, Expr] = {
         p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
     }
     renaming = Renaming(arrays=arrays, params=params)
-    body = unique_loops(tuple(renaming.apply_stmt(s) for s in without(ir.body, Assert)))
+
+    def in_terms_of_sequence(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return unique_loops(tuple(renaming.apply_stmt(s) for s in without(body, Assert)))
+
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
-    for segment in _segments(_without_plain_locals(body)):
+    if parts.settling:
+        settled = in_terms_of_sequence(parts.settling)
+        reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
+        settling = closed_task(settled, ir.name, known, ir.fast_math, reason, serial=True)
+        tasks += [settling] if settling is not None else []
+    for segment in _segments(_without_plain_locals(in_terms_of_sequence(parts.body))):
         here = {**known, **{t.name: t for t in temps}}
         found = _segment_tasks(segment, label, ir.name, here, ir.fast_math)
         tasks.extend(found.tasks)

@@ -15,10 +15,15 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..ir import kernel as ir
+from ..ir.errors import LanguageError
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
+from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import children, local_changed, nested_statements, walk
 from ..language.record import Call, Recording
+from ..sparse.layout import FieldPlace, wrong_tree
+from ..sparse.lower import lower_trees
+from ..sparse.recorded import Logical, UsedTree, layouts_of
 from .inside import first_outside
 
 _CLASSES: dict[str, type[Any]] = {
@@ -29,6 +34,12 @@ _CLASSES: dict[str, type[Any]] = {
         ir.ArrayParam,
         ir.KernelIR,
         ir.Location,
+        ir.Placed,
+        StructureTree,
+        TreeNode,
+        FieldPlace,
+        Logical,
+        UsedTree,
         Call,
         Recording,
     )
@@ -38,10 +49,13 @@ _CLASSES: dict[str, type[Any]] = {
 # Fields that nodes of files of before do not have; left out where they have their default.
 _LATER = {
     "Update": frozenset({"result"}),
+    "ArrayParam": frozenset({"is_list"}),
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted"}),
+    "Call": frozenset({"logical"}),
+    "Recording": frozenset({"trees"}),
 }
 # Fields that say what is checked no more: no file says so.
-_NEVER = {"KernelIR": frozenset({"trusted"})}
+_NEVER = {"KernelIR": frozenset({"trusted"}), "ArrayParam": frozenset({"is_list"})}
 _DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
 _LONGEST = 4096  # characters of a text
 _FARTHEST = 1 << 48  # iterations of a loop
@@ -72,7 +86,63 @@ def from_values(values: Any) -> Recording:
     _check(whole, "the sequence")
     for call in recording.calls:
         _check_call(call, whole)
-    return recording
+    return _on_trees(recording)
+
+
+def _on_trees(recording: Recording) -> Recording:
+    """The recording with the kernels on sparse fields lowered here: a file does not say what their indices are trusted for."""
+    shapes = {p.name: (p.dtype, p.shape) for p in recording.arrays}
+    trees = {t.tree.name: t for t in recording.trees}
+    if len(trees) < len(recording.trees):
+        raise ArchiveError("two trees have one name")
+    for used in recording.trees:
+        wrong = wrong_tree(used.tree, used.fields)
+        if wrong:
+            raise ArchiveError(wrong)
+        try:
+            sections = used.layout.sections
+        except LanguageError as e:
+            raise ArchiveError(str(e)) from None
+        for key, name in used.sections:
+            wanted = sections.get(key)
+            if wanted is None or shapes.get(name) != (wanted.dtype, wanted.shape):
+                raise ArchiveError(f"the array {name} is no {key:.20} of its tree")
+    calls = []
+    for call in recording.calls:
+        lowered = None if call.logical is None else _lowered(call, call.logical, trees)
+        calls.append(call if lowered is None else replace(call, ir=lowered))
+    return replace(recording, calls=tuple(calls))
+
+
+def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> KernelIR:
+    """What a kernel on sparse fields is lowered to, which must be the kernel that is called."""
+    _check(logical.ir, f"the kernel {call.ir.name}")
+    arrays = {p.name: p for p in logical.ir.arrays}
+    known = all(t.name in trees and trees[t.name].tree == t for t in logical.ir.trees)
+    if not known or len(logical.fields) != len(logical.ir.placed):
+        raise ArchiveError(f"the kernel {call.ir.name} is on trees that the sequence does not have")
+    for p, number in zip(logical.ir.placed, logical.fields, strict=True):
+        fields = trees[p.tree].fields if p.tree in trees else ()
+        if not 0 <= number < len(fields) or p.array not in arrays:
+            raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
+        f, array = fields[number], arrays[p.array]
+        shape = (*f.components, *trees[p.tree].tree.shape(f.node))
+        if (f.node, f.dtype, shape) != (p.node, array.dtype, array.shape):
+            raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
+    try:
+        lowered = lower_trees(logical.ir, layouts_of(trees.values()), logical.numbers)
+    except LanguageError as e:
+        raise ArchiveError(str(e)) from None
+    places = [
+        (trees[tree].arrays.get(key), name) for name, tree, key in lowered.sections if tree in trees
+    ]
+    given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
+    is_same = replace(lowered.ir, trusted=()) == replace(call.ir, trusted=())
+    if not is_same or any(given.get(name) != array for array, name in places):
+        raise ArchiveError(
+            f"the kernel {call.ir.name} is not what its sparse fields are lowered to by this version: explore it again"
+        )
+    return lowered.ir
 
 
 def _check(kernel: KernelIR, what: str) -> None:
@@ -146,7 +216,12 @@ def _encode(x: Any) -> Any:
         name = type(x).__name__
         named = {f.name: (getattr(x, f.name), f.default) for f in fields(x)}
         late = _LATER.get(name, frozenset())
-        kept = {k: _encode(v) for k, (v, usual) in named.items() if k not in late or v != usual}
+        never = _NEVER.get(name, frozenset())
+        kept = {
+            k: _encode(v)
+            for k, (v, usual) in named.items()
+            if (k not in late or v != usual) and k not in never
+        }
         return {"is": name} | kept
     if isinstance(x, float) and not math.isfinite(x):
         return repr(x)

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Literal
 
 from ..ir.access import AccessSet, State
+from ..ir.affine import Affine
 from ..ir.domain import Loop
 from ..ir.effects import Effects, covers, effects, written_sets
 from ..ir.meeting import apart
@@ -169,13 +170,38 @@ def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
             x.affine is not None
             and y.affine is not None
             and x.divisor == y.divisor == 1
-            and x.affine.const == y.affine.const
-            and len(x.affine.terms) == 1
-            and x.affine.terms[0][0] == p.name
-            and y.affine.terms == ((c.name, x.affine.terms[0][1]),)
+            and x.through == y.through
+            and (
+                _is_tied(p, c, x.affine, y.affine)
+                or (bool(x.through) and _is_same_digit(p, c, (x.affine, a), (y.affine, b)))
+            )
             for x, y in zip(a.index, b.index, strict=True)
         )
     )
+
+
+def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine) -> bool:
+    """Whether these are `k*p` and `k*c`, plus the same constant."""
+    is_single = len(x.terms) == 1 and x.terms[0][0] == p.name
+    return is_single and x.const == y.const and y.terms == ((c.name, x.terms[0][1]),)
+
+
+def _is_same_digit(
+    p: Loop, c: Loop, before: tuple[Affine, AccessSet], after: tuple[Affine, AccessSet]
+) -> bool:
+    """Whether p and c are the leading digits, of one weight, of numbers whose other digits stay below it."""
+    weights = []
+    for loop, (x, accessed) in ((p, before), (c, after)):
+        extents = {inner.name: inner.extent for inner in accessed.loops}
+        by_loop = dict(x.terms)
+        rest = [k * (extents[n] - 1) for n, k in x.terms if n != loop.name and n in extents]
+        is_number = all(k > 0 and n in extents for n, k in x.terms)
+        if not is_number or loop.name not in by_loop or sum(rest) >= by_loop[loop.name]:
+            return False
+        if x.const < 0 or x.const + sum(rest) >= by_loop[loop.name]:
+            return False
+        weights.append(by_loop[loop.name])
+    return weights[0] == weights[1]
 
 
 def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
@@ -186,7 +212,7 @@ def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
         x, y = axis_u.affine, axis_v.affine
         if x is None or y is None or axis_u.divisor != axis_v.divisor:
             return ()
-        if x.const != y.const or len(x.terms) != len(y.terms):
+        if x.const != y.const or len(x.terms) != len(y.terms) or axis_u.through != axis_v.through:
             return ()
         by_coefficient = {k: name for name, k in y.terms}
         for name, k in x.terms:

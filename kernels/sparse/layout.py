@@ -87,13 +87,17 @@ def layout_of(
 
 def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> Layout:
     containers, items, slots = list[int](), list[int](), list[int]()
+    n_cells = list[int]()  # of the node, in the whole tree
     sections = {"counters": Section(DType.i64, (len(tree.nodes) + 1, COLUMNS))}
     for k, node in enumerate(tree.nodes):
         n = 1 if node.parent < 0 else items[node.parent]
+        above = 1 if node.parent < 0 else n_cells[node.parent]
+        n_cells.append(above * node.cells)
         n_slots = 0
         if node.has.pool:
             n_entries = n * node.entries
-            n_slots = min(SPARE * n_entries, most) + 1
+            # Containers above that were given back have slots until they are settled, none of them twice.
+            n_slots = min(SPARE * above * node.entries, most) + 1
             sections[f"table{k}"] = Section(DType.u32, (n_entries,))
             sections[f"free{k}"] = Section(DType.u32, (n_slots,))
             sections[f"freed{k}"] = Section(DType.u32, (n_slots,))
@@ -112,3 +116,26 @@ def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> L
     for k, f in enumerate(fields):
         sections[f"field{k}"] = Section(f.dtype, (*f.components, items[f.node] + PADDING))
     return Layout(tree, fields, tuple(containers), tuple(items), tuple(slots), sections)
+
+
+def wrong_tree(tree: StructureTree, fields: tuple[FieldPlace, ...]) -> str:
+    """What is wrong with a tree that comes from a file, in a sentence; "" where nothing is."""
+    if not tree.name.isidentifier() or not tree.nodes:
+        return f"{tree.name!r:.60} is no tree of sparse fields"
+    for k, node in enumerate(tree.nodes):
+        is_first = k == 0 and node.parent == -1
+        if not is_first and not 0 <= node.parent < k:
+            return f"the node {k} of {tree.name} is below no node before it"
+        axes, extents = node.axes, node.extents
+        if len(axes) != len(extents) or len(set(axes)) != len(axes) or min(axes, default=0) < 0:
+            return f"the node {k} of {tree.name} has no axes"
+        if min(extents, default=1) < 1 or not 1 <= node.chunk <= max(1, node.cells):
+            return f"the node {k} of {tree.name} has no cells"
+        if node.has.length and len(axes) != 1:
+            return f"the dynamic node {k} of {tree.name} has not one axis"
+        if node.chunk > 1 and not node.has.length:
+            return f"the node {k} of {tree.name} has chunks"
+    for f in fields:
+        if not 0 <= f.node < len(tree.nodes) or min(f.components, default=1) < 1:
+            return f"a field of {tree.name} is in no node of it"
+    return ""

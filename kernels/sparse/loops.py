@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.kernel import Expr, Local, LoopIndex
+from ..ir.kernel import Expr, Local, LoopIndex, Stmt
 from ..ir.simplify import cast, compare
 from .cells import I64, Block, Cells, number, plus, times
 from .layout import CHANGED, COUNT
@@ -21,6 +21,7 @@ class CellLoops:
     def __init__(self, cells: Cells, pools: Pools) -> None:
         self.cells, self.pools, self.names = cells, pools, cells.names
         self.independent: list[str] = []
+        self.made: list[tuple[Stmt, str, int]] = []  # statements that make lists, of nodes
         self.inner: dict[int, Expr] = {}
         self.row = Block(self.names)
 
@@ -139,3 +140,4 @@ class CellLoops:
         # A branch even where it is always taken: loops at top level are parallel.
         always = compare("ge", self.pools.counter(tree, node, COUNT), number(0))
         b.branch(is_old if is_kept else always, making)
+        self.made.append((b.statements[-1], tree, node))

@@ -6,6 +6,7 @@ its cells; own cells are items of that. All other accesses walk down the tree. L
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ from ..ir.kernel import (
     Load,
     Local,
     LoopIndex,
+    Placed,
     Stmt,
     Store,
     Update,
@@ -42,6 +44,7 @@ from ..ir.walk import (
     mapped,
     nested_statements,
     walk,
+    with_blocks,
 )
 from .cells import I64, Block, Cells, Found, Names, number
 from .layout import OUTSIDE, Layout
@@ -56,22 +59,44 @@ FULL_TEXT = "a tree of sparse fields is full: cells that had no room were not wr
 
 @dataclass(frozen=True)
 class Lowered:
-    """The kernel on plain arrays, and which section each of the arrays is that were not there before: (array, tree, key)."""
+    """The kernel on plain arrays, and which section each of the arrays is that were not there before: (array, tree, key).
+
+    The first `n_settling` statements settle pools, the last `n_claiming` say what could not be written, and `lists` are those that
+    make lists: (statement, its number in the text before, tree, node).
+    """
 
     ir: KernelIR
     sections: tuple[tuple[str, str, str], ...]
+    n_settling: int = 0
+    n_claiming: int = 0
+    lists: tuple[tuple[int, int, str, int], ...] = ()
 
 
-def lower_trees(ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]) -> Lowered:
-    """A kernel whose arrays are plain. `fields`: the number in its layout of each array of `ir.placed`."""
-    return _Lowering(ir, layouts, fields).run()
+def lower_trees(
+    ir: KernelIR,
+    layouts: Mapping[str, Layout],
+    fields: Mapping[str, int],
+    demoted: frozenset[int] = frozenset(),
+) -> Lowered:
+    """A kernel whose arrays are plain. `fields`: the number in its layout of each array of `ir.placed`. `demoted`: activations, as
+    they are counted in the text, of cells that are active for sure.
+    """
+    return _Lowering(ir, layouts, fields, demoted).run()
 
 
 class _Lowering:
     def __init__(
-        self, ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]
+        self,
+        ir: KernelIR,
+        layouts: Mapping[str, Layout],
+        fields: Mapping[str, int],
+        demoted: frozenset[int],
     ) -> None:
         self.ir, self.layouts, self.fields = ir, layouts, fields
+        self.sure: set[tuple[int, str, int, tuple[Expr, ...]]] = set()  # by the statement at top
+        self.top = 0  # the number of the statement at top level
+        if demoted:
+            self.ir = replace(ir, body=self._without(demoted))
         self.placed = {p.array: p for p in ir.placed}
         taken = {p.name for p in ir.arrays} | {p.name for p in ir.scalars}
         for s in nested_statements(ir.body):
@@ -82,6 +107,7 @@ class _Lowering:
         self.cells = Cells(layouts, self.names)
         self.pools = Pools(self.cells)
         self.cell_loops = CellLoops(self.cells, self.pools)
+        self.makers: list[tuple[int, tuple[Stmt, str, int]]] = []
         self.own: Own | None = None
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
@@ -103,6 +129,7 @@ class _Lowering:
             for n in pools_below(t, upper):
                 self.pools.settle(first, tree, n)
         body = self.block(self.ir.body, is_top=True)
+        makers = {id(s): (top, tree, n) for top, (s, tree, n) in self.makers}
         last = Block(self.names, self.ir.where)
         for tree in sorted(self.pools.may_fail):
             self.claim(last, tree)
@@ -122,7 +149,27 @@ class _Lowering:
             trusted=tuple(p.name for p in added),
         )
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
-        return Lowered(lowered, sections)
+        lists = tuple((k, *makers[id(s)]) for k, s in enumerate(lowered.body) if id(s) in makers)
+        return Lowered(lowered, sections, len(first.statements), len(last.statements), lists)
+
+    def _without(self, demoted: frozenset[int]) -> tuple[Stmt, ...]:
+        """The kernel without activations that are needless, whose cells are surely active."""
+        counted = itertools.count()
+
+        def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+            found = []
+            for s in body:
+                if isinstance(s, Activate) and next(counted) in demoted:
+                    self.sure.add((self.top, s.tree, s.node, s.indices))
+                else:
+                    found.append(with_blocks(s, kept))
+            return tuple(found)
+
+        made: list[Stmt] = []
+        for k, s in enumerate(self.ir.body):
+            self.top = k
+            made += kept((s,))
+        return tuple(made)
 
     def _demoted(self, s: Stmt) -> Stmt:
         if not isinstance(s, ForActive):
@@ -151,8 +198,9 @@ class _Lowering:
     def block(self, body: tuple[Stmt, ...], is_top: bool = False) -> list[Stmt]:
         kept = dict(self.active)
         b = Block(self.names, self.ir.where)
-        for s in body:
+        for k, s in enumerate(body):
             b.where = s.where
+            self.top = k if is_top else self.top
             self.statement(b, s, is_top)
             self.forget(s)
         self.active = kept
@@ -248,6 +296,8 @@ class _Lowering:
             item = own
         elif key in self.active:
             item, guard = self.active[key].item, self.active[key].is_there
+        elif (self.top, *key) in self.sure:
+            item, guard = self._sure(b, p, [self.expr(i, b) for i in s.indices[n:]])
         else:
             indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
             guard = self.cells.is_active(p.tree, p.node, indices)
@@ -267,6 +317,13 @@ class _Lowering:
                 b.set(s.result, const(0, s.value.dtype))
             made = [If(guard, tuple(made), (), s.where)]
         b.statements += made
+
+    def _sure(self, b: Block, p: Placed, indices: list[Expr]) -> tuple[Expr, Expr]:
+        """The item of a cell that is active unless it is outside, and whether it is not."""
+        found = self.cells.find(p.tree, p.node, [b.hold("i", i) for i in indices], block=b)
+        if self.tree(p.tree).last(p.node, "pool") < 0:
+            return found.item, found.is_there
+        return found.item, compare("ne", found.item, number(0))
 
     def array_of(self, field: str) -> str:
         return self.cells.array(self.placed[field].tree, f"field{self.fields[field]}")
@@ -330,7 +387,9 @@ class _Lowering:
         listed = t.last(s.node, "is_listed")
         listed = max(listed, changing(s, t))
         if listed >= 0:
+            n_made = len(self.cell_loops.made)
             self.cell_loops.make_list(b, s.tree, listed)
+            self.makers += [(self.top, made) for made in self.cell_loops.made[n_made:]]
         by_field = written(s, t, self.placed)
         self.only_own = frozenset(name for name, is_own in by_field.items() if is_own)
         self.elsewhere = frozenset(by_field) - self.only_own

@@ -49,7 +49,7 @@ class Own:
         return self.items.get(node)
 
 
-def _own(s: ForActive, t: StructureTree) -> Own:
+def own_of(s: ForActive, t: StructureTree) -> Own:
     """The own cell, of which it is not known yet where it lies."""
     return Own(t, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
 
@@ -63,7 +63,7 @@ def changing(s: ForActive, t: StructureTree) -> int:
     """The last node of the loop's path without a list that is kept, whose cells become active or inactive in the loop, others
     than the own one; -1 where there is none. Its list is taken before, where else the loop would look as it goes.
     """
-    own, path = _own(s, t), t.path(s.node)
+    own, path = own_of(s, t), t.path(s.node)
     found: set[int] = set()
     for x in nested_statements(s.body):
         if isinstance(x, Activate | Append) and x.tree == s.tree:
@@ -80,7 +80,7 @@ def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:
     """A loop without activations of its own cell, which is active unless the loop makes cells inactive."""
     if shrinks(s):
         return s
-    own = _own(s, t)
+    own = own_of(s, t)
 
     def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
@@ -94,7 +94,7 @@ def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:
 
 def written(s: ForActive, t: StructureTree, placed: Mapping[str, Placed]) -> dict[str, bool]:
     """Fields that the loop stores to and updates, and whether only in the own cell."""
-    own = _own(s, t)
+    own = own_of(s, t)
     found: dict[str, bool] = {}
     for x in nested_statements(s.body):
         if isinstance(x, Store | Update) and x.array in placed:

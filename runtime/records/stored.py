@@ -8,14 +8,17 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
+from ...kernels.fields.canonical import is_sound, without_inactive
 from ...kernels.fields.dlpack import hands_out, shared_array
-from ...kernels.ir.kernel import DType
+from ...kernels.ir.kernel import ArrayParam, DType
 from ...kernels.language.complex_numbers import is_complex_array, pairs_of
 from ...kernels.language.record import Recording
 from ...kernels.program.archive import ArchiveError, from_values, to_values
@@ -46,6 +49,9 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranges: dict[str, tuple[float, float]]
     scalars: dict[str, bool | int | float]
     files: tuple[SourceFile, ...] = ()  # of the user's program, which may have changed since
+    states: dict[
+        str, str
+    ] = {}  # of trees: what their arrays held, packed; which cells are active cannot be drawn
 
     def recorded(self) -> Recording:
         """Raises ArchiveError, a sentence, for anything that was not stored by this class."""
@@ -69,7 +75,19 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ArchiveError("an array of complex numbers has no two parts for each")
         self._check_values(recording)
         check_sizes(recording)
+        self._check_states(recording)
         return recording
+
+    def _check_states(self, recording: Recording) -> None:
+        structure = structure_of(recording)
+        if set(self.states) != set(structure):
+            raise ArchiveError("it does not say which cells of its sparse fields are active")
+        shapes = {p.name: p for p in recording.arrays}
+        found = {name: unpacked(text, shapes[name]) for name, text in self.states.items()}
+        for used in recording.trees:
+            here = {key: found[name] for key, name in used.sections if name in found}
+            if not is_sound(used.layout, here):
+                raise ArchiveError(f"the cells of {used.tree.name} lie outside of its arrays")
 
     def _check_values(self, recording: Recording) -> None:
         for p in self.parameters:
@@ -95,7 +113,43 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def draw(self, recording: Recording, rng: np.random.Generator) -> Arguments:
         """Arguments like the ones the run was made with. Raises MemoryError."""
         with within_free_memory():
-            return draw(recording, self.ranges, self.scalars, rng)
+            drawn = draw(recording, self.ranges, self.scalars, rng)
+            shapes = {p.name: p for p in recording.arrays}
+            states = {name: unpacked(text, shapes[name]) for name, text in self.states.items()}
+            arrays = without_inactive(recording.trees, {**drawn.arrays, **states})
+            return Arguments(arrays, drawn.scalars)
+
+
+def structure_of(recording: Recording) -> list[str]:
+    """The arrays that say which cells of sparse fields are active, and where."""
+    return [
+        name
+        for used in recording.trees
+        for key, name in used.sections
+        if not key.startswith("field")
+    ]
+
+
+def packed(array: Any) -> str:
+    """Whole numbers as text: slots and coordinates count upwards, so that differences compress well."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
+    steps = np.diff(flat, prepend=flat.dtype.type(0))
+    return b85encode(zlib.compress(steps.tobytes(), 6)).decode()
+
+
+def unpacked(text: str, param: ArrayParam) -> Any:
+    """The array that `packed` made a text of. Raises ArchiveError, a sentence, where it is no array of this shape."""
+    n_bytes = math.prod(param.shape) * param.dtype.size_bytes
+    try:
+        reader = zlib.decompressobj()
+        raw = reader.decompress(b85decode(text), n_bytes + 1)
+    except (ValueError, zlib.error) as e:
+        raise ArchiveError(f"what {param.name} held cannot be read: {e}") from None
+    if len(raw) != n_bytes:
+        raise ArchiveError(f"what {param.name} held is not of its shape")
+    steps = np.frombuffer(raw, f"u{param.dtype.size_bytes}")
+    flat = np.add.accumulate(steps, dtype=steps.dtype)
+    return flat.view(param.dtype.numpy).reshape(param.shape)
 
 
 def check_sizes(recording: Recording) -> None:
@@ -171,6 +225,7 @@ def store_sequence(
         ranges_of(arguments),
         dict(arguments.scalars),
         source_files(recording),
+        {name: packed(arguments.arrays[name]) for name in structure_of(recording)},
     )
 
 

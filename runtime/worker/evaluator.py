@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.fields.canonical import canonical
+from ...kernels.sparse.recorded import UsedTree
 from ..backend import (
     AbstractArray,
     AbstractMachine,
@@ -90,6 +92,7 @@ class Evaluator:
         self._machine, self._runner = machine, runner
         self._n_threads = n_threads
         self._roles: dict[str, str] = {}
+        self._trees: tuple[UsedTree, ...] = ()
         self._sets: list[_Set] = []
         self._timed: SetFiles | None = None  # what set 0 was made of
         self._workspace: AbstractArray | None = None
@@ -132,7 +135,7 @@ class Evaluator:
         if self._runner.limits_memory:
             limit_memory(None)
         self._sets, self._workspace = [], None
-        self._roles = request.roles
+        self._roles, self._trees = request.roles, request.trees
         self._timed = request.sets[0] if request.sets else None
         shared: dict[tuple[str, bool], AbstractArray] = {}
         # What is timed lies where a user's arrays do; the others see that code is right on aligned ones too.
@@ -270,8 +273,16 @@ class Evaluator:
             place = array.trespass()
             if place is not None:
                 return f"memory {place} was written: {name}"
-        for name, expected in s.expected.items():
-            mismatch = find_mismatch(s.arrays[name].download(), expected)
+        found = {name: array.download() for name, array in s.arrays.items() if name in s.expected}
+        if self._trees:
+            every = {name: array.download() for name, array in s.arrays.items()}
+            found = canonical(self._trees, every)
+        # Which cells are active first: else there are as many values as should be.
+        for name, expected in sorted(s.expected.items(), key=lambda x: x[0] in s.arrays):
+            got, want = found[name], expected.want
+            if got.shape != want.shape:
+                return f"{name}: {got.shape[-1]} cells are active, {want.shape[-1]} should be"
+            mismatch = find_mismatch(got, expected)
             if mismatch is not None:
                 return f"{name}{mismatch}"
         return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ...kernels.sparse.recorded import UsedTree
 from .verify import Expected
 
 Array = NDArray[Any]
@@ -38,6 +39,7 @@ class InputSets:
 
     roles: Mapping[str, str]
     sets: tuple[InputSet, ...]
+    trees: tuple[UsedTree, ...] = ()  # whose arrays are compared as the program sees them
 
     @property
     def size_bytes(self) -> int:

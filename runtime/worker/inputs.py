@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.fields.canonical import canonical, without_inactive
 from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
@@ -54,6 +56,7 @@ _ULPS = 2  # by which inputs differ in them
 _MARGIN = 8.0  # how much farther than any of them the result of a candidate may lie
 # Sums of integers up to here are exact in a type, a few of them.
 _WHOLE = {DType.f16: 2.0**8, DType.f32: 2.0**20, DType.f64: 2.0**48}
+_PERIODS = 2  # further ones, on what the one before has left: a sparse list that is old shows in the next only
 _CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
 
 
@@ -140,6 +143,7 @@ def make_input_sets(
     try:
         sets = [maker.unverified(first) if is_huge else maker.plain(first)]
         sets += [maker.plain(given) for given in more if not is_huge]
+        sets += [maker.plain(given) for given in maker.later(first, 0 if is_huge else _PERIODS)]
     except IndexError as e:
         raise ArgumentsError(f"with these arguments, {e}: no kernel may leave its arrays") from e
     variants = _Variants(recording, first, maker.flow, roles, rng)
@@ -158,7 +162,7 @@ def make_input_sets(
             if is_huge or _n_lost(made) <= _n_lost(sets[0]):
                 sets.append(made)
                 break
-    return InputSets(roles, tuple(sets))
+    return InputSets(roles, tuple(sets), recording.trees)
 
 
 def _n_lost(made: InputSet) -> int:
@@ -193,7 +197,8 @@ class _Variants:
         arrays = {}
         for p in self.recording.arrays:
             given = self.first.arrays[p.name]
-            if p.name in self.flow.placing or self.roles[p.name] == "output":
+            is_placing = p.name in self.flow.placing or p.name in self.structure
+            if is_placing or self.roles[p.name] == "output":
                 arrays[p.name] = given  # an output begins as poison
             elif p.name not in kept:
                 arrays[p.name] = (
@@ -213,7 +218,17 @@ class _Variants:
                 whole = fill is integers_like
                 size = int(self.rng.integers(1, 4)) if whole else float(self.rng.uniform(0.3, 1))
                 scalars[q.name] = size if self.rng.random() < 0.5 else -size
-        return Arguments(arrays, scalars)
+        return Arguments(without_inactive(self.recording.trees, arrays), scalars)
+
+    @cached_property
+    def structure(self) -> frozenset[str]:
+        """Arrays that say which cells of sparse fields are active, and where."""
+        return frozenset(
+            name
+            for used in self.recording.trees
+            for key, name in used.sections
+            if not key.startswith("field")
+        )
 
     def _shuffled(self, given: Array) -> Array:
         """Other integers of the same range."""
@@ -256,24 +271,45 @@ class _Maker:
     def plain(self, given: Arguments) -> InputSet:
         """Right is what lies within the rounding of the partial results."""
         arrays = self._before(given)
-        found = self._reference.run(self._recording, arrays, given.scalars)
-        return self._set(arrays, given, found)
+        return self._set(arrays, given, self._run(arrays, given))
+
+    def later(self, given: Arguments, n: int) -> Iterator[Arguments]:
+        """What `n` runs in a row of a sequence on sparse fields leave."""
+        for _ in range(n if self._recording.trees else 0):
+            found = self._reference.run(
+                self._recording, self._before(given), given.scalars, wide=False
+            )
+            arrays = {p.name: found[p.name] for p in self._recording.arrays}
+            given = Arguments(arrays, given.scalars)
+            yield given
+
+    def _run(
+        self, arrays: Mapping[str, Array], given: Arguments, wide: bool = True
+    ) -> dict[str, Array]:
+        """What comes out, as it is compared."""
+        found = self._reference.run(self._recording, arrays, given.scalars, wide=wide)
+        return canonical(self._recording.trees, found)
+
+    def _compared(self, found: Mapping[str, Array]) -> list[str]:
+        """The names of what is compared: arrays that are written, and how the trees are."""
+        recording = self._recording
+        known = {p.name for p in (*recording.arrays, *recording.temps)}
+        return [n for n in found if n not in known or self._roles.get(n, "input") != "input"]
 
     def exact(self, given: Arguments) -> InputSet:
         """The same, but for integer results that are exact: hardly any error is allowed there."""
         arrays = self._before(given)
-        found = self._reference.run(self._recording, arrays, given.scalars)
+        found = self._run(arrays, given)
         if not self._is_exact(found):
             return self._set(arrays, given, found)
         wanted = {
             name: Expected(
                 # Exact, so that the dtype of the output holds it.
-                found[name].astype(given.arrays[name].dtype),
+                found[name].astype(given.arrays.get(name, found[name]).dtype),
                 factor=2.0,
                 magnitude=_largest(found[name]),
             )
-            for name, role in self._roles.items()
-            if role != "input"
+            for name in self._compared(found)
         }
         return InputSet(arrays, dict(given.scalars), wanted)
 
@@ -287,10 +323,9 @@ class _Maker:
                 name,
                 found[name],
                 max(sizes[name], _largest(found[name])),
-                [s[name] for s in samples],
+                [s[name] for s in samples if s[name].shape == found[name].shape],
             )
-            for name, role in self._roles.items()
-            if role != "input"
+            for name in self._compared(found)
         }
         return InputSet(arrays, dict(given.scalars), wanted)
 
@@ -316,7 +351,7 @@ class _Maker:
             change = _ULPS * float(np.finfo(a.dtype).eps) if is_float else 0.0
             changed[name] = a if keeps or not is_float else near(a, change, self._rng)
         with np.errstate(all="ignore"):
-            return self._reference.run(self._recording, changed, given.scalars, wide=False)
+            return self._run(changed, given, wide=False)
 
     def _before(self, given: Arguments) -> dict[str, Array]:
         """Outputs start as poison, in the reference as in every verified run."""
@@ -331,6 +366,10 @@ class _Maker:
             for name, role in self._roles.items()
         }
 
+    @cached_property
+    def _absolute(self) -> Recording:
+        return _absolute(self._recording)
+
     def _sizes(
         self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
     ) -> dict[str, float]:
@@ -339,7 +378,7 @@ class _Maker:
         What feeds itself, or comes from a division, may grow without limit there, which says nothing: then its own counts. A sum of
         n numbers of mixed sign is about sqrt(n) times smaller than the sum of their sizes.
         """
-        written = [name for name, role in self._roles.items() if role != "input"]
+        written = self._compared(found)
         own = {name: _largest(found[name]) for name in written}
         flow = self.flow
         if flow.sensitive.issuperset(written) and self._reference.compiles(self._recording):
@@ -350,11 +389,14 @@ class _Maker:
             for p in self._recording.scalars
         }
         with np.errstate(all="ignore"):
-            summed = self._reference.run(_absolute(self._recording), absolute, scalars)
+            summed = canonical(
+                self._recording.trees,
+                self._reference.run(self._absolute, absolute, scalars),
+            )
         most = 4.0 * max((a.size for a in arrays.values()), default=1) ** 0.5
         sizes = {}
         for name in written:
-            size = _largest(summed[name])
+            size = _largest(summed[name]) if name in summed else own[name]
             is_told = name not in flow.sensitive or size <= most * own[name]
             sizes[name] = max(own[name], size) if is_told else own[name]
         return sizes

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ...kernels.sparse.recorded import UsedTree
 from ..building.artifact import Artifact
 from .outcome import Failure, Measurement, Protocol
 
@@ -35,6 +36,7 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
     roles: dict[str, str]
     sets: list[SetFiles]
     allowance_bytes: int  # private memory allowed beyond what the arrays take
+    trees: tuple[UsedTree, ...] = ()
 
 
 class Evaluate(msgspec.Struct, tag=True, frozen=True):

@@ -158,7 +158,7 @@ class Worker(AbstractWorker):
         if allowance_bytes is None:
             allowance_bytes = (512 << 20) + 2 * input_sets.size_bytes
         self._input_sets = input_sets
-        self._prepare = Prepare(dict(input_sets.roles), sets, allowance_bytes)
+        self._prepare = Prepare(dict(input_sets.roles), sets, allowance_bytes, input_sets.trees)
         self._send_prepare()
 
     def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
@@ -170,7 +170,9 @@ class Worker(AbstractWorker):
         assert other._input_sets is not None
         prepared = other._prepare
         self._input_sets = replace(other._input_sets, sets=other._input_sets.sets[:n_sets])
-        self._prepare = Prepare(prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes)
+        self._prepare = Prepare(
+            prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes, prepared.trees
+        )
         self._send_prepare()
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:

@@ -1,0 +1,151 @@
+"""The states of trees as the program sees them, whatever slots their cells lie in: what a sequence left is compared in this form.
+
+Active cells are their coordinates in order, fields their values at these. What no program sees has to be sound: no slot twice, none
+that is free in use, the zeros that inactive cells share still zeros, and lists that claim to be new right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout
+from ..sparse.recorded import UsedTree
+from .storage import TreeStorage
+
+Array = NDArray[Any]
+SOUND = "sound"
+
+
+def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of a sequence, those of trees in this form: `TREE.cellsN` are coordinates of a node's active cells (an axis of
+    the node, a cell), `TREE.sound` counts what is wrong (all 0 where nothing is), fields have the order of the cells.
+    """
+    found = dict(arrays)
+    for used in trees:
+        for _, name in used.sections:
+            found.pop(name, None)
+        found.update(_of_tree(used, arrays))
+    return found
+
+
+def _of_tree(used: UsedTree, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    tree, name = used.tree, used.tree.name
+    here = {key: arrays[array] for key, array in used.sections if array in arrays}
+    storage = TreeStorage(used.layout, here)
+    found: dict[str, Array] = {}
+    sound: list[int] = []
+    cells: dict[int, tuple[Array, Array]] = {}
+    for node in range(len(tree.nodes)):
+        if not _is_known(used, node, here):
+            continue
+        at = np.array(storage.active(node), np.int64).reshape(len(tree.axes(node)), -1)
+        at = at[:, np.lexsort(at[::-1])]
+        cells[node] = at, storage.find(node, list(at))[0]
+        if tree.nodes[node].has.is_sparse:
+            found[f"{name}.cells{node}"] = at
+            sound += [_bad_slots(storage, here, node), _bad_list(here, node, *cells[node])]
+    for number, f in enumerate(used.fields):
+        key = f"field{number}"
+        if key in here and f.node in cells:
+            found[used.arrays[key]] = here[key][..., cells[f.node][1]]
+            if tree.last(f.node, "pool") >= 0:
+                sound.append(int(np.count_nonzero(here[key][..., 0])))
+        elif key in here:
+            found[used.arrays[key]] = here[key]
+    found[f"{name}.{SOUND}"] = np.array(sound, np.int64)
+    return found
+
+
+def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
+    """Whether the kernels have what says which cells of a node are active."""
+    kinds = (("pool", "table"), ("mask", "mask"), ("length", "length"))
+    return all(
+        f"{stem}{k}" in here
+        for k in used.tree.path(node)
+        for kind, stem in kinds
+        if getattr(used.tree.nodes[k].has, kind)
+    )
+
+
+def _bad_slots(storage: TreeStorage, here: Mapping[str, Array], node: int) -> int:
+    """Slots of a pool that two cells have, or that are in use and free at once."""
+    node_k = storage.tree.nodes[node]
+    if not node_k.has.pool or f"free{node}" not in here:
+        return 0
+    above, _ = (
+        storage.find(node_k.parent, storage.active(node_k.parent))
+        if node_k.parent >= 0
+        else ([0], 0)
+    )
+    entries = np.asarray(above)[:, None] * node_k.entries + np.arange(node_k.entries)
+    slots = here[f"table{node}"][entries.ravel()]
+    slots = np.sort(slots[slots != 0])
+    row = here["counters"][node]
+    free, taken, n_freed = int(row[FREE]), int(row[TAKEN]), int(row[FREED])
+    end = int(row[FRESH]) + max(taken - free, 0)
+    idle = [here[f"free{node}"][: max(free - taken, 0)], here[f"freed{node}"][:n_freed]]
+    in_use = np.isin(np.concatenate(idle), slots, assume_unique=False)
+    twice = np.count_nonzero(slots[1:] == slots[:-1])
+    return int(twice + np.count_nonzero(slots >= end) + np.count_nonzero(in_use))
+
+
+def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> int:
+    """1 where a list claims to be new and is not that of these cells."""
+    key = f"list{node}"
+    if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) != 0:
+        return 0
+    kept = here[key][:, : int(here["counters"][node, COUNT])].astype(np.int64)
+    kept = kept[:, np.lexsort(kept[:0:-1])] if len(kept) > 1 else kept
+    return int(kept.shape[1] != at.shape[1] or not np.array_equal(kept, [items, *at]))
+
+
+def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays with zeros wherever a field has no active cell: what pools give out, and what inactive cells share."""
+    found = dict(arrays)
+    for used in trees:
+        here = {key: arrays[array] for key, array in used.sections}
+        storage = TreeStorage(used.layout, here)
+        for number, f in enumerate(used.fields):
+            key = f"field{number}"
+            if key not in here or not _is_known(used, f.node, here):
+                continue
+            items, _ = storage.find(f.node, storage.active(f.node))
+            kept = np.zeros_like(here[key])
+            kept[..., items] = here[key][..., items]
+            found[used.arrays[key]] = kept
+    return found
+
+
+def is_sound(layout: Layout, here: Mapping[str, Array]) -> bool:
+    """Whether no number in the states of a tree leads out of its arrays."""
+    counters = here.get("counters")
+    for k, node in enumerate(layout.tree.nodes):
+        n_slots, n_items = layout.slots[k], layout.items[k]
+        limits = {"table": n_slots, "free": n_slots, "freed": n_slots, "length": node.cells + 1}
+        for stem, end in limits.items():
+            array = here.get(f"{stem}{k}")
+            if (
+                array is not None
+                and array.size
+                and not 0 <= int(array.min()) <= int(array.max()) < end
+            ):
+                return False
+        listed = here.get(f"list{k}")
+        if listed is not None:
+            ends = (n_items, *layout.tree.shape(k))
+            if any(
+                row.size and not 0 <= row.min() <= row.max() < n
+                for row, n in zip(listed, ends, strict=True)
+            ):
+                return False
+        if counters is not None:
+            row = counters[k]
+            if row.min() < 0 or max(row[FREE], row[FREED], row[TAKEN], row[FRESH]) > n_slots + 1:
+                return False
+            if listed is not None and row[COUNT] > listed.shape[1]:
+                return False
+    return True

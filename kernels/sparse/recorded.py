@@ -1,0 +1,51 @@
+"""Kernels on sparse fields in recorded sequences: what they were before they were lowered, and their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..ir.kernel import KernelIR
+from ..ir.structure import StructureTree
+from .layout import FieldPlace, Layout, layout_of
+
+
+@dataclass(frozen=True)
+class Logical:
+    """A kernel on sparse fields before it was lowered. `fields` are the numbers, in their trees, of the arrays of `ir.placed`;
+    `sections` are the arrays that it has since: (array of the lowered kernel, tree, key).
+    """
+
+    ir: KernelIR
+    fields: tuple[int, ...]
+    sections: tuple[tuple[str, str, str], ...]
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of the field that each array of the kernel is."""
+        return {p.array: n for p, n in zip(self.ir.placed, self.fields, strict=True)}
+
+
+@dataclass(frozen=True)
+class UsedTree:
+    """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels touch."""
+
+    tree: StructureTree
+    fields: tuple[FieldPlace, ...]
+    sections: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where its states lie. Raises LanguageError."""
+        return layout_of(self.tree, self.fields)
+
+    @cached_property
+    def arrays(self) -> Mapping[str, str]:
+        """The array of the sequence that each section is."""
+        return dict(self.sections)
+
+
+def layouts_of(trees: Iterable[UsedTree]) -> dict[str, Layout]:
+    """The layouts of trees, by name."""
+    return {t.tree.name: t.layout for t in trees}

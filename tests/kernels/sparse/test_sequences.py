@@ -1,0 +1,193 @@
+"""Sequences of kernels on sparse fields: what becomes tasks, what is needless, what is kept in files."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.fields.canonical import canonical, without_inactive
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.task import Problem
+from kernelscape.kernels.language.record import Recording, record_program
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.program.dependence import dependences
+
+
+@pytest.fixture(autouse=True)
+def program() -> Iterator[None]:
+    ks.init(arch=ks.cpu)
+    yield
+    ks.reset()
+
+
+def tree(kind: str = "pointer") -> tuple[Any, Any, Any]:
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    block = getattr(ks.root, kind)(ks.i, 4)
+    block.dense(ks.i, 8).place(x, y)
+    return x, y, block
+
+
+def recorded(step: Callable[[], None]) -> tuple[Recording, dict[str, Any], Problem]:
+    recording, arrays = record_program(step, ())
+    return recording, arrays, normalise(recording)
+
+
+@ks.kernel
+def fill(x: ks.template(), n: ks.template()) -> None:
+    for i in range(n):
+        x[i] = 1.0 + i
+
+
+@ks.kernel
+def add(x: ks.template(), y: ks.template()) -> None:
+    for i in x:
+        y[i] += 2.0 * x[i]
+
+
+@ks.kernel
+def down(x: ks.template(), y: ks.template()) -> None:
+    for i in x:
+        y[i // 2] += x[i]
+
+
+@ks.kernel
+def clear(block: ks.template()) -> None:
+    for i in range(4):
+        ks.deactivate(block, i)
+
+
+def lists_made(problem: Problem) -> list[str]:
+    return [t.name for t in problem.tasks if "_list" in t.target.array]
+
+
+def settlings(problem: Problem) -> int:
+    return sum(t.body is not None and "settling" in t.body.reason.text for t in problem.tasks)
+
+
+def test_loops_over_one_list_share_it_and_may_be_one() -> None:
+    x, y, _ = tree()
+
+    def step() -> None:
+        add(x, y)
+        add(y, x)
+        add(x, y)
+
+    problem = recorded(step)[2]
+    assert len(lists_made(problem)) == 1
+    loops = [k for k, t in enumerate(problem.tasks) if t.loops]
+    found = [d for d in dependences(problem) if d.source in loops and d.sink in loops]
+    assert len(loops) == 3
+    assert found
+    assert all(d.mapped for d in found)
+
+
+def test_a_list_is_made_again_where_cells_became_active_between() -> None:
+    x, y, _ = tree()
+
+    def step() -> None:
+        add(x, y)
+        fill(x, 16)
+        add(x, y)
+
+    assert len(lists_made(recorded(step)[2])) == 2
+
+
+def test_an_activation_that_was_made_before_is_needless_unless_cells_became_inactive() -> None:
+    x, _, _ = tree()
+    y = ks.field(ks.f32)
+    below = ks.root.pointer(ks.i, 2)
+    below.dense(ks.i, 8).place(y)
+
+    def plain() -> None:
+        down(x, y)
+        down(x, y)
+
+    def shrinking() -> None:
+        down(x, y)
+        clear(below)
+        down(x, y)
+
+    def growing() -> None:
+        down(x, y)
+        fill(x, 32)
+        down(x, y)
+
+    assert settlings(recorded(plain)[2]) == 1
+    assert settlings(recorded(shrinking)[2]) == 3
+    assert settlings(recorded(growing)[2]) == 3
+
+
+def test_another_range_activates_other_cells() -> None:
+    x, _, _ = tree()
+
+    def step() -> None:
+        fill(x, 8)
+        fill(x, 32)
+        fill(x, 8)
+
+    assert settlings(recorded(step)[2]) == 2
+
+
+@pytest.mark.parametrize("kind", ["pointer", "bitmasked", "hash"])
+def test_what_the_tasks_of_a_sequence_do_is_what_its_kernels_do(kind: str) -> None:
+    x, y, block = tree(kind)
+
+    def step() -> None:
+        fill(x, 20)
+        add(x, y)
+        fill(x, 20)
+        add(y, x)
+        clear(block)
+        fill(y, 9)
+        add(x, y)
+
+    recording, arrays, _ = recorded(step)
+    before = {name: a.copy() for name, a in arrays.items()}
+    found = canonical(recording.trees, run_reference(recording, before, {}))
+    with ks.interpret():
+        step()
+    wanted = canonical(recording.trees, arrays)
+    assert found.keys() == wanted.keys()
+    for name, a in wanted.items():
+        np.testing.assert_array_equal(found[name], a)
+    assert not found[f"{recording.trees[0].tree.name}.sound"].any()
+
+
+def test_the_canonical_form_sees_what_is_not_sound() -> None:
+    x, y, _ = tree()
+    fill(x, 20)
+
+    def step() -> None:
+        add(x, y)
+
+    recording, arrays, _ = recorded(step)
+    name = recording.trees[0].tree.name
+    where = recording.trees[0].arrays
+    step()
+    assert not canonical(recording.trees, arrays)[f"{name}.sound"].any()
+    twice = {n: a.copy() for n, a in arrays.items()}
+    twice[where["list0"]][0, 0] = twice[where["list0"]][0, 1]
+    assert canonical(recording.trees, twice)[f"{name}.sound"].any()
+    lost = {n: a.copy() for n, a in arrays.items()}
+    lost[where["field0"]][0] = 1.0
+    assert canonical(recording.trees, lost)[f"{name}.sound"].any()
+    assert not without_inactive(recording.trees, lost)[where["field0"]][0]
+
+
+def test_a_sequence_on_sparse_fields_is_kept_in_files_which_are_not_trusted() -> None:
+    x, y, _ = tree()
+
+    def step() -> None:
+        fill(x, 20)
+        add(x, y)
+
+    recording = recorded(step)[0]
+    values = to_values(recording)
+    assert from_values(values) == recording
+    assert "trusted" not in str(values)
+    other = replace(recording.calls[1], ir=replace(recording.calls[1].ir, body=()))
+    with pytest.raises(ArchiveError, match="not what its sparse fields are lowered to"):
+        from_values(to_values(replace(recording, calls=(recording.calls[0], other))))
