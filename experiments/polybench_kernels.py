@@ -249,7 +249,7 @@ def floyd_warshall(path: Any) -> None:
 
 @kernel
 def fold(seq: nd, table: nd) -> None:
-    n = table.shape[0]
+    n = seq.shape[0]
     loop_config(serialize=True)
     for r in range(n):
         i = n - 1 - r

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from .kernel import Binary, Cast, Const, Expr, LoopIndex, Select, Unary
+from .kernel import Binary, Cast, Const, DType, Expr, LoopIndex, Select, Unary
 
 BEYOND = 1 << 62  # every index
 _WITNESSES = 8  # tries to guess a solution
@@ -63,6 +63,24 @@ def to_affine(e: Expr) -> Affine | None:
             return None if a is None or b is None else _binary(e.op, a, b)
         case _:
             return None
+
+
+def expression(affine: Affine, dtype: DType) -> Expr:
+    """`affine` as an expression of loop indices of this type, what is added before what is taken away."""
+    parts: list[Expr] = []
+    for loop, step in sorted(affine.terms, key=lambda term: term[1] < 0):
+        index: Expr = LoopIndex(loop, dtype)
+        if step == -1:
+            index = Unary("neg", index, dtype)
+        elif step != 1:
+            index = Binary("mul", index, Const(step, dtype), dtype)
+        parts.append(index)
+    if affine.const or not parts:
+        parts.append(Const(affine.const, dtype))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = Binary("add", whole, part, dtype)
+    return whole
 
 
 def unclamped(extent: Expr) -> Expr:

@@ -9,13 +9,14 @@ reductions aside (Kennedy and Allen's distribution theorem without cycles).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..ir.access import AccessSet, maps_of
 from ..ir.affine import Affine, to_affine
 from ..ir.body import Closure
 from ..ir.domain import BOX
-from ..ir.kernel import NOWHERE, Expr, Location, ReduceOp
+from ..ir.kernel import NOWHERE, Expr, Load, Location, ReduceOp, Select
 from ..ir.meeting import meet_at, meet_in
 from ..ir.walk import loads
 from .distribute import (
@@ -28,7 +29,7 @@ from .distribute import (
     reads_of,
     user_loop,
 )
-from .guards import Conditions, guard_of
+from .guards import Conditions, guard_of, negated
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,31 @@ def uses_of(s: Flat) -> tuple[Use, ...]:
     """All accesses of a flat statement. Raises NotStructuredError."""
     path = full_path(s)
     result = [
-        Use(x.array, affine_axes(x.indices, s.where), path, False, conditions=s.conditions)
+        Use(x.array, affine_axes(x.indices, s.where), path, False, conditions=conditions)
         for e in reads_of(s)
-        for x in loads(e)
+        for x, conditions in _wanted_loads(e, s)
     ]
     if isinstance(s, Assign):
         axes = affine_axes(s.indices, s.where)
         result.append(Use(s.array, axes, path, True, s.op, s.conditions))
     return tuple(dict.fromkeys(result))
+
+
+def _wanted_loads(e: Expr, s: Flat) -> Iterator[tuple[Load, Conditions]]:
+    """The loads of an expression that a statement evaluates, and where their values are wanted: of what is added to a sum in some
+    iterations the others may read what they like.
+    """
+    match e:
+        case Select(condition, a, b) if isinstance(s, Reduce):
+            for x in loads(condition):
+                yield x, s.conditions
+            for x in loads(a):
+                yield x, (*s.conditions, condition)
+            for x in loads(b):
+                yield x, (*s.conditions, negated(condition))
+        case _:
+            for x in loads(e):
+                yield x, s.conditions
 
 
 def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:

@@ -33,6 +33,7 @@ from .distribute import NotStructuredError, first_branch, flatten, unique_loops
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .parts import Parts, parts_of
 from .reductions import Split, split
+from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
     from ..language.record import Recording
@@ -112,8 +113,9 @@ def _segment_tasks(
     fast_math: bool,
 ) -> Split:
     try:
-        flat = flatten(body, fast_math)
-        return split(flat, label, kernel, known, fast_math, first_branch(body))
+        flat = flatten(boxed(body), fast_math)
+        branch = first_branch(body) or first_range(body)
+        return split(flat, label, kernel, known, fast_math, branch)
     except NotStructuredError as e:
         task = closed_task(body, kernel, known, fast_math, e.reason)
         return Split((task,) if task is not None else (), ())
