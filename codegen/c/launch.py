@@ -39,6 +39,7 @@ from .scene import Scene
 from .scopes import Context
 from .strips import length_of
 from .threads import Statements, Threads
+from .triangles import Part, parts
 from .values import Values
 
 
@@ -136,7 +137,15 @@ class LaunchWriter:
         if node.schedule is Schedule.GRID:
             self.block(node, ctx)
             return
-        lo, hi = self.loop_range(node, ctx)
+        for part in parts(self.scene, node, *self.loop_range(node, ctx), ctx):
+            self.loop_over(node, part)
+        for m in node.members:
+            if not self.scene.plan.tasks[m.task].task.is_reduction:
+                self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
+
+    def loop_over(self, node: Loop, part: Part) -> None:
+        """A part of the range of a loop."""
+        lo, hi, ctx = part.lo, part.hi, part.ctx
         first = node.members[0]
         stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
         name = self.scene.w.fresh(stem)
@@ -146,21 +155,18 @@ class LaunchWriter:
         inside = replace(
             ctx, variables={**ctx.variables, **bound}, is_team=ctx.is_team and not node.is_parallel
         )
-        whole, rest = self.versions(node, variable, inside)
+        whole, rest = self.versions(node, variable, inside, may_be_cut=part.may_be_cut)
         self.scene.w.used.discard(name)
         if rest and node.tails is Tails.ROWS_BEHIND:
             for statement in self.apart(name, lo, hi, node, whole, rest, ctx):
                 self.scene.w.write(statement)
-        else:
-            body = self.tested(node, variable, whole, rest)
-            loops = self.in_strips(name, lo, hi, node, body, ctx)
-            if node.is_last:
-                loops = (c.If(c.Bin("<", *self.whole_range(node)), loops),)
-            for statement in loops:
-                self.scene.w.write(statement)
-        for m in node.members:
-            if not self.scene.plan.tasks[m.task].task.is_reduction:
-                self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
+            return
+        body = self.tested(node, variable, whole, rest)
+        loops = self.in_strips(name, lo, hi, node, body, ctx)
+        if node.is_last:
+            loops = (c.If(c.Bin("<", *self.whole_range(node)), loops),)
+        for statement in loops:
+            self.scene.w.write(statement)
 
     def late(self, node: Late, ctx: Context) -> None:
         """The iteration before the present one of a loop: it was a whole tile, or it would have been the last."""
@@ -264,11 +270,11 @@ class LaunchWriter:
         return not (p.divides or is_padded)
 
     def versions(
-        self, node: Loop, variable: c.CExpr, ctx: Context
+        self, node: Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
     ) -> tuple[Statements, Statements]:
         """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
         starting = self.tiles_at(node)
-        cut = [(m, p) for m, p in starting if self.may_be_cut(m, p)]
+        cut = [(m, p) for m, p in starting if may_be_cut and self.may_be_cut(m, p)]
         has_vectors = any(p.is_vector for _, p in cut)
         is_by_elements = has_vectors or node.tails is Tails.ELEMENTS_TESTED
         status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
@@ -329,7 +335,7 @@ class LaunchWriter:
         if task.task.is_reduction:
             self.threads.update(task, ctx)
             return
-        if task.task.is_guarded:
+        if task.task.is_guarded and task.index not in ctx.inside:
             GuardWriter(self.scene, self.values).write(task, ctx)
             return
         self.values.begin_value(task, list(task.loops), ctx)

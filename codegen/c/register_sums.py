@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...kernels.ir.cuts import taken
+from ...kernels.ir.kernel import Expr
 from ..plan import TaskPlan
 from . import csyntax as c
 from .accumulators import Accumulators
@@ -45,10 +47,10 @@ def update(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
         _update_memory(sums, task, ctx)
         return
     tile = scene.tiles[task.index, "acc"]
-    assert task.task.op is not None and task.task.value is not None
+    assert task.task.op is not None
     with scene.over(task, list(task.loops), ctx) as inner:
         for point in scene.points(task, list(task.loops), inner):
-            value = values.value(task, task.task.value, point, inner)
+            value = values.value(task, _added(task, ctx), point, inner)
             accumulator = Value(tile.ref(point.copies, point.indices), tile.dtype, tile.lanes)
             if tile.lanes and not point.lanes():
                 # A partial tile of the reduction goes to the first lane: the lanes are added up at the end.
@@ -56,16 +58,23 @@ def update(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
             scene.w.write(sums.added(accumulator, task.task.op, value))
 
 
+def _added(task: TaskPlan, ctx: Context) -> Expr:
+    """What an iteration adds: within cuts without the branch that says so."""
+    value = taken(task.task) if task.index in ctx.inside else task.task.value
+    assert value is not None
+    return value
+
+
 def _update_memory(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
     """No reduction loop is inside the loops of the result: each register tile goes to memory at once."""
     scene, values = sums.scene, sums.values
-    assert task.task.op is not None and task.task.value is not None
+    assert task.task.op is not None
     with scene.over(task, list(task.loops), ctx) as inner:
         of_results: dict[str, tuple[Point, Value]] = {}
         free = {p.loop.name for p in scene.free_loops(task)}
         folds = task.vector is not None and task.vector.loop.name not in free
         for point in scene.points(task, list(task.loops), inner):
-            value = values.value(task, task.task.value, point, inner)
+            value = values.value(task, _added(task, ctx), point, inner)
             value = scene.w.splat(value, point.lanes())
             key = str(sorted((k, v) for k, v in point.copies.items() if k in free))
             if key in of_results:

@@ -24,7 +24,7 @@ class Context:
 
     `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
     are full here. Of the others: `by_rows`, those without vectors run one by one; `is_slow`, all do, and nothing is written twice
-    any more. `is_team`: all threads of the launch run this place.
+    any more. `is_team`: all threads of the launch run this place. `inside`: tasks no iteration of which is outside their cuts here.
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
@@ -32,6 +32,7 @@ class Context:
     by_rows: bool = False
     is_slow: bool = False
     is_team: bool = False
+    inside: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

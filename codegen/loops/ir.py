@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import prod
 
+from ...kernels.ir.cuts import Cut
 from ...space.backbone import MID, OUTER, Operand
 from ..plan import LoopPlan, Member, TaskPlan
 
@@ -229,6 +230,17 @@ class Strips:
 
 
 @dataclass(frozen=True)
+class Within:
+    """A loop leaves out what lies wholly outside of cuts of its one task, whose other loops are around it or take all values.
+
+    Where `splits`, all loops of the task's branch have begun: where no iteration of a register tile is outside, none is tested.
+    """
+
+    cuts: tuple[Cut, ...]
+    splits: tuple[Cut, ...] = ()
+
+
+@dataclass(frozen=True)
 class Loop:
     """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
 
@@ -246,6 +258,7 @@ class Loop:
     strips: Strips | None = None
     tails: Tails = Tails.ROWS_TESTED
     unit: int = 0
+    within: Within | None = None
 
     @property
     def is_parallel(self) -> bool:

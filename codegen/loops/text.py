@@ -76,6 +76,7 @@ def _loop(plan: Plan, n: Loop) -> str:
     words = [] if n.schedule is Schedule.SEQUENTIAL else [n.schedule.name.lower()]
     words += [f"units of {n.unit}"] * (n.unit not in (0, n.step))
     words += ["the last iteration"] * n.is_last
+    words += ["within its triangle"] * (n.within is not None)
     if n.strips is not None:
         packed = ", ".join(_operand(plan, t, o) for t, o in n.strips.packs)
         words.append(f"in strips of {n.strips.length}, packs a slice of {packed} before each")

@@ -21,6 +21,7 @@ from .reductions import place_block_sums, place_sums
 from .shifting import shift_late
 from .storage import APART_BYTES
 from .tails import cut_elements, cut_rows
+from .triangles import cut_to_triangles
 
 Pass = Callable[[Launch, Plan], Launch]
 SyntaxPass = Callable[[tuple[c.CStmt, ...], tuple[c.Parameter, ...]], tuple[c.CStmt, ...]]
@@ -59,6 +60,7 @@ CPU = Passes(
         end_team,
         leave_alone,
         cut_rows,
+        cut_to_triangles,
     ),
     syntax=(share_addresses,),
 )

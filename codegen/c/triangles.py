@@ -1,0 +1,166 @@
+"""Ranges of loops that leave out what lies outside of cuts: from the first tile that is not wholly outside to the last one.
+
+Of cuts, loops around the loop are at the tile that has begun, and others take all of their values. Ranges begin and end at whole
+iterations of the loop, so that tiles lie where they would lie otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import gcd
+
+from ...kernels.ir.body import FAR
+from ...kernels.ir.cuts import Cut
+from ...space.backbone import MID, OUTER
+from ..loops.ir import Loop, loop_of, phases_of
+from . import csyntax as c
+from .scene import Scene
+from .scopes import Context
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a loop's range. `may_be_cut`: the end of the loop may lie inside its last tile."""
+
+    lo: c.CExpr
+    hi: c.CExpr
+    ctx: Context
+    may_be_cut: bool = True
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """An affine expression of C variables."""
+
+    terms: tuple[tuple[c.CExpr, int], ...]
+    const: int
+
+    def shifted(self, n: int) -> _Sum:
+        return replace(self, const=self.const + n)
+
+    @property
+    def negated(self) -> _Sum:
+        return _Sum(tuple((x, -k) for x, k in self.terms), -self.const)
+
+    def text(self) -> c.CExpr:
+        return c.linear(self.terms, self.const)
+
+
+def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> Iterator[Part]:
+    """The parts of a loop's range lo to hi, in order, after declarations of where they begin."""
+    if node.within is None:
+        yield Part(lo, hi, ctx)
+        return
+    ranges = _Ranges(scene, node, lo, hi, ctx)
+    lo, hi = ranges.outer()
+    if not node.within.splits:
+        yield Part(lo, hi, ctx)
+        return
+    first, last = ranges.inner(lo, hi)
+    inside = replace(ctx, inside=ctx.inside | {ranges.task})
+    if first != lo:
+        yield Part(lo, first, ctx)
+    yield Part(first, last, inside, may_be_cut=False)
+    yield Part(last, hi, ctx)
+
+
+class _Ranges:
+    def __init__(self, scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> None:
+        self.scene, self.node, self.lo, self.hi, self.ctx = scene, node, lo, hi, ctx
+        self.task = next(phases_of(node)).task
+        self.name = loop_of(node, self.task)
+
+    def outer(self) -> tuple[c.CExpr, c.CExpr]:
+        """The iterations that are not wholly outside."""
+        assert self.node.within is not None
+        begins: list[_Sum] = []
+        ends: list[_Sum] = []
+        for cut in self.node.within.cuts:
+            least, most = self.rest(cut)
+            first, last = self.bounds(cut, most, least)
+            begins += [first] if first is not None else []
+            ends += [last] if last is not None else []
+        lo, hi = self.lo, self.hi
+        for x in begins:
+            lo = self.named("first", maximum(lo, self.whole(x, up=False)))
+        for x in ends:
+            hi = self.named("last", c.minimum(self.whole(x, up=True), hi), is_begin=False)
+        return lo, hi
+
+    def inner(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
+        """Of these, the iterations of which nothing is outside."""
+        assert self.node.within is not None
+        begin, end = lo, self.aligned(hi)
+        for cut in self.node.within.splits:
+            least, most = self.rest(cut)
+            first, last = self.bounds(cut, least, most)
+            if first is not None:
+                begin = maximum(begin, self.whole(first, up=True))
+            if last is not None:
+                end = c.minimum(end, self.whole(last, up=False))
+        first_name = begin if begin == lo else self.named("inside", c.minimum(begin, hi))
+        return first_name, self.named("outside", maximum(first_name, end))
+
+    def bounds(self, cut: Cut, for_low: _Sum, for_high: _Sum) -> tuple[_Sum | None, _Sum | None]:
+        """From where to where the loop is inside a cut, where what is added to it there is so much at the lower bound, and so much
+        at the upper one.
+        """
+        if cut.affine.coefficient(self.name) > 0:
+            first = for_low.negated.shifted(cut.low) if cut.low > -FAR else None
+            last = for_high.negated.shifted(cut.high) if cut.high < FAR else None
+        else:  # low <= rest - x < high
+            first = for_high.shifted(1 - cut.high) if cut.high < FAR else None
+            last = for_low.shifted(1 - cut.low) if cut.low > -FAR else None
+        return first, last
+
+    def rest(self, cut: Cut) -> tuple[_Sum, _Sum]:
+        """The least and the largest that the other loops of a cut add up to here."""
+        task = self.scene.plan.tasks[self.task]
+        terms: list[tuple[c.CExpr, int]] = []
+        least = most = cut.affine.const
+        for name, k in cut.affine.terms:
+            if name == self.name:
+                continue
+            p = task.loop(name)
+            outer, mid = (self.ctx.variables.get((self.task, name, x)) for x in (OUTER, MID))
+            span = p.loop.extent - 1
+            if mid is not None:
+                terms.append((mid, k))
+                span = p.reach - 1
+            elif outer is not None:
+                terms.append((outer, k))
+                span = p.tile - 1
+            least, most = least + min(k * span, 0), most + max(k * span, 0)
+        return _Sum(tuple(terms), least), _Sum(tuple(terms), most)
+
+    def whole(self, x: _Sum, *, up: bool) -> c.CExpr:
+        """`x` as a begin of an iteration of the loop: the next one before it or, `up`, behind it."""
+        step = self.node.step
+        terms, const = c.flatten(self.lo)
+        if step == 1:
+            return x.text()
+        distance = c.linear(
+            (*x.terms, *((y, -k) for y, k in terms)), x.const - const + (step - 1 if up else 0)
+        )
+        steps = c.Bin("*", c.Bin("/", distance, c.number(step)), c.number(step))
+        return c.add(self.lo, steps)
+
+    def aligned(self, hi: c.CExpr) -> c.CExpr:
+        """The end of the last whole iteration before `hi`."""
+        if self.node.step == 1:
+            return hi
+        terms, const = c.flatten(hi)
+        return self.whole(_Sum(tuple(terms), const), up=False)
+
+    def named(self, stem: str, x: c.CExpr, *, is_begin: bool = True) -> c.CExpr:
+        w = self.scene.w
+        name = w.fresh(f"{self.name}_{stem}")
+        if is_begin:
+            w.multiples[name] = gcd(w.multiple_of(self.lo), self.node.step)
+        w.write(c.Declare("long", name, x, constant=True))
+        return c.Id(name)
+
+
+def maximum(a: c.CExpr, b: c.CExpr) -> c.CExpr:
+    return c.Cond(c.Bin(">", a, b), a, b)

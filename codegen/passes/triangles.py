@@ -1,0 +1,85 @@
+"""Loops of a CPU that leave out the tiles in which a task does nothing (kernels/ir/cuts.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...kernels.ir.cuts import Cut, branch_cuts, cuts_of
+from ..loops.ir import (
+    Alone,
+    Barrier,
+    Late,
+    Launch,
+    Loop,
+    Node,
+    Schedule,
+    Within,
+    has_parallel,
+    loop_of,
+    loops_in,
+    phases_of,
+)
+from ..plan import Plan
+
+
+def cut_to_triangles(launch: Launch, plan: Plan) -> Launch:
+    """Sequential loops of one task over no more than the tiles of a triangle.
+
+    Not those around which barriers are placed, which count on a loop to run at least once, nor those of a task whose operands are
+    packed ahead: each iteration packs a part of what another needs.
+    """
+    cuts = {t: cuts_of(plan.tasks[t].task) for t in launch.tasks}
+    ahead = {t for t, _ in launch.buffers}
+    able = {t: found for t, found in cuts.items() if found and t not in ahead}
+    if not able:
+        return launch
+    return replace(launch, nodes=_cut(launch.nodes, frozenset(), able, plan))
+
+
+def _cut(
+    nodes: Sequence[Node],
+    above: frozenset[str],
+    able: dict[int, tuple[Cut, ...]],
+    plan: Plan,
+) -> tuple[Node, ...]:
+    made: list[Node] = []
+    for n in nodes:
+        if not isinstance(n, Loop):
+            made.append(n)
+            continue
+        tasks = {p.task for p in phases_of(n)}
+        t = next(iter(tasks), -1)
+        within, name = None, loop_of(n, t)
+        if len(tasks) == 1 and t in able and name:
+            within = _within(n, name, t, above, able[t], plan)
+        inside = above | {name} if len(tasks) == 1 else above
+        if len(tasks) > 1:
+            inside = above | {m.loop for m in n.members}
+        made.append(replace(n, within=within, children=_cut(n.children, inside, able, plan)))
+    return tuple(made)
+
+
+def _within(
+    n: Loop, name: str, t: int, above: frozenset[str], cuts: tuple[Cut, ...], plan: Plan
+) -> Within | None:
+    if n.schedule is not Schedule.SEQUENTIAL or n.is_last or n.strips is not None:
+        return None
+    if has_parallel(n) or _meets(n.children):
+        return None
+    here = tuple(c for c in cuts if abs(c.affine.coefficient(name)) == 1 and above & c.loops)
+    if not here:
+        return None
+    branch = branch_cuts(plan.tasks[t].task)
+    inner = {loop_of(x, t) for x in loops_in(n.children)}
+    are_here = all(abs(c.affine.coefficient(name)) == 1 and not c.loops & inner for c in branch)
+    return Within(here, branch if are_here else ())
+
+
+def _meets(nodes: Sequence[Node]) -> bool:
+    """Whether threads meet in these nodes, or run them for an iteration that is over."""
+    return any(
+        isinstance(n, Barrier | Late)
+        or (isinstance(n, Loop | Alone) and _meets(n.children))
+        for n in nodes
+    )

@@ -1,0 +1,173 @@
+"""Loops over triangles: what they compute in random candidates, what they leave out, and that they are open."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.codegen.loops.ir import Loop, Within, loops_in
+from kernelscape.codegen.passes.pipeline import launches_of, verifying
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.ir.cuts import branch_cuts, cuts_of
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.closed import closed_tasks
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.runtime.cpu.compiler import FEWER_PASSES
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.proposals import default_sketch
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+from kernelscape.testing.legality import illegal
+
+CANDIDATES = 3
+pytestmark = [pytest.mark.compiler]
+nd: Any = types.ndarray()
+
+
+@kernel
+def lower_product(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        for j in range(i + 1):
+            acc = 0.0
+            for k in range(y.shape[1]):
+                acc += y[i, k] * y[j, k]
+            x[i, j] = 0.5 * x[i, j] + acc
+
+
+def rank_k(x, y, z):
+    lower_product(x, y)
+
+
+@kernel
+def upper_product(x: nd, y: nd):
+    for j in range(y.shape[1]):
+        for i in range(y.shape[0]):
+            acc = y[i, j]
+            for k in range(i + 1, y.shape[0]):
+                acc += x[k, i] * y[k, j]
+            y[i, j] = 0.25 * acc
+
+
+def triangle_by_square(x, y, z):
+    upper_product(x, y)
+
+
+@kernel
+def products(x: nd, y: nd):
+    for i in range(y.shape[0]):
+        for j in range(i, y.shape[0]):
+            acc = 0.0
+            for k in range(x.shape[0]):
+                acc += x[k, i] * x[k, j]
+            y[i, j] = acc
+
+
+@kernel
+def mirror(y: nd):
+    for i in range(y.shape[0]):
+        for j in range(i + 1, y.shape[0]):
+            y[j, i] = y[i, j]
+
+
+def mirrored(x, y, z):
+    products(x, y)
+    mirror(y)
+
+
+@kernel
+def band(x: nd, y: nd, z: nd):
+    for i in range(x.shape[0]):
+        for j in range(2 * i + 1):
+            if j < x.shape[1]:
+                z[i, j] = x[i, j] + y[i, j]
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1] - i):
+            z[i, j] += 2.0 * x[i, j]
+
+
+def bands(x, y, z):
+    band(x, y, z)
+
+
+@kernel
+def sums(x: nd, y: nd, z: nd):
+    for i in range(x.shape[0]):
+        acc = 0.0
+        for j in range(i, x.shape[1]):
+            for k in range(j):
+                acc += x[i, k] * y[j, k]
+        z[i, 0] = acc
+
+
+def sums_of_triangles(x, y, z):
+    sums(x, y, z)
+
+
+SEQUENCES = (rank_k, triangle_by_square, mirrored, bands, sums_of_triangles)
+
+
+@pytest.fixture(scope="module")
+def folder():
+    made = Path(tempfile.mkdtemp(prefix="triangles-"))
+    yield made
+    shutil.rmtree(made)
+
+
+def opened(sequence: Any, n: int, dtype: Any, width: int) -> Any:
+    """A sequence on square arrays: its recording, arrays, problem and the root of its space."""
+    rng = np.random.default_rng(n)
+    arrays = {name: rng.standard_normal((n, n)).astype(dtype) for name in "xyz"}
+    recording = record_sequence(sequence, tuple(arrays.values()), name="triangles")
+    problem = normalise(recording)
+    root = build_space(problem, checking.target(2, width)).root()
+    assert isinstance(root, Candidate)
+    return recording, arrays, problem, root
+
+
+def drawn(root: Candidate, seed: int, n: int = CANDIDATES) -> list[Candidate]:
+    rng = np.random.default_rng(seed)
+    found = (checking.random_candidate(root, rng) for _ in range(n))
+    return [c for c in found if isinstance(c, Candidate)]
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("n", "dtype", "width", "compiler"),
+    [(37, np.float32, 32, "gcc"), (21, np.float64, 16, "gcc")],
+    ids=["f32", "f64"],
+)
+def test_triangles_compute_what_the_interpreter_does(
+    sequence: Any, n: int, dtype: Any, width: int, compiler: str, folder: Path
+) -> None:
+    recording, arrays, problem, root = opened(sequence, n, dtype, width)
+    assert not closed_tasks(problem), str(closed_tasks(problem))
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    assert inputs
+    default = complete_sketch(root, default_sketch(root.space))
+    assert default is not None
+    candidates = [default, *drawn(root, 5)]
+    sources = [checking.source_of(c) for c in candidates]
+    flags = FEWER_PASSES if compiler == "gcc" else ()
+    stem = f"{sequence.__name__}_{width}"
+    for built in checking.build_all(sources, folder, stem, compiler=compiler, more_flags=flags):
+        assert built.library is not None and not built.log, built.log + built.source.text
+        said = checking.check(built, inputs, Way(repeats=2 * len(inputs)))
+        assert not said, f"{said}\n{built.source.text}"
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda f: f.__name__)
+def test_a_judge_finds_nothing_in_candidates_of_triangles(sequence: Any) -> None:
+    _, _, _, root = opened(sequence, 6, np.float32, 16)
+    candidates = drawn(root, 3)
+    assert candidates
+    with verifying():
+        for candidate in candidates:
+            launches_of(read_plan(candidate), candidate.space.target)
+    assert [illegal(c) for c in candidates] == [""] * len(candidates)
