@@ -28,11 +28,12 @@ from .rows import Job, Row, Table, answer, run_row, table_parser, wanted_jobs
 from .writing import table, time_text
 
 FILE = "polybench"
-PROTOCOL = f"""All in f64. `call`: our kernels as they are called, with decisions by default. `found`: the sequence explored for a limited
-time, where it has few calls. NumPy uses its BLAS and LAPACK, numba `prange` and `fastmath` where that is legal. All take turns in
-one process and get new copies of the arrays each time; the least time counts, medians are in the raw data. What each leaves in the
-arrays is compared with the others. jacobi_2d and heat_3d take {STEPS} steps of two sweeps, seidel_2d {SWEEPS} sweeps;
-the sparse matrix has {PER_ROW} entries a row on average, and is multiplied by one vector or by {COLUMNS} as a block."""
+PROTOCOL = f"""All in f64. `call`: our kernels as they are called, with decisions by default. `found`: the sequence explored
+for a limited time, where it has few calls. NumPy uses its BLAS and LAPACK, numba `prange` and `fastmath` where that is legal.
+All take turns in one process and get new copies of the arrays each time; the least time counts, medians are in the raw data.
+What each leaves in the arrays is compared with the others. jacobi_2d and heat_3d take {STEPS} steps of two sweeps,
+seidel_2d {SWEEPS} sweeps; the sparse matrix has {PER_ROW} entries a row on average, and is multiplied by one vector or by
+{COLUMNS} as a block."""
 OURS, THEIRS = ("call", "found"), ("NumPy", "numba")
 ROUNDS = 7
 _LIMIT_S = 240.0  # of one row

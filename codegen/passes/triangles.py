@@ -79,7 +79,6 @@ def _within(
 def _meets(nodes: Sequence[Node]) -> bool:
     """Whether threads meet in these nodes, or run them for an iteration that is over."""
     return any(
-        isinstance(n, Barrier | Late)
-        or (isinstance(n, Loop | Alone) and _meets(n.children))
+        isinstance(n, Barrier | Late) or (isinstance(n, Loop | Alone) and _meets(n.children))
         for n in nodes
     )

@@ -21,7 +21,7 @@ from .walk import is_neutral
 
 @dataclass(frozen=True)
 class Cut:
-    """Iterations outside of low <= affine < high do nothing; where there is no bound on a side, that is FAR (kernels/ir/body.py)."""
+    """Iterations outside of low <= affine < high do nothing; FAR (kernels/ir/body.py) is no bound on that side."""
 
     affine: Affine
     low: int

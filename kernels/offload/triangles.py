@@ -17,7 +17,7 @@ from .guards import conjunction
 
 
 def boxed(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` (loops named apart) with loops of constant extent in place of those of an extent that is affine in loops around them."""
+    """`body` (loops named apart) with constant extents in place of those that are affine in the loops around."""
     return _boxed(body, {})
 
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.loops.ir import Loop, Within, loops_in
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan import read_plan
-from kernelscape.kernels.ir.cuts import branch_cuts, cuts_of
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.closed import closed_tasks
