@@ -24,7 +24,7 @@ from ..search.bound.explain import explain
 from ..search.precompile import precompile
 from ..search.tree.estimate import SpaceEstimate, estimate_knuth
 from ..search.tree.ordering import NextChoice
-from ..space.backbone import LAUNCH_TASKS
+from ..space.backbone import launch_width
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.components import components_of
@@ -88,7 +88,8 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
     yield from (f"  {line}" for line in space_lines(problem, space, None))
     if launch_tasks(space) is not None:
         n = len(space.backbone.components)
-        yield f"  Launches   {n} component{'s' * (n > 1)} | of at most {LAUNCH_TASKS} tasks that follow one another"
+        n_tasks = launch_tasks(space)
+        yield f"  Launches   {n} component{'s' * (n > 1)} | of at most {n_tasks} tasks that follow one another"
     yield from (f"  {line}" for line in closed_lines(closed_tasks(problem)))
     yield from (f"  {line}" for line in fixed_lines(space))
     root = space.root()
@@ -116,7 +117,9 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
 
 def launch_tasks(space: Space) -> int | None:
     """How many tasks, one after the other, may share a launch; None where all of them may."""
-    return LAUNCH_TASKS if len(space.problem.tasks) > LAUNCH_TASKS else None
+    tasks = space.problem.tasks
+    width = max(launch_width(tasks[c.start : c.stop]) for c in space.backbone.components)
+    return width if len(tasks) > width else None
 
 
 def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dict[str, Any]:

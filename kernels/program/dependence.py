@@ -87,6 +87,26 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
     return tuple(d for _, d in sorted(found, key=lambda pair: pair[0]))
 
 
+def written_over(problem: Problem) -> frozenset[int]:
+    """Tasks of which a single write of a later task covers all that they write: nobody sees that behind the sequence."""
+    every = [effects(task) for task in problem.tasks]
+    found = set[int]()
+    for t, e in enumerate(every):
+        sets = _by_state(written_sets(e))
+        if sets and all(
+            any(
+                other == state
+                and overwrites
+                and all(covers(over, x, problem.array(state.name).shape) for x in written)
+                for later in every[t + 1 :]
+                for other, over, overwrites in later.writes
+            )
+            for state, written in sets.items()
+        ):
+            found.add(t)
+    return frozenset(found)
+
+
 def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRead, ...]:
     """Loads that two tasks could share, one entry for each consistent way of merging loops.
 

@@ -172,7 +172,7 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
             if array.name in arrays_written(task):
                 # A temporary that may be left away has a choice that says so; that it has none says nothing.
                 is_sure = is_sure and (array.role != "temp" or t in v.store)
-                store = v.store.get(t, -1) if array.role == "temp" else -1
+                store = v.store.get(t, -1)
                 add(k, t, task.target if is_sure else None, store, -1)
     return {
         "access": table(

@@ -168,8 +168,8 @@ def _touches(space: Space) -> dict[str, Any]:
                 continue
             first = len(flows)
             flows += sources.get((t, array.name), [])
-            # Only a temporary has a store to leave away; what it may leave away and cannot is open.
-            store = v.store.get(t, -1) if is_temp and writes else -1
+            # Only what does not outlive the sequence is a store to leave away.
+            store = v.store.get(t, -1) if writes else -1
             read = read_bytes(task, array, space.target.line_bytes)
             written = written_bytes(task, array)
             if is_temp:

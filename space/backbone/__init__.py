@@ -14,6 +14,7 @@ from .objects import (
     Operand,
     Prefetch,
     Shift,
+    launch_width,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "Prefetch",
     "Shift",
     "build_backbone",
+    "launch_width",
 ]

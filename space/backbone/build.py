@@ -21,7 +21,12 @@ def build_backbone(problem: Problem) -> Backbone:
     merges = _merges(problem, found, flows)
     components = _components(problem, found, merges, flows)
     component_of = [k for k, c in enumerate(components) for _ in c]
-    merges = tuple(m for m in merges if component_of[m.a] == component_of[m.b])
+    widths = [objects.launch_width(problem.tasks[c.start : c.stop]) for c in components]
+    merges = tuple(
+        m
+        for m in merges
+        if component_of[m.a] == component_of[m.b] and m.b - m.a < widths[component_of[m.a]]
+    )
     dims, order_names, order_tasks, body_ids = _objects(problem, components)
     written = {name for t in problem.tasks for name in arrays_written(t)}
     return Backbone(
@@ -62,7 +67,7 @@ def _components(
     """
     tasks = problem.tasks
     n_tasks = len(tasks)
-    if n_tasks <= objects.LAUNCH_TASKS:
+    if n_tasks <= objects.launch_width(tasks):
         return (range(n_tasks),)
     reach = list(range(n_tasks))  # the last task that each is connected with
     joined = {(m.a, m.b) for m in merges}
@@ -179,11 +184,10 @@ def _merges(
     shared: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for read in shared_reads(problem, objects.LAUNCH_TASKS):
         shared.setdefault((read.first, read.second), set()).update(read.mapped)
-    merges = []
+    merges: list[Merge] = []
     n_tasks = len(problem.tasks)
-    near = (
-        (a, b) for a in range(n_tasks) for b in range(a + 1, min(a + objects.LAUNCH_TASKS, n_tasks))
-    )
+    width = max(objects.LAUNCH_TASKS, objects.LAUNCH_OBJECTS // 3)
+    near = [(a, b) for a in range(n_tasks) for b in range(a + 1, min(a + width, n_tasks))]
     for a, b in near:
         if (a, b) not in between:
             merges += [Merge(a, b, *pair) for pair in sorted(shared.get((a, b), ()))]
@@ -196,7 +200,32 @@ def _merges(
             summed = product(_summed(problem.tasks[a]), _summed(problem.tasks[b]))
             together = sorted(shared.get((a, b), set()).intersection(summed))
             merges += [Merge(a, b, *pair, before_finish=True) for pair in together]
-    return tuple(merges)
+    free = {(a, b) for a, b in near if (a, b) not in between}
+    return tuple(sorted([*merges, *_through(merges, free)], key=lambda m: (m.a, m.b)))
+
+
+def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
+    """What further pairs of loops may become one because a task between shares a loop with both, of tasks with no dependence
+    between them (`free`): three steps of a chain are one loop only if the first and the last may be.
+    """
+    pairs: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for m in merges:
+        if not m.before_finish:
+            pairs.setdefault((m.a, m.b), set()).add((m.loop_a, m.loop_b))
+    found = []
+    for a, b in sorted(free, key=lambda ab: ab[1] - ab[0]):
+        known = pairs.get((a, b), set())
+        more = {
+            (x, z)
+            for between in range(a + 1, b)
+            for x, y in pairs.get((a, between), ())
+            for other, z in pairs.get((between, b), ())
+            if other == y
+        } - known
+        if more:
+            pairs[a, b] = known | more
+            found += [Merge(a, b, *pair) for pair in sorted(more)]
+    return found
 
 
 def _summed(task: Task) -> list[str]:

@@ -13,27 +13,31 @@ Every loop is strip-mined into three levels:
 Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a task form one grid of
 straight-line code at its body, so nothing can be ordered inside it.
 
-Two tasks may share a launch if they are in one component, less than LAUNCH_TASKS apart. A component is a run of tasks, in program
-order, that possible merges and values on chip connect; a sequence that fits into a launch is one component. What tasks that
+Two tasks may share a launch if they are in one component, less than LAUNCH_TASKS apart, or in one with few objects. A component is
+a run of tasks, in program order, that possible merges and values on chip connect; a sequence that fits into a launch is one
+component. What tasks that
 cannot share a launch have between them is no choice: program order. So objects and constraints grow linearly with the tasks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.affine import Affine
 from ...kernels.ir.domain import Loop
-from ...kernels.ir.task import Problem
+from ...kernels.ir.task import Problem, Task
 from ...kernels.program.dependence import Dependence
 
 OUTER, MID, INNER = 0, 1, 2
 LEVEL_NAMES = ("outer", "mid", "inner")
 LAUNCH_TASKS = 8  # that follow one another in the program and may be in one launch
+# A component with so many objects at most, twelve tasks of one loop, may be one launch however many tasks it has: what a space
+# takes grows with the cube of the objects that may share a launch.
+LAUNCH_OBJECTS = 36
 
 
 @dataclass(frozen=True)
@@ -165,9 +169,10 @@ class Backbone:
     @cached_property
     def neighbours(self) -> tuple[range, ...]:
         """Of each task the tasks with which it may share a launch, itself among them."""
+        widths = [(c, launch_width(self.problem.tasks[c.start : c.stop])) for c in self.components]
         return tuple(
-            range(max(c.start, t - LAUNCH_TASKS + 1), min(c.stop, t + LAUNCH_TASKS))
-            for c in self.components
+            range(max(c.start, t - width + 1), min(c.stop, t + width))
+            for c, width in widths
             for t in c
         )
 
@@ -206,3 +211,9 @@ class Backbone:
     def flows_into(self) -> Counter[tuple[int, str]]:
         """How many tasks a task has an array from."""
         return Counter((f.consumer, f.array) for f in self.flows)
+
+
+def launch_width(tasks: Sequence[Task]) -> int:
+    """How many tasks, one after the other, may share a launch where these are a component."""
+    n_objects = sum(1 + 2 * len(t.loops) for t in tasks)
+    return max(LAUNCH_TASKS, len(tasks)) if n_objects <= LAUNCH_OBJECTS else LAUNCH_TASKS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...kernels.ir.task import Task
+from ...kernels.program.dependence import written_over
 from ..backbone import INNER
 from ..draft import Draft, Family, bits
 from ..targets.kind import CPU, GPU
@@ -18,7 +19,7 @@ CACHE = (
 KEEP, ELIDED = range(2)
 STORE = (
     "KEEP",  # the array is written
-    "ELIDED",  # every reader gets the value on chip, so the array is never written
+    "ELIDED",  # the array is not written: every reader gets the value on chip, and nobody sees it afterwards
 )
 
 
@@ -26,8 +27,10 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if may_stream(s, task):
             s.v.cache[t] = s.b.add("cache", (f"{task.name}.{task.target.array}",), CACHE)
+    unseen = written_over(s.problem)
     for t, task in enumerate(s.problem.tasks):
-        if task.is_structured and s.array(task.target.array).role == "temp":
+        is_unseen = s.array(task.target.array).role == "temp" or t in unseen
+        if task.is_structured and is_unseen:
             s.v.store[t] = s.b.add("store", (f"{task.name}.{task.target.array}",), STORE)
 
 
@@ -49,7 +52,9 @@ def stream_kept(cache: int, store: int) -> bool:
 
 
 def elided_stores(s: Draft) -> None:
-    """Semantics: a temporary is written exactly when some reader takes it from memory."""
+    """Semantics: a value that does not outlive the sequence, of a temporary or one that a later task writes over, is written
+    exactly when some reader takes it from memory (dead store elimination).
+    """
     b, v = s.b, s.v
     spaces_from: dict[int, list[int]] = {}
     for f in s.backbone.near_flows:

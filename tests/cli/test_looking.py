@@ -47,8 +47,8 @@ def shift(x: ks.types.ndarray(), y: ks.types.ndarray()):
     for i in range(x.shape[0]):
         y[i] = x[i] + 1.0
 
-def ten(a, b):
-    for _ in range(5):
+def many(a, b):
+    for _ in range(7):
         shift(a, b)
         shift(b, a)
 
@@ -65,17 +65,17 @@ def test_show_tells_what_limits_launches(explore, tmp_path: Path) -> None:
     """Of a sequence that fits into one launch nothing is said."""
     file = tmp_path / "long.py"
     file.write_text(LONG)
-    code, out, _ = explore("show", f"{file}:ten", "--descents", 0)
+    code, out, _ = explore("show", f"{file}:many", "--descents", 0)
     (line,) = [line for line in out.splitlines() if line.startswith("  Launches")]
     assert code == 0
-    _, out, _ = explore("show", f"{file}:ten", "--json", "--descents", 0)
+    _, out, _ = explore("show", f"{file}:many", "--json", "--descents", 0)
     (fields,) = objects(out)
     n = fields["components"]
     assert fields["launch_tasks"] == LAUNCH_TASKS < len(fields["tasks"])
     assert line.split(None, 1)[1] == (
         f"{n} component{'s' if n > 1 else ''} | of at most {LAUNCH_TASKS} tasks that follow one another"
     )
-    _, out, _ = explore("-v", "show", f"{file}:ten", "--descents", 0)
+    _, out, _ = explore("-v", "show", f"{file}:many", "--descents", 0)
     shown = out.split("\nComponents\n")[1].split("\n\n")[0].splitlines()
     assert len(shown) == n
     counted = [[int(x) for x in re.findall(r"(\d+) (?:choices|open)", line)] for line in shown]

@@ -8,7 +8,7 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
-from kernelscape.space.backbone import LAUNCH_TASKS
+from kernelscape.space.backbone import launch_width
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
@@ -64,9 +64,10 @@ def test_random_candidates_of_fifty_tasks(tmp_path, sequence, n_components):
     candidates = [c for c in drawn if isinstance(c, Candidate)]
     assert candidates
     fused = root.space.variables.fused
+    width = max(launch_width(problem.tasks[c.start : c.stop]) for c in backbone.components)
     for made in candidates:
         together = [pair for pair, var in fused.items() if made.value(var) == ch.SAME_LAUNCH]
-        assert together and all(u - t < LAUNCH_TASKS for t, u in together)
+        assert together and all(u - t < width for t, u in together)
     inputs = checking.make_inputs(recording, problem, arrays, {})
     assert inputs
     sources = [checking.source_of(c) for c in candidates]

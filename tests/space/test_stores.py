@@ -1,0 +1,144 @@
+"""Stores that nobody sees: of which arrays they may be left away, and every implementation of small chains in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.dependence import written_over
+from kernelscape.space import build
+from kernelscape.space import choices as ch
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.targets.kind import CPU
+from kernelscape.testing import checking
+from kernelscape.testing.legality import illegal
+
+nd = types.ndarray()
+
+
+@kernel
+def increment(x: nd):
+    for i in range(x.shape[0]):
+        x[i] = x[i] + 1.0
+
+
+@kernel
+def half(x: nd):
+    for i in range(4):
+        x[i] = x[i] * 2.0
+
+
+@kernel
+def copy(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = x[i]
+
+
+@kernel
+def neighbour(x: nd, y: nd):
+    for i in range(x.shape[0] - 1):
+        y[i] = x[i + 1]
+
+
+@kernel
+def reset(x: nd):
+    for i in range(x.shape[0]):
+        x[i] = 3.0
+
+
+def thrice(x, y):
+    increment(x)
+    increment(x)
+    increment(x)
+
+
+def only_half_is_over(x, y):
+    increment(x)
+    half(x)
+
+
+def seen_by_a_neighbour(x, y):
+    increment(x)
+    neighbour(x, y)
+    increment(x)
+
+
+def seen_by_two(x, y):
+    increment(x)
+    copy(x, y)
+    increment(x)
+
+
+def seen_as_an_output(x, y):
+    copy(x, y)
+    copy(y, x)
+    reset(y)
+
+
+def space_of(sequence):
+    arrays = [np.zeros(8, np.float32) for _ in range(2)]
+    problem = normalise(record_sequence(sequence, arrays, "some"))
+    return build_space(problem, checking.target(1, 16))
+
+
+@pytest.fixture
+def few_sizes(monkeypatch):
+    small = replace(build.KINDS[CPU], mid_sizes=(1,), inner_sizes=(1, 4))
+    monkeypatch.setitem(build.KINDS, CPU, small)
+
+
+def leaves(space):
+    """Every implementation, found by deciding choice after choice."""
+    found, open_ones = [], [space.root()]
+    while open_ones:
+        candidate = open_ones.pop()
+        if not isinstance(candidate, Candidate):
+            continue
+        if candidate.is_complete:
+            found.append(candidate)
+            continue
+        open_ones += [child for _, child in candidate.expand(int(candidate.open_choices()[0]))]
+    return found
+
+
+# By sequence: the tasks whose stores may be left away, and how many of these are in some implementation.
+CHAINS = [
+    (thrice, {0, 1}, 2),
+    (only_half_is_over, set(), 0),
+    (seen_by_a_neighbour, {0}, 0),
+    (seen_by_two, {0}, 1),
+    (seen_as_an_output, {0}, 1),
+]
+
+
+@pytest.mark.parametrize(("sequence", "over", "n_elided"), CHAINS)
+def test_what_is_written_over_is_left_away_where_readers_have_it(
+    few_sizes, sequence, over, n_elided
+):
+    space = space_of(sequence)
+    assert written_over(space.problem) == over
+    found = leaves(space)
+    assert found
+    stores = space.variables.store
+    assert set(stores) == over
+    elided = [sum(c.value(var) == ch.ELIDED for var in stores.values()) for c in found]
+    assert max(elided) == n_elided
+    assert [illegal(c) for c in found] == [""] * len(found)
+
+
+def test_a_chain_in_place_is_one_loop_and_one_store(few_sizes):
+    """Of three steps some implementation has one launch, and stores once."""
+    space = space_of(thrice)
+    one_launch = [
+        c
+        for c in leaves(space)
+        if all(c.value(var) == ch.SAME_LAUNCH for var in space.variables.fused.values())
+    ]
+    assert any(
+        all(c.value(var) == ch.ELIDED for var in space.variables.store.values()) for c in one_launch
+    )
