@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..kernels.ir.scatter import scatters as scatters_of
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.candidate import Candidate
@@ -18,7 +19,7 @@ from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
-branches, stores, packing and reductions; equal phrases of two implementations mean the same.
+branches, scatters, stores, packing and reductions; equal phrases of two implementations mean the same.
 """
 
 _WHERE = {
@@ -42,6 +43,13 @@ _GUARDS = {
     "BRANCH": "tests its condition in each iteration",
     "BLEND": "stores in each iteration, where its condition does not hold what was there",
     "STRIDE": "makes strides over what it leaves out",
+}
+_SCATTERS = {
+    ch.BY_ATOMICS: "each atomically",
+    ch.PRIVATE: "in a copy of it for each thread, and adds the copies up at the end",
+    ch.SORTED: "in place, slab by slab, for which it sorts its iterations; no two threads meet",
+    ch.COLOUR: "in place, block by block, for which it sorts its iterations; no two threads meet",
+    ch.TILE: "in a tile for each block, for which it sorts its iterations; tiles are added where no two threads meet",
 }
 _ACCUMULATORS = {
     Owner.REGISTERS: "in registers",
@@ -76,6 +84,7 @@ def describe(candidate: Candidate) -> Words:
         "tiles": tuple(_tiles(plan)),
         "values": tuple(_values(plan, candidate, words.where)),
         "branches": tuple(guards(plan)),
+        "scatters": tuple(scatters(plan)),
         "stores": tuple(_stores(plan)),
         "packing": tuple(_packing(plan)),
         "reductions": tuple(words.reductions(plan, launches)),
@@ -208,6 +217,22 @@ def guards(plan: Plan) -> Iterator[str]:
         if t.guard:
             rows = ", with neighbours out of rows of vectors" if t.has_rows else ""
             yield f"{t.task.name} {_GUARDS[t.guard]}{rows}"
+
+
+def scatters(plan: Plan) -> Iterator[str]:
+    """How tasks make updates of elements that their iterations share."""
+    for t in plan.tasks:
+        for x in t.scatters:
+            size = "" if x.blocks is None else f" (blocks of {_cells(x.blocks.cells)})"
+            yield f"{t.task.name} updates {x.array} {_SCATTERS[x.how]}{size}"
+        shared = {x.array for x in t.scatters}
+        alone = [x.array for x in scatters_of(t.task, plan.problem) if x.array not in shared]
+        if alone:
+            yield f"{t.task.name} updates {_listed(alone)} by one thread, in order"
+
+
+def _cells(cells: tuple[int, ...]) -> str:
+    return " x ".join(map(str, cells))
 
 
 def _stores(plan: Plan) -> Iterator[str]:

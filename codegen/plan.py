@@ -12,12 +12,14 @@ from math import prod
 
 from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
+from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
 from ..space.engine.order import Node, forest
+from ..space.families.scatter import Blocks, blocks_of, tile_shape
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,32 @@ class Ahead:
 
 
 @dataclass(frozen=True)
+class ScatterPlan:
+    """How the updates of a scatter are made; `blocks`: those that iterations are sorted by, computed as `placing` says."""
+
+    scatter: Scatter
+    how: int  # a value of SCATTER, not SERIAL
+    tile: tuple[int, ...] = ()  # elements along each axis of a thread's tile
+    blocks: Blocks | None = None
+    placing: Placing | None = None
+
+    @property
+    def array(self) -> str:
+        return self.scatter.array
+
+    @property
+    def arrays_read(self) -> tuple[str, ...]:
+        """What the sort reads."""
+        assert self.placing is not None
+        values = (
+            *self.placing.conditions,
+            *self.scatter.bases,
+            *(s.value for s in self.placing.statements),
+        )
+        return tuple(dict.fromkeys(x.array for e in values for x in loads(e)))
+
+
+@dataclass(frozen=True)
 class TaskPlan:
     index: int
     task: Task
@@ -92,9 +120,15 @@ class TaskPlan:
     shift: Shift | None = None  # where it runs one iteration late
     guard: str = ""  # of a guarded task, a value of GUARD
     has_rows: bool = False  # it reads neighbours out of rows of vectors
+    scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
+
+    @property
+    def sort(self) -> ScatterPlan | None:
+        """By whose blocks its iterations are sorted, if they are."""
+        return next((x for x in self.scatters if x.blocks is not None), None)
 
     @property
     def vector(self) -> LoopPlan | None:
@@ -255,7 +289,27 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         ),
         guard=ch.GUARD[candidate.value(v.guard[t])] if t in v.guard else "",
         has_rows=t in v.rows and candidate.value(v.rows[t]) == ch.ROWS,
+        scatters=_scatters(candidate, t),
     )
+
+
+def _scatters(candidate: Candidate, t: int) -> tuple[ScatterPlan, ...]:
+    space = candidate.space
+    v, problem, task = space.variables, space.problem, space.problem.tasks[t]
+    cells = 0
+    if t in v.scatter_cells:
+        chosen = v.scatter_cells[t]
+        cells = int(space.choices[chosen].values[candidate.value(chosen)])
+    found = []
+    for x in scatters(task, problem) if any(u == t for u, _ in v.scatter) else ():
+        how, array = candidate.value(v.scatter[t, x.array]), problem.array(x.array)
+        if how in ch.SORTING:
+            tile = tile_shape(x, array, cells) if how == ch.TILE else ()
+            blocks = blocks_of(x, array, how, cells)
+            found.append(ScatterPlan(x, how, tile, blocks, placing(task, x.bases)))
+        elif how != ch.SERIAL:
+            found.append(ScatterPlan(x, how))
+    return tuple(found)
 
 
 def _threads(candidate: Candidate, t: int) -> tuple[str, ...]:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from ..kernels.ir.effects import arrays_written
 from ..kernels.ir.task import ArrayInfo
 from ..kernels.ir.text import show_value
+from ..space import choices as ch
 from ..space.backbone import Operand
 from .passes.storage import Workspace
-from .plan import Plan, TaskPlan, tasks_of
+from .plan import Plan, ScatterPlan, TaskPlan, tasks_of
 
 _GUARDS = {"BRANCH": "branches", "BLEND": "blends", "STRIDE": "in strides"}
+_SCATTERS = {
+    ch.BY_ATOMICS: "atomically",
+    ch.PRIVATE: "by copies of it",
+    ch.SORTED: "by slabs",
+    ch.COLOUR: "by blocks",
+    ch.TILE: "by tiles",
+}
 
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
@@ -63,6 +71,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += ["adds up atomically"] * t.is_atomic
         extras += [_GUARDS[t.guard]] if t.guard else []
         extras += ["neighbours out of rows"] * t.has_rows
+        extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
         if t.shift is not None:
             behind = plan.tasks[t.shift.producer].task.name
             extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")
@@ -71,6 +80,10 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)
+
+
+def _blocks(x: ScatterPlan) -> str:
+    return "" if x.blocks is None else f" of {' x '.join(map(str, x.blocks.cells))}"
 
 
 def _how_packed(task: TaskPlan, o: Operand) -> str:

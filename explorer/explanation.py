@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.describe import Starts, Words, count_starts, describe, guards
+from ..codegen.describe import Starts, Words, count_starts, describe, guards, scatters
 from ..codegen.lower import lower, print_source
 from ..codegen.plan import read_plan
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks
@@ -187,6 +187,9 @@ def explain_run(path: str | Path) -> Explanation:
     opened = list(guards(read_plan(best)))
     if opened:
         notes.append(f"branches that are opened: {'; '.join(opened)}")
+    shared = list(scatters(read_plan(best)))
+    if shared:
+        notes.append(f"updates that iterations share: {'; '.join(shared)}")
     bounder = Bounder(space)
     launches = reported_launches(records or (), file.source_key)
     known = registers_of_tasks(launches, len(problem.tasks))

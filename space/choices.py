@@ -39,6 +39,16 @@ from .families.prefetching import (
 )
 from .families.reduction import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .families.rows import ROWS, ROWS_KIND, WALK
+from .families.scatter import (
+    BY_ATOMICS,
+    COLOUR,
+    PRIVATE,
+    SCATTER,
+    SERIAL,
+    SORTED,
+    SORTING,
+    TILE,
+)
 from .families.schedule import BLOCKED, CYCLIC, SCHEDULE
 from .families.shifting import IN_STEP, LATE, SHIFT
 from .families.stores import CACHE, CACHED, ELIDED, KEEP, STORE, STREAM
@@ -61,12 +71,14 @@ __all__ = [
     "BLEND",
     "BLOCKED",
     "BRANCH",
+    "BY_ATOMICS",
     "BY_TEAM",
     "BY_THREAD",
     "CA",
     "CACHE",
     "CACHED",
     "CG",
+    "COLOUR",
     "COPY",
     "CYCLIC",
     "DIM_KIND",
@@ -103,18 +115,23 @@ __all__ = [
     "PREFETCH",
     "PREFETCH_ACCUMULATORS",
     "PREFETCH_ITERATIONS",
+    "PRIVATE",
     "READ_ONLY",
     "REDUCTION",
     "REGISTER",
     "ROWS",
     "ROWS_KIND",
     "SAME_LAUNCH",
+    "SCATTER",
     "SCHEDULE",
     "SEPARATE",
     "SEQUENTIAL",
+    "SERIAL",
     "SHARED",
     "SHIFT",
     "SLOWER",
+    "SORTED",
+    "SORTING",
     "STAGED",
     "STORE",
     "STREAM",
@@ -125,6 +142,7 @@ __all__ = [
     "THREAD",
     "THREAD_LEVEL",
     "THREE_STAGES",
+    "TILE",
     "TREE",
     "TWO_STAGES",
     "UNROLL",

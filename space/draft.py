@@ -54,6 +54,8 @@ class Variables:
     shift: dict[Shift, int] = field(default_factory=dict)
     guard: dict[int, int] = field(default_factory=dict)  # by task, guarded ones only
     rows: dict[int, int] = field(default_factory=dict)  # by task
+    scatter: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
+    scatter_cells: dict[int, int] = field(default_factory=dict)  # by task
 
 
 @dataclass(frozen=True, eq=False)

@@ -272,6 +272,8 @@ RARE = (
     "schedule",
     "guard",
     "rows",
+    "scatter",
+    "scatter_cells",
     "layout",
     "thread_level",
 )

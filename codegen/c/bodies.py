@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ class BodyWriter:
         self.is_free = False  # whether sums may be reordered
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
         self.lanes: Lanes | None = None  # the loop that runs in lanes
+        self.given: Mapping[str, c.CExpr] = {}  # what locals are set to, known before
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration.
@@ -96,6 +97,8 @@ class BodyWriter:
                         self.w.write(made)
                 case ir.For(loop, extent, inner):
                     self.loop(loop, extent, inner)
+                case ir.SetLocal(name) if name in self.given:
+                    self.w.write(c.Assign(self.v.locals[name].x, self.given[name]))
                 case ir.SetLocal(name, value):
                     held = self.v.locals[name]
                     self.w.write(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.task import Problem
@@ -11,6 +12,15 @@ from .block import Builder
 from .memory import Value
 from .point import index_of, row_strides
 from .vectors import type_name
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """A part of an array, of this shape, that lies at `base`; `origin` is the flat index there of the array's first element."""
+
+    base: c.CExpr
+    shape: tuple[int, ...]
+    origin: c.CExpr
 
 
 class BodyValues:
@@ -26,6 +36,7 @@ class BodyValues:
         """`plain_indices`: whether indices are computed as longs, see `index_of`."""
         self.w, self.problem, self.array_of = w, problem, array_of
         self.plain_indices = plain_indices
+        self.tiles: Mapping[str, TilePlace] = {}  # arrays of which a part is elsewhere
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}
 
@@ -43,10 +54,15 @@ class BodyValues:
 
     def element(self, array: str, indices: tuple[ir.Expr, ...]) -> Value:
         info = self.problem.array(array)
+        tile = self.tiles.get(array)
         flat: c.CExpr = c.Num("0")
-        for index, stride in zip(indices, row_strides(info.shape), strict=True):
+        for index, stride in zip(
+            indices, row_strides(tile.shape if tile else info.shape), strict=True
+        ):
             x = self.index(index) if self.plain_indices else self.evaluate(index).x
             flat = c.add(flat, x if stride == 1 else c.Bin("*", x, c.number(stride)))
+        if tile is not None:
+            return Value(c.Index(tile.base, c.Bin("-", flat, tile.origin)), info.dtype)
         return Value(c.Index(self.array_of(array), flat), info.dtype)
 
     def local_element(self, name: str, index: ir.Expr) -> Value:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...space.backbone import MID
-from ..loops.ir import CopyPhase, Loop, Node, PackPhase, Strips, SumPhase, last_loop_plan
+from ..loops.ir import (
+    CopyPhase,
+    Loop,
+    Node,
+    PackPhase,
+    ScatterPhase,
+    Strips,
+    SumPhase,
+    last_loop_plan,
+)
 from ..passes.map_grid import AXES
 from ..plan import TaskPlan
 from . import csyntax as c
@@ -92,7 +101,13 @@ class BlockThreads(Threads):
     def update(self, task: TaskPlan, ctx: Context) -> None:
         update(self.sums, task, ctx)
 
-    def phase(self, phase: SumPhase | PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+    def phase(
+        self,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        task: TaskPlan,
+        ctx: Context,
+    ) -> None:
+        assert not isinstance(phase, ScatterPhase), "blocks of a grid do not scatter"
         if isinstance(phase, SumPhase):
             BlockSumWriter(self.kernel, self.sums).write(phase, task, ctx)
         else:

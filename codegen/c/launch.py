@@ -9,7 +9,7 @@ one version (`AccumulatorPlan.padded`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import gcd
 
@@ -19,6 +19,7 @@ from ..loops.ir import (
     Alone,
     Barrier,
     Body,
+    InBlocks,
     Late,
     Loop,
     Node,
@@ -30,11 +31,12 @@ from ..loops.ir import (
 )
 from ..passes.packing import iterations
 from ..plan import LoopPlan, Member, TaskPlan
+from . import blocks
 from . import csyntax as c
-from .bodies import BodyWriter
 from .guards import GuardWriter
 from .lanes import Lanes, LaneScope, LaneWriter
 from .outline import has_loop, is_closed, outlined
+from .scatter import body_writer
 from .scene import Scene
 from .scopes import Context
 from .strips import length_of
@@ -85,6 +87,8 @@ class LaunchWriter:
                 self.late(node, ctx)
             case Alone():
                 self.alone(node, ctx)
+            case InBlocks():
+                self.in_blocks(node, ctx)
             case _:
                 self.phase(node, self.scene.plan.tasks[node.task], ctx)
 
@@ -110,14 +114,36 @@ class LaunchWriter:
             for statement in statements:
                 self.scene.w.write(statement)
             return
+        self.scene.w.write(self.closed_call(statements, ctx.variables.values()))
+
+    def in_blocks(self, node: InBlocks, ctx: Context) -> None:
+        """Iterations block by block: what is done with one block is a function."""
+        scene, task = self.scene, self.scene.plan.tasks[node.task]
+        (loop,) = node.children
+        assert isinstance(loop, Loop)
+        at = blocks.places(scene, loop)
+        variables = {(m.task, m.loop, m.level): at.iteration for m in loop.members}
+        inside = replace(ctx, variables={**ctx.variables, **variables}, is_team=False)
+        self.may_outline = False
+        with scene.w.scope() as body:
+            self.children(loop.children, inside)
+        self.may_outline = bool(self.name)
+        whole = blocks.one_block(scene, task, at, tuple(body.statements))
+        call = self.closed_call(whole, (*ctx.variables.values(), at.block, at.begin, at.end))
+        scene.w.write(blocks.in_colours(scene, task, at, call, loop.is_parallel))
+        for array in arrays_written(task.task):
+            scene.w.forget(array)
+
+    def closed_call(self, statements: Statements, around: Iterable[c.CExpr]) -> c.RunClosed:
+        """The call of a function of these statements, in loops whose variables are `around`."""
         name = f"{self.name}_closed_{len(self.closed)}"
-        function, call = outlined(name, statements, self.scene, ctx.variables.values())
+        function, call = outlined(name, statements, self.scene, around)
         same = [f for f in self.closed if replace(f, name=name) == function]
         if same:  # of whole register tiles of what is around it, and of cut ones
             call = replace(call, function=same[0].name)
         else:
             self.closed.append(function)
-        self.scene.w.write(call)
+        return call
 
     def block(self, node: Loop, ctx: Context) -> None:
         """A loop of a grid: the index of the tile of this block."""
@@ -351,11 +377,10 @@ class LaunchWriter:
             self.in_lanes(task, task.vector, ctx)
             return
         with self.scene.over(task, list(task.loops), ctx) as inner:
-            writer = BodyWriter(self.scene.w, self.scene.plan.problem, self.scene.global_array)
             variables = {k: x for k, x in inner.variables.items() if k[0] != task.index}
             for p in task.loops:
                 variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
-            writer.write(task, variables)
+            body_writer(self.scene, task, variables).write(task, variables)
 
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
         """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""

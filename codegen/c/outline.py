@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..loops.ir import Alone, Barrier, Late, Loop, Node, phases_of
+from ..loops.ir import Alone, Barrier, InBlocks, Late, Loop, Node, phases_of
 from . import csyntax as c
 from .scene import Scene
 from .usage import identifiers, parameters, without_unused
+from .vectors import type_name
 
 _TEAM = (c.Id("tid"), c.Id("n_threads"))
 
@@ -28,7 +29,7 @@ def is_closed(scene: Scene, node: Node) -> bool:
 def _is_plain(node: Node) -> bool:
     if isinstance(node, Loop):
         return all(map(_is_plain, node.children))
-    return not isinstance(node, Barrier | Late | Alone)
+    return not isinstance(node, Barrier | Late | Alone | InBlocks)
 
 
 def outlined(
@@ -46,6 +47,15 @@ def outlined(
     )
     named = (
         *parameters(scene.plan.problem, body, dict(scene.w.names)),
+        *(
+            c.Parameter(
+                f"{'' if b.name in stored else 'const '}{type_name(b.dtype, 0)} *",
+                b.name,
+                "restrict ",
+            )
+            for b in scene.opened
+            if b.name in used
+        ),
         *(c.Parameter("const long ", x) for x in indices),
     )
     arrays = tuple(p.name for p in named if p.restrict and p.name in stored)

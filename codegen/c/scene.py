@@ -16,6 +16,7 @@ from ..passes.storage import (
     AccumulatorLayout,
     Buffer,
     CopyLayout,
+    ScatterMemory,
     SharedLayout,
     Workspace,
     merged_levels,
@@ -50,6 +51,7 @@ class Scene:
         # Where in its buffer the present block of an operand that is packed ahead begins.
         self.halves: dict[tuple[int, str], c.CExpr] = {}
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
+        self.scatters: dict[int, ScatterMemory] = {}
         self.opened: list[Buffer] = []
         self.hoisted: list[c.CStmt] | None = None
         # What threads are given multiples of, by extent and step of a loop that is shared out in blocks.

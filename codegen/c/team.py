@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from math import prod
 
 from ...space.backbone import Flow
-from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, Strips, SumPhase
+from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, ScatterPhase, Strips, SumPhase
 from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
 from ..plan import TaskPlan
 from . import csyntax as c
@@ -16,6 +16,7 @@ from .launch import LaunchWriter
 from .pack_phases import PackWriter
 from .packed import PackedOperands
 from .register_sums import update
+from .scatter import allocate_scatters, write_scatter
 from .scene import Scene
 from .scopes import Context
 from .sums import SumWriter
@@ -30,8 +31,8 @@ class TeamThreads(Threads):
 
     index_type = "long"
 
-    def __init__(self, operands: PackedOperands, sums: Accumulators) -> None:
-        self.operands, self.sums = operands, sums
+    def __init__(self, scene: Scene, operands: PackedOperands, sums: Accumulators) -> None:
+        self.scene, self.operands, self.sums = scene, operands, sums
 
     def is_among(self, n_threads: int) -> c.CExpr:
         assert n_threads == 1, "of a team one thread is alone"
@@ -49,9 +50,16 @@ class TeamThreads(Threads):
     def update(self, task: TaskPlan, ctx: Context) -> None:
         update(self.sums, task, ctx)
 
-    def phase(self, phase: SumPhase | PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
+    def phase(
+        self,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        task: TaskPlan,
+        ctx: Context,
+    ) -> None:
         if isinstance(phase, SumPhase):
             SumWriter(self.sums).write(phase, task, ctx)
+        elif isinstance(phase, ScatterPhase):
+            write_scatter(self.scene, phase, task)
         else:
             PackWriter(self.operands).write(phase, task, ctx)
 
@@ -65,7 +73,7 @@ def team_writer(scene: Scene, name: str) -> LaunchWriter:
         allocate(scene, scene.plan.tasks[t])
     operands = PackedOperands(scene)
     values = Values(scene, operands)
-    threads = TeamThreads(operands, Accumulators(scene, values))
+    threads = TeamThreads(scene, operands, Accumulators(scene, values))
     return LaunchWriter(scene, values, threads, name)
 
 
@@ -112,6 +120,8 @@ def allocate(scene: Scene, task: TaskPlan) -> None:
             scene.launch.is_parallel and source.name not in task.by_team,
         )
         scene.copies[t, source.name] = (buffer, packed)
+    if task.scatters:
+        allocate_scatters(scene, task)
 
 
 def own_array(
@@ -139,4 +149,6 @@ def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
     )
     kind = type_name(b.dtype, 0)
     start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
-    return c.Declare(f"{kind} *{'' if is_partial or is_of_team else 'restrict '}", b.name, start)
+    is_looked_at = any(b is held for m in scene.scatters.values() for held in m.shared)
+    is_sole = not (is_partial or is_of_team or is_looked_at)
+    return c.Declare(f"{kind} *{'restrict ' if is_sole else ''}", b.name, start)

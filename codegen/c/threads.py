@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from ..loops.ir import CopyPhase, Loop, PackPhase, Strips, SumPhase
+from ..loops.ir import CopyPhase, Loop, PackPhase, ScatterPhase, Strips, SumPhase
 from ..plan import TaskPlan
 from . import csyntax as c
 from .scopes import Context
@@ -37,8 +37,13 @@ class Threads(ABC):
         """Writes how one register tile is added to its accumulators."""
 
     @abstractmethod
-    def phase(self, phase: SumPhase | PackPhase | CopyPhase, task: TaskPlan, ctx: Context) -> None:
-        """Writes a phase of sums, or of blocks of operands."""
+    def phase(
+        self,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        task: TaskPlan,
+        ctx: Context,
+    ) -> None:
+        """Writes a phase of sums, of blocks of operands, or of scatters."""
 
     @abstractmethod
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:

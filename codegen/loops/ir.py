@@ -1,15 +1,19 @@
 """The loop IR: one launch between the plan of a candidate and C syntax. Frozen; passes make new ones (codegen/passes).
 
     Launch  ::= tasks, Node*, and what the team does when it is done: Node*
-    Node    ::= Loop | Late | Alone | Barrier | Phase
+    Node    ::= Loop | Late | Alone | InBlocks | Barrier | Phase
     Loop    ::= members, extent, step, level, schedule, Node*        a loop; where it packs operands, in strips
     Late    ::= the loop around it, Node*                            for the iteration of that loop before the present one
     Alone   ::= n, Node*                                             for the first n threads of those that are here
+    InBlocks ::= task, Loop                                          the iterations of the loop, sorted by block: one colour of
+                                                                     blocks after another, between which its threads meet
     Barrier ::=                                                      all threads of a team, or of a block of a GPU, meet
     Phase   ::= Body                                                 one register tile of a task
               | FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
               | PackBlock | PackFirstBlock | OpenBlock | PackRest    blocks of operands
               | StartCopies | AwaitCopies | AdvanceCopies            blocks that travel into shared memory by themselves
+              | ClearCopies | AddCopies                              of arrays that each thread updates a copy of
+              | CountIterations | StartBlocks | SortIterations       a counting sort of iterations by block
 
 What a loop's `schedule` means:
 
@@ -210,12 +214,48 @@ class AdvanceCopies:
         return self.copies[0].task
 
 
+@dataclass(frozen=True)
+class ClearCopies:
+    """A thread's copies of the arrays that a task scatters to take the neutral element."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class AddCopies:
+    """The copies of all threads are combined with the arrays, of which each thread takes a part."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class CountIterations:
+    """Each thread finds the blocks of its part of the iterations, and counts them."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class StartBlocks:
+    """One thread adds the counts up to where each block begins, and each thread's part of it."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class SortIterations:
+    """Each thread puts its part of the iterations to their blocks."""
+
+    task: int
+
+
 SumPhase = (
     FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
 )
 PackPhase = PackBlock | PackFirstBlock | OpenBlock | PackRest
 CopyPhase = StartCopies | AwaitCopies | AdvanceCopies
-Phase = Body | SumPhase | PackPhase | CopyPhase
+ScatterPhase = ClearCopies | AddCopies | CountIterations | StartBlocks | SortIterations
+Phase = Body | SumPhase | PackPhase | CopyPhase | ScatterPhase
 
 
 # --- nodes ---
@@ -286,11 +326,24 @@ class Alone:
 
 
 @dataclass(frozen=True)
+class InBlocks:
+    """The iterations of a task's loop, its only child, block by block as they were sorted.
+
+    Blocks of one colour are shared out by what is in them, and worked on before those of the next: the threads meet in between.
+    A block's tiles, where there are any, are cleared before its iterations and added to their arrays behind them.
+    """
+
+    task: int
+    n_colours: int
+    children: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
 class Barrier:
     """All threads of the launch, or of a block of a GPU, meet."""
 
 
-Node = Loop | Late | Alone | Barrier | Phase
+Node = Loop | Late | Alone | InBlocks | Barrier | Phase
 
 
 # --- what a launch knows besides ---
@@ -397,7 +450,7 @@ def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple
                 yield from paths(n.children, (*above, n))
             case Body(task):
                 yield list(above), task
-            case Late(_, children) | Alone(_, children):
+            case Late(_, children) | Alone(_, children) | InBlocks(_, _, children):
                 yield from paths(children, above)
 
 
@@ -406,18 +459,20 @@ def loops_in(nodes: Sequence[Node]) -> Iterator[Loop]:
     for n in nodes:
         if isinstance(n, Loop):
             yield n
-        if isinstance(n, Loop | Alone):
+        if isinstance(n, Loop | Alone | InBlocks):
             yield from loops_in(n.children)
 
 
 def has_parallel(node: Node) -> bool:
+    if isinstance(node, InBlocks):
+        return any(map(has_parallel, node.children))
     return isinstance(node, Loop) and (node.is_parallel or any(map(has_parallel, node.children)))
 
 
 def phases_of(node: Node) -> Iterator[Phase]:
     """The phases in a node, in order."""
     match node:
-        case Loop() | Late() | Alone():
+        case Loop() | Late() | Alone() | InBlocks():
             for c in node.children:
                 yield from phases_of(c)
         case Barrier():

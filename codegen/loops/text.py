@@ -13,6 +13,7 @@ from .ir import (
     Barrier,
     Body,
     Copy,
+    InBlocks,
     Late,
     Launch,
     Loop,
@@ -47,7 +48,7 @@ def show_launch(launch: Launch, plan: Plan) -> str:
 def _lines(plan: Plan, nodes: Sequence[Node], depth: int) -> Iterator[str]:
     for n in nodes:
         yield "  " * depth + _line(plan, n)
-        if isinstance(n, Loop | Late | Alone):
+        if isinstance(n, Loop | Late | Alone | InBlocks):
             yield from _lines(plan, n.children, depth + 1)
 
 
@@ -57,6 +58,8 @@ def _line(plan: Plan, node: Node) -> str:
             return _loop(plan, node)
         case Late(loop):
             return f"for the iteration of {_member(plan, loop.members[0])} before"
+        case InBlocks(task, n_colours):
+            return f"blocks of {_task(plan, task)}, {n_colours} colours"
         case Alone(n_threads):
             return "one thread alone" if n_threads == 1 else f"{n_threads} threads"
         case Barrier():

@@ -17,6 +17,7 @@ from .ir import (
     FillSums,
     FinishSums,
     FlushSums,
+    InBlocks,
     Late,
     Launch,
     Loop,
@@ -43,7 +44,7 @@ class _Place:
     """A phase with what is around it, outermost first."""
 
     phase: Phase
-    around: tuple[Loop | Late | Alone, ...]
+    around: tuple[Loop | Late | Alone | InBlocks, ...]
 
     @property
     def loops(self) -> list[Loop]:
@@ -70,10 +71,12 @@ def _expect(holds: bool, what: str) -> None:
         raise IllFormedError(what)
 
 
-def _places(nodes: Sequence[Node], around: tuple[Loop | Late | Alone, ...]) -> Iterator[_Place]:
+def _places(
+    nodes: Sequence[Node], around: tuple[Loop | Late | Alone | InBlocks, ...]
+) -> Iterator[_Place]:
     for n in nodes:
         match n:
-            case Loop() | Late() | Alone():
+            case Loop() | Late() | Alone() | InBlocks():
                 yield from _places(n.children, (*around, n))
             case Barrier():
                 pass
@@ -94,6 +97,8 @@ def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
                     loop.members == shared[-1].members and not loop.children,
                     "what is late names another loop than the one around it",
                 )
+            case InBlocks(task, n_colours, children):
+                _in_blocks(task, n_colours, children, around)
             case Alone(n_threads, children):
                 _expect(n_threads > 0 and bool(children), "nobody is alone, or with nothing")
                 few = any(isinstance(x, Alone) for x in around)
@@ -106,9 +111,28 @@ def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
                 )
                 _expect(not apart, "a barrier where threads have parted")
                 _expect(not isinstance(before, Barrier), "two barriers in a row")
-        if isinstance(n, Loop | Late | Alone):
+        if isinstance(n, Loop | Late | Alone | InBlocks):
             _expect(bool(n.children), f"nothing is in {type(n).__name__}")
             _lists(n.children, (*around, n))
+
+
+def _in_blocks(
+    task: int, n_colours: int, children: Sequence[Node], around: tuple[Node, ...]
+) -> None:
+    """The loop is the task's alone, and where its threads meet nobody has parted."""
+    is_own = (
+        len(children) == 1
+        and isinstance(children[0], Loop)
+        and [m.task for m in children[0].members] == [task]
+        and children[0].step == 1
+    )
+    _expect(is_own, f"what runs in blocks is no loop of task {task} alone")
+    _expect(n_colours > 0, f"task {task} has no colour")
+    is_shared = is_own and isinstance(children[0], Loop) and children[0].is_parallel
+    apart = any(isinstance(x, Alone) or (isinstance(x, Loop) and x.is_parallel) for x in around)
+    _expect(
+        not (is_shared and apart), f"blocks of task {task} are shared out where threads have parted"
+    )
 
 
 def _loop(loop: Loop, around: tuple[Node, ...]) -> None:

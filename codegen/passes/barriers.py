@@ -10,13 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...kernels.ir.effects import arrays_written, task_reads
+from ...space.choices import PRIVATE
 from ..loops.ir import (
+    AddCopies,
     AdvanceCopies,
     AwaitCopies,
     Barrier,
     Body,
+    ClearCopies,
     CombineSums,
+    CountIterations,
     FinishSums,
+    InBlocks,
     Launch,
     Loop,
     Node,
@@ -26,6 +31,8 @@ from ..loops.ir import (
     PackFirstBlock,
     PackRest,
     Phase,
+    SortIterations,
+    StartBlocks,
     StartCopies,
     has_parallel,
     phases_of,
@@ -141,9 +148,13 @@ def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
                 if o.access.array in task.by_team:
                     yield Touch(block_name(t, o.access.array), True, alone)
                 continue
+            case CountIterations() | StartBlocks() | SortIterations() | ClearCopies() | AddCopies():
+                yield from _scatter_touches(p, task, alone)
+                continue
             case Body(t):
                 for array in task.by_team:
                     yield Touch(block_name(t, array), False, alone)
+                yield from _scatter_touches(p, task, alone)
         for array in _reads(p, task):
             if (p.task, array) not in on_chip:
                 yield Touch(array, False, alone)
@@ -156,13 +167,43 @@ def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
             yield Touch(accumulator_name(p.task), not is_read, by)
 
 
+def _scatter_touches(p: Phase, task: TaskPlan, alone: frozenset[str]) -> Iterator[Touch]:
+    """What a sort of iterations, or what is done to copies, touches besides; a body updates the copies of its thread."""
+    own, t = alone | {_OWN_PART}, task.index
+    match p:
+        case CountIterations():
+            assert task.sort is not None
+            for array in task.sort.arrays_read:
+                yield Touch(array, False, alone)
+            yield Touch(counts_name(t), True, own)
+        case StartBlocks():
+            yield Touch(counts_name(t), True, frozenset([_ONE_THREAD]))
+            yield Touch(order_name(t), True, frozenset([_ONE_THREAD]))
+        case SortIterations():
+            yield Touch(counts_name(t), True, own)
+            yield Touch(order_name(t), True, own)
+        case Body() if task.sort is not None:
+            yield Touch(order_name(t), False, alone)
+    if any(x.how == PRIVATE for x in task.scatters):
+        match p:
+            case ClearCopies() | Body():
+                yield Touch(copies_name(t), True, own)
+            case AddCopies():
+                yield Touch(copies_name(t), False, alone)
+                for x in task.scatters:
+                    if x.how == PRIVATE:
+                        yield Touch(x.array, True, alone | {_OWN_PART})
+
+
 def _is_serial(plan: Plan, node: Node) -> bool:
     """Whether one thread of a team alone runs a node that is in no parallel loop."""
     match node:
         case Loop():
             return not has_parallel(node)
-        case Body():
+        case Body() | StartBlocks():
             return True
+        case InBlocks():
+            return not has_parallel(node)
         case Barrier():
             return False
         case _:
@@ -238,6 +279,21 @@ def accumulator_name(task: int) -> str:
 def block_name(task: int, array: str) -> str:
     """Of the block of an operand that all threads of a team pack."""
     return f"block of {array} of task {task}"
+
+
+def counts_name(task: int) -> str:
+    """Of how many iterations of each thread are in each block."""
+    return f"counts of task {task}"
+
+
+def order_name(task: int) -> str:
+    """Of the iterations of a task in the order of their blocks, and where each block begins."""
+    return f"order of task {task}"
+
+
+def copies_name(task: int) -> str:
+    """Of what each thread of a team has of the arrays that a task scatters to."""
+    return f"copies of task {task}"
 
 
 def shared_name(array: str) -> str:

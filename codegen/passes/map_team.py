@@ -14,6 +14,7 @@ from ..loops.ir import (
     Barrier,
     Body,
     CombineSums,
+    InBlocks,
     Late,
     Launch,
     Loop,
@@ -21,6 +22,7 @@ from ..loops.ir import (
     OpenBlock,
     Runs,
     Schedule,
+    StartBlocks,
     has_parallel,
 )
 from ..plan import LoopPlan, Plan
@@ -135,8 +137,10 @@ def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node
         match node:
             case Barrier() | Late() | Alone():
                 return False
-            case Loop():
-                return not node.is_parallel and all(map(is_alone, node.children))
+            case Loop() | InBlocks():
+                return not has_parallel(node) and all(map(is_alone, node.children))
+            case StartBlocks():
+                return True
             case CombineSums(task):
                 return launch.accumulators[task].is_small
             case Body():

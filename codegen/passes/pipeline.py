@@ -18,6 +18,7 @@ from .map_team import end_team, leave_alone, map_team, share_evenly
 from .nests import nests
 from .packing import place_block_copies, place_blocks
 from .reductions import place_block_sums, place_sums
+from .scatters import place_scatters
 from .shifting import shift_late
 from .storage import APART_BYTES
 from .tails import cut_elements, cut_rows
@@ -55,6 +56,7 @@ CPU = Passes(
         share_evenly,
         place_sums,
         place_blocks,
+        place_scatters,
         place_team_barriers,
         shift_late,
         end_team,

@@ -167,6 +167,35 @@ class SharedLayout:
         return SharedLayout(flows[0].axes, tuple(extents), tuple(levels))
 
 
+@dataclass(frozen=True)
+class SortMemory:
+    """Of a counting sort: the block of each iteration, how many each thread has of each block, the iterations in order, where in
+    that order each block begins, and locals kept from one computation of their iteration to the next.
+    """
+
+    blocks: Buffer
+    counts: Buffer
+    order: Buffer
+    starts: Buffer
+    kept: dict[str, Buffer]
+
+
+@dataclass(frozen=True)
+class ScatterMemory:
+    """What the updates of a task's scatters go to, by array: copies of it, or tiles, each with the name of a tile's origin."""
+
+    copies: dict[str, Buffer]
+    tiles: dict[str, tuple[Buffer, str]]
+    sort: SortMemory | None
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """What other threads look at, too."""
+        s = self.sort
+        of_sort = () if s is None else (s.blocks, s.counts, s.order, s.starts, *s.kept.values())
+        return (*self.copies.values(), *of_sort)
+
+
 def merged_levels(
     plan: Plan, matches: dict[tuple[int, str, int], set[tuple[int, str, int]]]
 ) -> dict[tuple[Flow, str], int]:

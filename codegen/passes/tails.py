@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..loops.ir import Alone, Late, Launch, Loop, Node, Tails
+from ..loops.ir import Alone, InBlocks, Late, Launch, Loop, Node, Tails
 from ..plan import Plan
 
 
@@ -30,7 +30,7 @@ def _cut(nodes: Sequence[Node], tails: Callable[[Loop], Tails]) -> tuple[Node, .
         match n:
             case Loop():
                 made.append(replace(n, children=_cut(n.children, tails), tails=tails(n)))
-            case Late() | Alone():
+            case Late() | Alone() | InBlocks():
                 made.append(replace(n, children=_cut(n.children, tails)))
             case _:
                 made.append(n)

@@ -252,6 +252,8 @@ class _Wanted:
             self.want(var, *((ch.PARALLEL, ch.LOOP) if is_block else (ch.LOOP, ch.PARALLEL)))
             return
         is_parallel = self.threads.team and self.roles.parallel.get(d.task) == d.loop.name
+        if any(t == d.task for t, _ in self.v.scatter) and self.threads.scatter == ch.SERIAL:
+            is_parallel = False
         self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
 
     def mid(self, d: Dim, var: int) -> None:
@@ -350,6 +352,12 @@ class _Wanted:
             self.want(var, *_first_of(ch.BLEND if in_vectors else ch.STRIDE, ch.BRANCH, ch.BLEND))
         for var in self.v.rows.values():
             self.want(var, ch.ROWS, ch.WALK)
+        for var in self.v.scatter.values():
+            self.want(var, self.threads.scatter, ch.SERIAL, ch.BY_ATOMICS)
+        for var in self.v.scatter_cells.values():
+            sizes = [int(x) for x in self.space.choices[var].values]
+            least = next((k for k, n in enumerate(sizes) if n >= self.threads.cells), 0)
+            self.want(var, *range(least, len(sizes)), *range(least))
         for var in self.v.schedule.values():
             self.want(var, *_first_of(self.threads.schedule, ch.BLOCKED, ch.CYCLIC))
         for var in self.v.prefetch.values():

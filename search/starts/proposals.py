@@ -55,6 +55,7 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if loops >= 3:  # of a product without packed panels much is known: it waits for memory
         yield from _packed_products(space, greedy)
     yield greedy
+    yield from _scatters(space, greedy)
     yield replace(greedy, stores=ch.CACHED if greedy.stores == ch.STREAM else ch.STREAM)
     # Where a task waits for all of another's sums, what both read comes from memory twice but for panels that stay in a cache.
     has_waits = len(set(sweeps(space, find_roles(space, merge=False)))) > 1
@@ -82,6 +83,20 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     yield replace(greedy, fusion=replace(greedy.fusion, launch=False, loops=False))
     assert isinstance(greedy.threads, Along)
     yield replace(greedy, threads=Along(team=not greedy.threads.team))
+
+
+def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    """All ways of updates that threads share, those that sort by blocks of several sizes, the small ones first."""
+    if not space.variables.scatter:
+        return
+    sizes = {
+        int(x) for var in space.variables.scatter_cells.values() for x in space.choices[var].values
+    }
+    for how in (ch.TILE, ch.COLOUR, ch.SORTED):
+        for cells in sorted(sizes):
+            yield replace(greedy, threads=Along(scatter=how, cells=cells))
+    for how in (ch.PRIVATE, ch.BY_ATOMICS):
+        yield replace(greedy, threads=Along(scatter=how))
 
 
 def _stores_around_pay(space: Space) -> bool:

@@ -51,12 +51,15 @@ class Axis(Enum):
 class Along:
     """Threads of a CPU: they share out this loop, so that tasks can meet along it, each one part or (CYCLIC) tile by tile.
 
-    Without a `team` there is one thread, and nests are the same.
+    Without a `team` there is one thread, and nests are the same. Updates of elements that iterations share are made by `scatter`,
+    in blocks of at least `cells`; the loops around them are those of one thread where it says SERIAL.
     """
 
     axis: Axis = Axis.COMMON
     schedule: int = ch.BLOCKED
     team: bool = True
+    scatter: int = ch.SERIAL
+    cells: int = 1
 
 
 class Sums(Enum):
@@ -147,6 +150,9 @@ class Sketch:
             yield "cyclic"
         if not threads.team:
             yield "one thread"
+        if threads.scatter != ch.SERIAL:
+            yield f"scatters {ch.SCATTER[threads.scatter].lower()}"
+            yield from [f"cells{threads.cells}"] * (threads.cells > 1)
 
 
 def _words_of_tile(tile: Tile) -> Iterator[str]:

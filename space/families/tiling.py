@@ -9,6 +9,7 @@ from math import gcd
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import are_independent, task_reads, task_writes
 from ...kernels.ir.in_lanes import refusal
+from ...kernels.ir.scatter import scatters
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
@@ -54,7 +55,7 @@ def kinds_of(s: Draft, d: Dim) -> int:
         has_threads = s.kind.mid_dims_have_threads and d.loop.extent > 1
         return bits(*able, *({THREAD} if has_threads and is_parallel(task, d) else set()))
     if d.level == OUTER:
-        may_split = d.loop.extent > 1 and s.target.cores > 1 and is_parallel(task, d)
+        may_split = d.loop.extent > 1 and s.target.cores > 1 and may_be_shared(s, task, d)
         return bits(LOOP, PARALLEL) if may_split else bits(LOOP)
     if task.body is not None:
         return bits(ABSENT, VECTOR) if runs_in_lanes(s, task, d) else bits(ABSENT)
@@ -84,6 +85,11 @@ def is_parallel(task: Task, d: Dim) -> bool:
     if task.is_structured:
         return task.fast_math or not d.loop.is_reduction
     return are_independent(task, d.loop)
+
+
+def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
+    """Whether an outer dim may be shared out, where updates of the same elements are made as its threads can (scatter.py)."""
+    return is_parallel(task, d) or (s.kind.has_teams and bool(scatters(task, s.problem)))
 
 
 def vector_loops(s: Draft, task: Task) -> set[str]:

@@ -1,0 +1,246 @@
+"""How updates are made of elements that several iterations of a body share, where their order is free.
+
+Blocks are boxes of the array by the place of an iteration's window, the box of all that it updates. Iterations are sorted by block
+(a counting sort, made in each call), and blocks of one colour at a time are worked on: those of one colour lie so far apart that no
+two of their windows meet (red-black and multicolour orderings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+from ...kernels.ir.scatter import Scatter, scatters
+from ...kernels.ir.task import ArrayInfo
+from ..backbone import INNER, OUTER, Dim
+from ..draft import Draft, Family, all_but, bits
+from ..targets.kind import CPU
+from .order import APART
+from .tiling import DIM_KIND, PARALLEL, VECTOR, kinds_of
+
+SERIAL, BY_ATOMICS, PRIVATE, SORTED, COLOUR, TILE = range(6)
+SCATTER = (
+    "SERIAL",  # one thread makes all updates
+    "ATOMIC",  # each update is atomic
+    "PRIVATE",  # each thread updates a copy of its own; the copies are combined at the end
+    "SORTED",  # iterations are sorted by slab of their window along its first axis; every other slab at a time, in place
+    "COLOUR",  # sorted by block of their window along all axes; blocks of one colour at a time, in place
+    "TILE",  # as COLOUR, into a tile of the thread that is added to the array when a block is done
+)
+SORTING = (SORTED, COLOUR, TILE)  # iterations run block by block
+
+MAX_BLOCKS = 1 << 15  # beyond that the sort has more to look up than its iterations are worth
+MAX_SORTED = 1 << 31  # iterations: their numbers have 32 bits
+_N_SIZES = 5  # of blocks to choose from
+
+
+# --- sites -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of an array by the place of windows: `extents` and `spans` along the axes of the window, and cells along each."""
+
+    extents: tuple[int, ...]
+    spans: tuple[int, ...]
+    cells: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Blocks along each axis."""
+        return tuple(-(-n // c) for n, c in zip(self.extents, self.cells, strict=True))
+
+    @property
+    def coloured(self) -> tuple[int, ...]:
+        """The axes along which there are two colours."""
+        return tuple(k for k, n in enumerate(self.counts) if n > 1)
+
+    @property
+    def n_colours(self) -> int:
+        return 1 << len(self.coloured)
+
+    @property
+    def halves(self) -> tuple[int, ...]:
+        """Blocks of one colour along each axis, at most."""
+        return tuple(-(-n // 2) if n > 1 else n for n in self.counts)
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of all colours, where each has as many as any."""
+        return self.n_colours * prod(self.halves)
+
+
+def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> Blocks:
+    """The blocks of so many cells that a value sorts by."""
+    along = [k for k, r in enumerate(scatter.window) if r.base is not None]
+    extents = tuple(array.shape[k] for k in along)
+    spans = tuple(scatter.window[k].span for k in along)
+    own = (cells, *extents[1:]) if how == SORTED else (cells,) * len(along)
+    return Blocks(extents, spans, tuple(min(c, n) for c, n in zip(own, extents, strict=True)))
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        found = scatters(task, s.problem)
+        sizes = sizes_of(s, found) if found and task.loops[0].extent < MAX_SORTED else ()
+        for x in found:
+            name = (f"{task.name}.{x.array}",)
+            s.v.scatter[t, x.array] = s.b.add("scatter", name, SCATTER, values_of(s, x, sizes))
+        if sizes:
+            values = tuple(map(str, sizes))
+            s.v.scatter_cells[t] = s.b.add("scatter_cells", (task.name,), values)
+
+
+def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
+    """The ways of one scatter by itself. Threads have room for copies where the last cache has."""
+    values = {SERIAL, BY_ATOMICS}
+    if s.array(x.array).size_bytes * s.target.cores <= s.target.last_cache_bytes:
+        values.add(PRIVATE)
+    if x.window and sizes:
+        values |= {SORTED, TILE}
+        if len(x.bases) > 1:  # else these are the slabs
+            values.add(COLOUR)
+    return bits(*values)
+
+
+def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:
+    """Cells along the edge of blocks: no window reaches beyond the next block."""
+    windows = [x for x in found if x.window]
+    if not windows:
+        return ()
+    sizes = [1 << k for k in range(32) if all(_is_size(s, x, 1 << k) for x in windows)]
+    step = -(-len(sizes) // _N_SIZES) if sizes else 1
+    return tuple(sizes[::step])
+
+
+def _is_size(s: Draft, x: Scatter, cells: int) -> bool:
+    b = blocks_of(x, s.array(x.array), COLOUR, cells)
+    is_apart = max(b.spans) - 1 <= cells < max(b.extents)
+    return is_apart and b.n_blocks <= MAX_BLOCKS
+
+
+def tile_bytes(x: Scatter, array: ArrayInfo, cells: int) -> int:
+    """Of all that the windows of one block touch."""
+    return prod(tile_shape(x, array, cells)) * array.dtype.size_bytes
+
+
+def tile_shape(x: Scatter, array: ArrayInfo, cells: int) -> tuple[int, ...]:
+    """Elements along each axis that the windows of one block touch, at most."""
+    return tuple(
+        r.span if r.base is None else min(cells, n) + r.span - 1
+        for r, n in zip(x.window, array.shape, strict=True)
+    )
+
+
+def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
+    """Whether one order of the iterations serves both: their windows are the same boxes."""
+    first, second = (
+        [
+            (r.base, r.least, r.largest, n)
+            for r, n in zip(x.window, s.array(x.array).shape, strict=True)
+            if r.base
+        ]
+        for x in (a, b)
+    )
+    return first == second
+
+
+# --- predicates ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SortsBy:
+    """Whether two arrays of a task may be updated so: one that `agree` in their windows are sorted by the same blocks."""
+
+    agree: bool
+
+    def __call__(self, a: int, b: int) -> bool:
+        if a not in SORTING or b not in SORTING:
+            return True
+        return self.agree and (a == SORTED) == (b == SORTED)
+
+
+@dataclass(frozen=True)
+class TileFits:
+    """Tiles of blocks of each size, in bytes, and the room there is; slabs where there is more than one along the first axis."""
+
+    tiles: tuple[int, ...]
+    room: int
+    is_slab: tuple[bool, ...]
+
+    def __call__(self, how: int, size: int) -> bool:
+        if how == TILE:
+            return self.tiles[size] <= self.room
+        return how != SORTED or self.is_slab[size]
+
+
+# --- constraints -----------------------------------------------------------------------------
+
+
+def _tasks(s: Draft) -> Iterator[tuple[int, tuple[Scatter, ...], Dim]]:
+    for t, task in enumerate(s.problem.tasks):
+        found = scatters(task, s.problem)
+        if found:
+            yield t, found, s.backbone.dim(t, task.loops[0].name, OUTER)
+
+
+def updates_of_threads(s: Draft) -> None:
+    """Semantics: threads meet in no element. Dominance: atomics and copies are for threads alone."""
+    for t, found, outer in _tasks(s):
+        kind = s.v.kind[outer]
+        for x in found:
+            var = s.v.scatter[t, x.array]
+            apart = (kind, all_but(DIM_KIND, PARALLEL))
+            s.b.clause("updates of threads", [(var, all_but(SCATTER, SERIAL)), apart])
+            if kinds_of(s, outer) & bits(PARALLEL):
+                alone = (var, all_but(SCATTER, BY_ATOMICS, PRIVATE))
+                s.b.clause("updates of one thread", [alone, (kind, bits(PARALLEL))])
+            else:
+                s.b.restrict(var, all_but(SCATTER, BY_ATOMICS, PRIVATE))
+
+
+def one_sort(s: Draft) -> None:
+    """Coherence: the iterations of a task have one order; without one, blocks have the first size."""
+    for t, found, _ in _tasks(s):
+        for x, y in combinations(found, 2):
+            rule = SortsBy(agree(x, y, s))
+            pair = (s.v.scatter[t, x.array], s.v.scatter[t, y.array])
+            s.b.table2("one order of iterations", *pair, rule, share=rule)
+        if t in s.v.scatter_cells:
+            sorted_ = [(s.v.scatter[t, x.array], bits(*SORTING)) for x in found]
+            s.b.clause("blocks of a sort", [*sorted_, (s.v.scatter_cells[t], bits(0))])
+
+
+def sorted_loops(s: Draft) -> None:
+    """Coherence: iterations that are sorted run in their order alone, one by one."""
+    for t, found, outer in _tasks(s):
+        inner = s.backbone.dim(t, outer.loop.name, INNER)
+        for x in found:
+            plain = (s.v.scatter[t, x.array], all_but(SCATTER, *SORTING))
+            s.b.clause("sorted one by one", [plain, (s.v.kind[inner], all_but(DIM_KIND, VECTOR))])
+            for m in s.backbone.merges:
+                if t in (m.a, m.b):
+                    a, b = (levels[OUTER] for levels in s.levels_of(m))
+                    s.b.clause("sorted alone", [plain, (s.order(a, b), APART)])
+
+
+def room_of_tiles(s: Draft) -> None:
+    """Hardware: the tiles of all threads fit into the last cache. Coherence: one slab is no order."""
+    for t, found, _ in _tasks(s):
+        if t not in s.v.scatter_cells:
+            continue
+        cells = s.v.scatter_cells[t]
+        sizes = sizes_of(s, found)
+        for x in (x for x in found if x.window):
+            array = s.array(x.array)
+            tiles = tuple(tile_bytes(x, array, n) for n in sizes)
+            first = next(n for r, n in zip(x.window, array.shape, strict=True) if r.base)
+            room = s.target.last_cache_bytes // s.target.cores
+            fits = TileFits(tiles, room, tuple(n < first for n in sizes))
+            s.b.table2("room of tiles", s.v.scatter[t, x.array], cells, fits, share=fits)
+
+
+_RULES = (updates_of_threads, one_sort, sorted_loops, room_of_tiles)
+FAMILY = Family("scatter", {CPU: _RULES}, declare)

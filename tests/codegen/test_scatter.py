@@ -1,0 +1,238 @@
+"""Updates of elements that iterations share, in all of their ways, against the interpreter."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.codegen.describe import describe
+from kernelscape.codegen.lower import lower
+from kernelscape.codegen.passes.pipeline import launches_of, verifying
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.scatter import scatters
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import choices as ch
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.testing import checking
+from kernelscape.testing.calling import InputSet
+from kernelscape.testing.checking import Way
+
+nd: Any = types.ndarray()
+
+
+@kernel
+def spread(x: nd, grid: nd, mass: nd):
+    for p in range(x.shape[0]):
+        i0 = ks.i32(ks.floor(x[p, 0] * 2.0)) - 1
+        j0 = ks.i32(ks.floor(x[p, 1] * 2.0)) - 1
+        for i in range(3):
+            for j in range(2):
+                if (
+                    i0 + i >= 0
+                    and i0 + i < grid.shape[0]
+                    and j0 + j >= 0
+                    and j0 + j < grid.shape[1]
+                ):
+                    for d in range(2):
+                        grid[i0 + i, j0 + j, d] += x[p, d] * (i + 1)
+                    mass[i0 + i, j0 + j] += 1
+
+
+@kernel
+def histogram(key: nd, bins: nd, most: nd):
+    for i in range(key.shape[0]):
+        bins[key[i]] += i
+        most[key[i] % 7] = max(most[key[i] % 7], i)
+
+
+@kernel
+def count(key: nd, bins: nd):
+    for i in range(key.shape[0]):
+        if key[i] > 3:
+            bins[key[i] - 4] += i + 1
+
+
+@kernel
+def largest(key: nd, most: nd):
+    for i in range(key.shape[0]):
+        ks.atomic_max(most[key[i]], ks.f32(i))
+
+
+@kernel
+def edges(edge: nd, u: nd, f: nd):
+    for e in range(edge.shape[0]):
+        s = u[edge[e, 1]] - u[edge[e, 0]]
+        f[edge[e, 0]] += s
+        f[edge[e, 1]] -= s
+
+
+def of_particles(x: Any, grid: Any, mass: Any) -> None:
+    spread(x, grid, mass)
+
+
+def of_keys(key: Any, bins: Any, most: Any, edge: Any, u: Any, f: Any) -> None:
+    count(key, bins)
+    largest(key, most)
+    edges(edge, u, f)
+
+
+def arguments(name: str, rng: Any, n: int) -> tuple[Any, ...]:
+    if name == "particles":
+        # Some windows begin before the grid, some end behind it; many particles are in one place.
+        x = rng.uniform(-0.4, 5.4, (n, 2)).astype(np.float32)
+        x[::3] = x[0]
+        return x, np.zeros((11, 9, 2), np.float32), np.ones((11, 9), np.int32)
+    key = rng.integers(0, 23, n).astype(np.int32)
+    key[::4] = 22
+    edge = rng.integers(0, 13, (n, 2)).astype(np.int32)
+    u = rng.integers(-4, 5, 13).astype(np.float32)
+    zeros = np.zeros(19, np.int64), np.full(23, -3.0, np.float32), np.ones(13, np.float32)
+    return key, zeros[0], zeros[1], edge, u, zeros[2]
+
+
+def made(name: str, n: int = 61, cores: int = 2) -> tuple[Any, Any, list[InputSet]]:
+    """The space of a sequence, and two sets of arguments with what comes out of them."""
+    inputs, problem = [], None
+    for seed in (1, 2):
+        given = arguments(name, np.random.default_rng(seed), n)
+        fn = of_particles if name == "particles" else of_keys
+        recording = record_sequence(fn, given, name="scatter")
+        problem = normalise(recording)
+        arrays = dict(zip((a.name for a in recording.arrays), given, strict=True))
+        want = run_reference(recording, arrays, {}, dtype=np.float64)
+        inputs.append(InputSet(arrays, {}, want, 64.0, 100.0))
+    return problem, build_space(problem, checking.target(cores, 32)), inputs
+
+
+def complete(space: Any, var_values: tuple[tuple[int, int], ...]) -> Candidate | None:
+    """A completion with these values, where there is one."""
+    now: Any = space.root()
+    for var, value in var_values:
+        now = now.decide(var, 1 << value)
+        if isinstance(now, DeadEnd):
+            return None
+    found = checking.random_candidate(now, np.random.default_rng(len(var_values)))
+    return found if isinstance(found, Candidate) else None
+
+
+def of_every_value(space: Any) -> list[Candidate]:
+    """All values of each scatter with blocks of two sizes, on a team and on one thread; those of several tasks side by side."""
+    v = space.variables
+    of_task: dict[int, list[tuple[tuple[int, int], ...]]] = {}
+    for t in sorted({t for t, _ in v.scatter}):
+        own = [var for (u, _), var in v.scatter.items() if u == t]
+        cells = [v.scatter_cells[t]] if t in v.scatter_cells else []
+        outer = next(x for d, x in v.kind.items() if d.task == t and d.name.endswith("outer"))
+        sizes = [range(min(2, len(space.choices[x].values))) for x in cells]
+        # Two arrays of a task are updated in one way, or in two that go together.
+        pairs = [(k, *[k] * (len(own) - 1)) for k in range(len(ch.SCATTER))]
+        pairs += [(ch.TILE, ch.COLOUR), (ch.SORTED, ch.PRIVATE)] if len(own) == 2 else []
+        for values, kind, *size in product(pairs, (ch.PARALLEL, ch.LOOP), *sizes):
+            if kind == ch.LOOP and values[0] in ch.SORTING and size == [0]:
+                continue
+            one = tuple(zip((*own, outer, *cells), (*values, kind, *size), strict=True))
+            if complete(space, one) is not None:
+                of_task.setdefault(t, []).append(one)
+    longest = max(map(len, of_task.values()))
+    found = []
+    for k in range(longest):
+        chosen = [ways[k % len(ways)] for ways in of_task.values()]
+        candidate = complete(space, tuple(pair for way in chosen for pair in way))
+        assert candidate is not None
+        found.append(candidate)
+    return found
+
+
+def test_windows_are_boxes_whose_place_is_computed_before() -> None:
+    problem, _, _ = made("particles")
+    (task,) = problem.tasks
+    grid, mass = scatters(task, problem)
+    assert [(r.least, r.largest, r.base is None) for r in grid.window] == [
+        (0, 2, False),
+        (0, 1, False),
+        (0, 1, True),
+    ]
+    assert (grid.op, mass.op, grid.bases) == ("add", "add", mass.bases)
+    problem, _, _ = made("keys")
+    found = {x.array: x for task in problem.tasks for x in scatters(task, problem)}
+    assert len(found["bins"].window) == len(found["most"].window) == 1
+    assert found["f"].window == ()  # of two ends of an edge there is no box
+
+
+def test_order_is_kept_where_an_iteration_looks_at_what_another_updates() -> None:
+    key = np.arange(9, dtype=np.int32)
+    problem = normalise(
+        record_sequence(lambda *a: histogram(*a), (key, key.copy(), key.copy()), name="reads")
+    )
+    assert [scatters(t, problem) for t in problem.tasks] == [()] * len(problem.tasks)
+
+
+def test_values_are_those_that_an_array_can_have() -> None:
+    _, space, _ = made("keys")
+    v, root = space.variables, space.root()
+    names = {a: [ch.SCATTER[k] for k in root.values(var)] for (_, a), var in v.scatter.items()}
+    slabs = ["SERIAL", "ATOMIC", "PRIVATE", "SORTED", "TILE"]
+    assert names == {"bins": slabs, "most": slabs, "f": slabs[:3]}
+    _, alone, _ = made("keys", cores=1)
+    ways = [set(alone.root().values(var)) for var in alone.variables.scatter.values()]
+    assert all(not {ch.BY_ATOMICS, ch.PRIVATE} & w for w in ways)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["particles", "keys"])
+def test_every_value_computes_what_the_interpreter_does(name: str, tmp_path: Path) -> None:
+    _, space, inputs = made(name)
+    candidates = of_every_value(space)
+    seen = {
+        (array, candidate.value(var))
+        for candidate in candidates
+        for (_, array), var in space.variables.scatter.items()
+    }
+    assert {v for a, v in seen if a in ("grid", "mass", "bins", "most")} == set(range(6)) - (
+        {ch.COLOUR} if name == "keys" else set()
+    )
+    with verifying():
+        sources = [checking.source_of(c) for c in candidates]
+    for candidate, built in zip(
+        candidates, checking.build_all(sources, tmp_path, name), strict=True
+    ):
+        assert built.library is not None, built.log
+        assert built.log == ""
+        # Each thread is late once with each set of arguments.
+        found = checking.check(built, inputs, Way(repeats=2 * len(inputs)))
+        assert found == "", describe(candidate)["scatters"]
+
+
+def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> None:
+    _, space, _ = made("particles")
+    v = space.variables
+    tile = ((v.scatter[0, "grid"], ch.TILE), (v.scatter[0, "mass"], ch.COLOUR))
+    candidate = complete(space, tile)
+    assert candidate is not None
+    plan = read_plan(candidate)
+    sort = plan.tasks[0].sort
+    assert sort is not None and sort.blocks is not None
+    assert all(c >= span - 1 for c, span in zip(sort.blocks.cells, sort.blocks.spans, strict=True))
+    assert sort.blocks.n_colours == 4
+    (launch,) = launches_of(plan, space.target)
+    assert [type(n).__name__ for n in launch.nodes if type(n).__name__ != "Barrier"][
+        -1
+    ] == "InBlocks"
+    assert lower(candidate).workspace_bytes > 0
+    words = describe(candidate)["scatters"]
+    assert [("tile" in x, "block by block" in x) for x in words] == [(True, False), (False, True)]
+
+
+def test_slabs_and_blocks_are_two_orders() -> None:
+    _, space, _ = made("particles")
+    v = space.variables
+    mixed = ((v.scatter[0, "grid"], ch.TILE), (v.scatter[0, "mass"], ch.SORTED))
+    assert complete(space, mixed) is None
