@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -170,19 +170,25 @@ class Cells:
     # --- indices
 
     def inside(
-        self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
+        self,
+        tree: str,
+        node: int,
+        indices: Sequence[Expr],
+        block: Block | None = None,
+        sure: Collection[int] = (),
     ) -> tuple[Expr, list[Expr]]:
-        """Whether a cell is within its node, and the indices, made 0 where it is not."""
+        """Whether a cell is within its node, and the indices, made 0 where it is not. `sure`: numbers of indices that are."""
         ok: Expr = const(True, DType.bool_)
-        for x, n in zip(indices, self.layouts[tree].tree.shape(node), strict=True):
-            known = limits(x, self.extents)
+        for k, (x, n) in enumerate(zip(indices, self.layouts[tree].tree.shape(node), strict=True)):
+            known = (0, n - 1) if k in sure else limits(x, self.extents)
             if known is None or known[0] < 0:
                 ok = binary("and", ok, compare("ge", x, const(0, x.dtype)))
             if known is None or known[1] >= n:
                 ok = binary("and", ok, compare("lt", x, const(n, x.dtype)))
         if block is not None:
             ok = block.hold("ok", ok)
-        return ok, [select(ok, cast(x, I64), number(0)) for x in indices]
+        found = [cast(x, I64) for x in indices]
+        return ok, [x if k in sure else select(ok, x, number(0)) for k, x in enumerate(found)]
 
     def cell(self, t: StructureTree, node: int, target: int, indices: Sequence[Expr]) -> Expr:
         """The number of a cell in its container of `node`, by indices of a node at or below it."""
@@ -227,11 +233,14 @@ class Cells:
         indices: Sequence[Expr],
         begin: tuple[int, Expr] | None = None,
         block: Block | None = None,
+        sure: Collection[int] = (),
     ) -> Found:
-        """The cell at these indices of a node. `begin`: a node above and the item of the cell there, where that is known."""
+        """The cell at these indices of a node. `begin`: a node above and the item of the cell there, where that is known.
+        `sure`: numbers of indices that are surely inside.
+        """
         layout = self.layouts[tree]
         t = layout.tree
-        ok, inside = self.inside(tree, node, indices, block)
+        ok, inside = self.inside(tree, node, indices, block, sure)
         path = t.path(node)
         container: Expr = number(0)
         if begin is not None:

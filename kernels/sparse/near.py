@@ -33,6 +33,7 @@ class Leaf:
     coordinates: Mapping[int, Expr]
     local: Mapping[int, Expr]
     found: dict[Direction, Expr] = field(default_factory=dict)
+    bases: dict[tuple[Direction, int], Expr] = field(default_factory=dict)
 
     def extents(self, cells: Cells) -> dict[int, int]:
         """Cells of the leaf along each axis."""
@@ -53,9 +54,18 @@ class Leaf:
             at = [
                 plus(self.coordinates[a], number(d)) for a, d in zip(axes, direction, strict=True)
             ]
-            near = cells.find(self.tree, self.listed, at, block=self.element)
+            sure = [k for k, d in enumerate(direction) if d == 0]
+            near = cells.find(self.tree, self.listed, at, block=self.element, sure=sure)
             self.found[direction] = self.element.hold("near", near.item)
         return self.found[direction]
+
+    def base(self, cells: Cells, direction: Direction, shift: int) -> Expr:
+        """The item of the first cell of a leaf around, and so many cells on: known once a leaf."""
+        if (direction, shift) not in self.bases:
+            n = cells.layouts[self.tree].tree.nodes[self.node].cells
+            start = plus(times(self.slot(cells, direction), n), number(shift))
+            self.bases[direction, shift] = self.element.hold("base", start)
+        return self.bases[direction, shift]
 
 
 def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | None:
@@ -80,45 +90,45 @@ def near_load(
     if any(abs(o) > extents[a] for o, a in zip(offset, axes, strict=True)):
         return None
     crossing: dict[int, Expr] = {}
-    wrapped: dict[int, Expr] = {}
     for o, a in zip(offset, axes, strict=True):
         x, n = plus(leaf.local[a], number(o)), extents[a]
         if o:
             over = compare("ge", x, number(n)) if o > 0 else compare("lt", x, number(0))
             crossing[a] = const(True, over.dtype) if n == 1 else over
-            back = plus(x, number(-n if o > 0 else n))
-            wrapped[a] = number(0) if n == 1 else select(over, back, x)
-        else:
-            wrapped[a] = x
     step = dict(zip(axes, offset, strict=True))
+    strides, n_cells = dict.fromkeys(axes, 0), 1
+    for a in reversed(node.axes):
+        strides[a], n_cells = n_cells, n_cells * extents[a]
     row = node.axes[-1]
     in_row = row in crossing and abs(step[row]) == 1 and extents[row] > 1
+    others = [a for a in crossing if a != row or not in_row]
 
-    def slot(left: Sequence[int], direction: dict[int, int]) -> Expr:
-        """Where the cell is in the leaf that is reached by crossing some of the axes that are left."""
+    def base(left: Sequence[int], direction: dict[int, int]) -> Expr:
+        """Where the cell is, beyond its place in the own leaf: in the leaf that is reached by crossing some of the axes left."""
         if not left:
-            return leaf.slot(cells, tuple(direction.get(a, 0) for a in axes))
+            shift = sum(strides[a] * (step[a] - direction.get(a, 0) * extents[a]) for a in others)
+            return leaf.base(cells, tuple(direction.get(a, 0) for a in axes), shift)
         first, rest = left[0], left[1:]
-        over = slot(rest, {**direction, first: 1 if step[first] > 0 else -1})
-        return select(crossing[first], over, slot(rest, direction))
+        over = base(rest, {**direction, first: 1 if step[first] > 0 else -1})
+        return select(crossing[first], over, base(rest, direction))
 
     def start(where: Expr) -> Expr:
-        """The item of the first cell of the row that the cell is in."""
-        cell: Expr = number(0)
-        for a, n in zip(node.axes, node.extents, strict=True):
-            cell = plus(times(cell, n), number(0) if a == row else wrapped[a])
-        return plus(times(where, node.cells), cell)
+        """The item of the cell that is first in its row."""
+        cell = where
+        for a in node.axes[:-1]:
+            cell = plus(cell, times(leaf.local[a], strides[a]))
+        return cell
 
     def value(at: Expr) -> Load:
         return Load(load.array, (*load.indices, at), load.dtype)
 
-    others = [a for a in crossing if a != row or not in_row]
     is_fixed = row not in others and extents[row] > 1  # all of the row is in one leaf
-    first = (leaf.row if is_fixed else b).hold("first", start(slot(others, {})))
+    first = (leaf.row if is_fixed else b).hold("first", start(base(others, {})))
+    own = leaf.local[row]
     if not in_row:
-        return value(plus(first, wrapped[row]))
-    beside = leaf.row.hold("beside", start(slot(others, {row: step[row]})))
-    at = plus(first, plus(leaf.local[row], number(step[row])))
+        return value(plus(first, own))
+    beside = leaf.row.hold("beside", start(base(others, {row: step[row]})))
+    at = plus(first, plus(own, number(step[row])))
     if others:  # the leaf may be the one of zeros, which is the first
         at = binary("max", at, number(0))
     edge = number(0) if step[row] > 0 else number(extents[row] - 1)
