@@ -4,7 +4,8 @@ shared out to a team. Records only: who decides is above, and codegen/lower_kern
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..kernels.ir.kernel import DType, Expr, For, KernelIR, ReduceOp, Stmt, Update
 from .c.lanes import Lanes
@@ -30,7 +31,8 @@ class LoopStep:
 
     `threads_from`: from so many iterations of these on a team is asked for. `unit`: threads begin at multiples of so many of them.
     `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
-    threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does.
+    threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does. `copies`: how often the
+    body of a loop is written out, where compilers do not decide it.
     """
 
     loop: For
@@ -42,6 +44,7 @@ class LoopStep:
     sums: tuple[Sum, ...] = ()
     atomics: frozenset[Update] = frozenset()
     lanes: Lanes | None = None
+    copies: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ class _Lowering:
         hi: c.CExpr,
     ) -> tuple[c.CStmt, ...]:
         """The iterations lo to hi of a nest of loops, counted over all of them."""
-        writer.independent = step.independent
+        writer.independent, writer.copies = step.independent, step.copies
         *outer, last = loops
         name = self.w.fresh(last.loop)
         writer.v.loops[last.loop] = c.Id(name)

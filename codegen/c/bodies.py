@@ -41,6 +41,7 @@ class BodyWriter:
         self.stop = ""  # the label at which an iteration ends early
         self.is_free = False  # whether sums may be reordered
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
+        self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
         self.lanes: Lanes | None = None  # the loop that runs in lanes
         self.given: Mapping[str, c.CExpr] = {}  # what locals are set to, known before
 
@@ -184,6 +185,7 @@ class BodyWriter:
             in_any_order=is_free,
             sums=self.sums_of(body) if is_free else (),
             independent=is_innermost and loop in self.independent,
+            copies=self.copies.get(loop, 0),
         )
 
     def sums_of(self, body: tuple[ir.Stmt, ...]) -> tuple[tuple[str, str], ...]:

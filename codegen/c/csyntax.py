@@ -131,6 +131,7 @@ class For:
 
     Its iterations may be reordered where `in_any_order`, as far as what they store and load allows; all that they do is add to (or
     multiply) the variables of `sums`, each with its operator. Where they are `independent`, none loads what another stores.
+    Compilers are to write its body out `copies` times; 0: as often as they like.
     """
 
     var: str
@@ -141,6 +142,7 @@ class For:
     in_any_order: bool = False
     sums: tuple[tuple[str, str], ...] = ()
     independent: bool = False
+    copies: int = 0
 
 
 @_node

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -31,21 +32,29 @@ from .place import fail
 Array = NDArray[Any]
 Indices = Sequence[Array]
 _PAGE = 4096
+_HUGE_PAGE = 1 << 21
 
 
 class Arena:
-    """Zeros in address space: pages get memory when they are written."""
+    """Zeros in address space: pages get memory when they are written. `dense`: sections of pools, which fill up from the front and
+    are on huge pages where the machine has them.
+    """
 
-    def __init__(self, sections: dict[str, Section]) -> None:
+    def __init__(self, sections: dict[str, Section], dense: Collection[str] = ()) -> None:
         offsets, end = {}, 0
         for key, s in sections.items():
-            offsets[key] = end
-            end += -(-max(s.n_bytes, 1) // _PAGE) * _PAGE
+            page = _HUGE_PAGE if key in dense and s.n_bytes >= 2 * _HUGE_PAGE else _PAGE
+            offsets[key] = end = -(-end // page) * page
+            end += -(-max(s.n_bytes, 1) // page) * page
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
         try:
-            raw = np.frombuffer(mmap.mmap(-1, end, flags), np.uint8)
+            memory = mmap.mmap(-1, end, flags)
+            raw = np.frombuffer(memory, np.uint8)
         except (OSError, OverflowError) as error:
             raise MemoryError(f"{end} bytes: {error}") from None
+        for key in dense if hasattr(mmap, "MADV_HUGEPAGE") else ():
+            with suppress(OSError):  # a kernel without them
+                memory.madvise(mmap.MADV_HUGEPAGE, offsets[key], sections[key].n_bytes)
         self.arrays: dict[str, Array] = {
             key: raw[offsets[key] : offsets[key] + s.n_bytes].view(s.dtype.numpy).reshape(s.shape)
             for key, s in sections.items()
@@ -61,7 +70,13 @@ class TreeStorage:
         if arrays is not None:
             self.arrays = arrays
             return
-        self.arrays = Arena(layout.sections).arrays
+        t = layout.tree
+        pooled = [
+            f"field{k}"
+            for k, f in enumerate(layout.fields)
+            if any(t.nodes[n].has.pool for n in t.path(f.node))
+        ]
+        self.arrays = Arena(layout.sections, pooled).arrays
         counters = self.arrays["counters"]
         counters[:-1, FRESH] = 1
         counters[:-1, CHANGED] = 1

@@ -40,6 +40,12 @@ void ks_team_meet(struct ks_team *team);
 #else
 #pragma GCC ivdep
 #endif""",
+    unrolled_loop="""\
+#if defined(__clang__)
+#pragma clang loop unroll_count({copies})
+#else
+#pragma GCC unroll {copies}
+#endif""",
     inlined="inline __attribute__((always_inline)) ",
     intrinsics_prelude="""\
 #if defined(__SSE2__)

@@ -30,6 +30,7 @@ from ...kernels.ir.kernel import (
     Local,
     LoopIndex,
     Print,
+    Select,
     SetLocal,
     Stmt,
     Store,
@@ -55,6 +56,8 @@ _FETCH_ADD_NS = 4.0
 # Of the operations between such updates compilers leave a tenth: the same terms of several are computed once, and in vectors.
 # A particle of mpm88 takes 25 ns on one core where its nodes say 478, one of mpm128 63 where they say 708.
 _LEFT = 0.1
+_MOST_COPIES = 8  # of a body that is written out, and of operations in all copies
+_MOST_COPIED_NODES = 4096
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 
 
@@ -67,10 +70,30 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
         if isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
             step = _loop_step(ir, s, shared, cores)
             free = step.independent | _by_definition(ir, s)
-            steps.append(replace(step, independent=free, lanes=_lanes(ir, s, vector_bytes)))
+            lanes = _lanes(ir, s, vector_bytes)
+            steps.append(replace(step, independent=free, lanes=lanes, copies=_copies(s)))
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
+
+
+def _copies(loop: For) -> dict[str, int]:
+    """Loops over few rows are written out where their index decides something in the row: then it is decided before. The rows are
+    not, as compilers make vectors of loops only.
+    """
+    found: dict[str, int] = {}
+    for x in nested_statements(loop.body):
+        n = _constant(x.extent) if isinstance(x, For) else None
+        if not isinstance(x, For) or n is None or n > _MOST_COPIES:
+            continue
+        inside = list(nested_statements(x.body))
+        rows = [s for s in inside if isinstance(s, For)]
+        nodes = [e for s in inside for part in children(s) for e in walk(part)]
+        asked = (k for e in nodes if isinstance(e, Select) for k in walk(e.condition))
+        decides = any(isinstance(k, LoopIndex) and k.loop == x.loop for k in asked)
+        if len(rows) == 1 and decides and n * len(nodes) <= _MOST_COPIED_NODES:
+            found |= {x.loop: n, rows[0].loop: 1}
+    return found
 
 
 def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:

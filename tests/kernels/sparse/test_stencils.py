@@ -5,6 +5,8 @@ import itertools
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.runtime.engine.decisions import default_plan
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -85,3 +87,31 @@ def test_rows_of_three_axes_and_two_fields_of_one_leaf(dtype: ks.f32) -> None:
     expected = near + p[1:-1, 1:-1, :-2] - 2 * p[1:-1, 1:-1, 2:]
     expected[:4, 4:8] = 0
     np.testing.assert_array_equal(y.to_numpy(), expected)
+
+
+def test_rows_whose_neighbours_an_index_decides_are_written_out() -> None:
+    """The loop over rows of a leaf, not the rows themselves: those are vectors."""
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, (4, 8)).place(x, y)
+
+    @ks.kernel
+    def smooth():
+        for i, j in x:
+            y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1]
+
+    steps = [s for s in default_plan(smooth.instantiate(), 1).steps if isinstance(s, LoopStep)]
+    (copies,) = (s.copies for s in steps if s.copies)
+    assert sorted(copies.values()) == [1, 4]
+
+
+def test_a_loop_that_only_looks_at_its_own_cells_is_left_to_the_compiler() -> None:
+    x = ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, (4, 8)).place(x)
+
+    @ks.kernel
+    def double():
+        for i, j in x:
+            x[i, j] *= 2
+
+    steps = [s for s in default_plan(double.instantiate(), 1).steps if isinstance(s, LoopStep)]
+    assert steps and not any(s.copies for s in steps)
