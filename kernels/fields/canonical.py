@@ -1,7 +1,7 @@
 """The states of trees as the program sees them, whatever slots their cells lie in: what a sequence left is compared in this form.
 
-Active cells are their coordinates in order, fields their values at these. What no program sees has to be sound: no slot twice, none
-that is free in use, the zeros that inactive cells share still zeros, and lists that claim to be new right.
+Active cells are their coordinates in the order of the tree, fields their values at these. What no program sees has to be sound: no
+slot twice, none that is free in use, the zeros that inactive cells share still zeros, and lists that claim to be new right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout
 from ..sparse.recorded import UsedTree
-from .storage import TreeStorage
+from .storage import TOP, TreeStorage
 
 Array = NDArray[Any]
 SOUND = "sound"
@@ -38,20 +38,21 @@ def _of_tree(used: UsedTree, arrays: Mapping[str, Array]) -> dict[str, Array]:
     storage = TreeStorage(used.layout, here)
     found: dict[str, Array] = {}
     sound: list[int] = []
-    cells: dict[int, tuple[Array, Array]] = {}
+    cells: dict[int, tuple[Array, dict[int, Array]]] = {-1: TOP}  # in the order of the tree
     for node in range(len(tree.nodes)):
         if not _is_known(used, node, here):
             continue
-        at = np.array(storage.active(node), np.int64).reshape(len(tree.axes(node)), -1)
-        at = at[:, np.lexsort(at[::-1])]
-        cells[node] = at, storage.find(node, list(at))[0]
+        above = cells[tree.nodes[node].parent]
+        items, at = cells[node] = storage.active_in(node, *above)
         if tree.nodes[node].has.is_sparse:
-            found[f"{name}.cells{node}"] = at
-            sound += [_bad_slots(storage, here, node), _bad_list(here, node, *cells[node])]
+            indices = np.array([at[a] for a in tree.axes(node)], np.int64)
+            found[f"{name}.cells{node}"] = indices
+            sound.append(_bad_slots(storage, here, node, above[0]))
+            sound.append(_bad_list(here, node, indices, items))
     for number, f in enumerate(used.fields):
         key = f"field{number}"
         if key in here and f.node in cells:
-            found[used.arrays[key]] = here[key][..., cells[f.node][1]]
+            found[used.arrays[key]] = here[key][..., cells[f.node][0]]
             if tree.last(f.node, "pool") >= 0:
                 sound.append(int(np.count_nonzero(here[key][..., 0])))
         elif key in here:
@@ -71,17 +72,14 @@ def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
     )
 
 
-def _bad_slots(storage: TreeStorage, here: Mapping[str, Array], node: int) -> int:
+def _bad_slots(
+    storage: TreeStorage, here: Mapping[str, Array], node: int, containers: Array
+) -> int:
     """Slots of a pool that two cells have, or that are in use and free at once."""
     node_k = storage.tree.nodes[node]
     if not node_k.has.pool or f"free{node}" not in here:
         return 0
-    above, _ = (
-        storage.find(node_k.parent, storage.active(node_k.parent))
-        if node_k.parent >= 0
-        else ([0], 0)
-    )
-    entries = np.asarray(above)[:, None] * node_k.entries + np.arange(node_k.entries)
+    entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
     slots = here[f"table{node}"][entries.ravel()]
     slots = np.sort(slots[slots != 0])
     row = here["counters"][node]
@@ -99,8 +97,11 @@ def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> 
     if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) != 0:
         return 0
     kept = here[key][:, : int(here["counters"][node, COUNT])].astype(np.int64)
-    kept = kept[:, np.lexsort(kept[:0:-1])] if len(kept) > 1 else kept
-    return int(kept.shape[1] != at.shape[1] or not np.array_equal(kept, [items, *at]))
+    wanted = np.concatenate([items[None], at])
+    if kept.shape != wanted.shape or np.array_equal(kept, wanted):
+        return int(kept.shape != wanted.shape)
+    in_order = [x[:, np.lexsort(x)] for x in (kept, wanted)]
+    return int(not np.array_equal(in_order[0], in_order[1]))
 
 
 def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -113,7 +114,9 @@ def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> 
             key = f"field{number}"
             if key not in here or not _is_known(used, f.node, here):
                 continue
-            items, _ = storage.find(f.node, storage.active(f.node))
+            items, at = TOP
+            for k in used.tree.path(f.node):
+                items, at = storage.active_in(k, items, at)
             kept = np.zeros_like(here[key])
             kept[..., items] = here[key][..., items]
             found[used.arrays[key]] = kept

@@ -33,6 +33,7 @@ Array = NDArray[Any]
 Indices = Sequence[Array]
 _PAGE = 4096
 _HUGE_PAGE = 1 << 21
+TOP: tuple[Array, dict[int, Array]] = (np.zeros(1, np.int64), {})  # the root's one cell
 
 
 class Arena:
@@ -246,33 +247,39 @@ class TreeStorage:
 
     def active(self, node: int) -> tuple[Array, ...]:
         """The indices of a node's active cells, one array for each axis."""
-        t = self.tree
-        container = np.zeros(1, np.int64)
-        found: dict[int, Array] = {}
-        for k in t.path(node):
-            node_k = t.nodes[k]
-            cell = np.tile(np.arange(node_k.cells), len(container))
-            upper = np.repeat(container, node_k.cells)
-            found = {a: np.repeat(x, node_k.cells) for a, x in found.items()}
-            rest = cell
-            for axis, extent in zip(reversed(node_k.axes), reversed(node_k.extents), strict=True):
-                found[axis] = found.get(axis, np.zeros_like(cell)) * extent + rest % extent
-                rest = rest // extent
-            there = np.ones(len(cell), bool)
-            if node_k.has.mask:
-                w = upper * words(node_k.cells) + cell // WORD
-                bits = self.arrays[f"mask{k}"][w] >> (cell % WORD).astype(np.uint64)
-                there = (bits & np.uint64(1)).astype(bool)
-            if node_k.has.length:
-                there = cell < self.arrays[f"length{k}"][upper]
-            item = upper * node_k.cells + cell
-            if node_k.has.pool:
-                slot = self.arrays[f"table{k}"][upper * node_k.entries + cell // node_k.chunk]
-                there = there & (slot != 0)
-                item = slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk
-            container = item[there]
-            found = {a: x[there] for a, x in found.items()}
-        return tuple(found[a] for a in t.axes(node))
+        items, found = TOP
+        for k in self.tree.path(node):
+            items, found = self.active_in(k, items, found)
+        return tuple(found[a] for a in self.tree.axes(node))
+
+    def active_in(
+        self, node: int, containers: Array, found: dict[int, Array]
+    ) -> tuple[Array, dict[int, Array]]:
+        """The items of the active cells in some containers of a node, and their indices by axis, in the order of the containers;
+        `found` are the indices of the cells of the node above.
+        """
+        node_k = self.tree.nodes[node]
+        cell = np.tile(np.arange(node_k.cells), len(containers))
+        upper = np.repeat(containers, node_k.cells)
+        found = {a: np.repeat(x, node_k.cells) for a, x in found.items()}
+        rest = cell
+        for axis, extent in zip(reversed(node_k.axes), reversed(node_k.extents), strict=True):
+            found[axis] = found.get(axis, np.zeros_like(cell)) * extent + rest % extent
+            rest = rest // extent
+        items, there = upper * node_k.cells + cell, None
+        if node_k.has.mask:
+            w = upper * words(node_k.cells) + cell // WORD
+            bits = self.arrays[f"mask{node}"][w] >> (cell % WORD).astype(np.uint64)
+            there = (bits & np.uint64(1)).astype(bool)
+        if node_k.has.length:
+            there = cell < self.arrays[f"length{node}"][upper]
+        if node_k.has.pool:
+            slot = self.arrays[f"table{node}"][upper * node_k.entries + cell // node_k.chunk]
+            there = slot != 0 if there is None else there & (slot != 0)
+            items = slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk
+        if there is None:
+            return items, found
+        return items[there], {a: x[there] for a, x in found.items()}
 
     def blocks(self, node: int) -> tuple[Array, int]:
         """The items of a node's active cells, as first ones of blocks of so many that lie side by side."""

@@ -25,10 +25,10 @@ from .access import (
 from .affine import drop_unit_loops, index_range
 from .body import access_at, loads_of
 from .domain import BOX, Domain, Loop
-from .kernel import Expr
+from .kernel import Expr, ReduceOp, Update
 from .meeting import meet_in
 from .task import Problem, Task
-from .walk import loads
+from .walk import loads, nested_statements
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,31 @@ def _of_assignment(
         written = replace(written, guard=Guard(is_exact=False))
         reads.append((state, written))
     return Effects(tuple(dict.fromkeys(reads)), ((state, written, not is_guarded),))
+
+
+def commuting(task: Task) -> dict[State, ReduceOp]:
+    """The states that a task touches by updates of one kind alone, whose old values nobody asks for, in each iteration of its loops
+    the same elements: one thread makes them, and where sums may be reassociated those of two tasks need no order.
+    """
+    if task.body is None or not task.fast_math:
+        return {}
+    body = task.body
+    updates = [s for s in nested_statements(body.statements) if isinstance(s, Update)]
+    asked = {s.array for s in updates if s.result}
+    found: dict[State, set[ReduceOp | None]] = {}
+    for site in body.sites:
+        found.setdefault(site.state, set()).add(site.operator)
+    sets = effects(task).reads if any(len(ops) == 1 for ops in found.values()) else ()
+    return {
+        state: op
+        for state, ops in found.items()
+        if len(ops) == 1 and state.name not in asked
+        for op in ops
+        if op is not None
+        and all(
+            meet_in(x, x, (loop,)) for other, x in sets if other == state for loop in task.loops
+        )
+    }
 
 
 def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:

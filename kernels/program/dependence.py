@@ -11,7 +11,7 @@ from typing import Literal
 from ..ir.access import AccessSet, State
 from ..ir.affine import Affine
 from ..ir.domain import Loop
-from ..ir.effects import Effects, covers, effects, written_sets
+from ..ir.effects import Effects, commuting, covers, effects, written_sets
 from ..ir.meeting import apart
 from ..ir.task import Problem, Task, extents
 
@@ -62,6 +62,7 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
         conflicts.numbered(task, written_sets(e))
         for task, e in zip(problem.tasks, every, strict=True)
     ]
+    updated = [commuting(task) for task in problem.tasks]
     for k in range(len(every)):
         for state in {**reads[k], **writes[k]}:
             touching.setdefault(state, []).append(k)
@@ -78,6 +79,8 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
                 later = touching[state][bisect_right(touching[state], source) :]
                 touched = conflicts.sets(here)
                 for sink in _until_covered(state, touched, shape, later, every):
+                    if updated[source].get(state, 0) == updated[sink].get(state, 1):
+                        continue
                     there = after[sink].get(state)
                     mapped = conflicts.between(here, there) if there is not None else None
                     if mapped is not None:

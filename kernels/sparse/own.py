@@ -46,7 +46,21 @@ class Own:
                 x = x.x
             if not isinstance(x, LoopIndex) or x.loop != loop:
                 return None
+        if node not in self.items and self._lies_alike(node):
+            return self.items.get(self.node)
         return self.items.get(node)
+
+    def _lies_alike(self, node: int) -> bool:
+        """Whether the cells of another node are numbered as the own ones: both have like dense nodes below one of the path."""
+        ours, others = self.tree.path(self.node), self.tree.path(node)
+        n_common = sum(a == b for a, b in zip(ours, others, strict=False))
+        ours, others = ours[n_common:], others[n_common:]
+        nodes = self.tree.nodes
+        return len(ours) == len(others) and all(
+            nodes[a].kind == nodes[b].kind == "dense"
+            and (nodes[a].axes, nodes[a].extents) == (nodes[b].axes, nodes[b].extents)
+            for a, b in zip(ours, others, strict=True)
+        )
 
 
 def own_of(s: ForActive, t: StructureTree) -> Own:

@@ -276,10 +276,11 @@ class _Maker:
     def later(self, given: Arguments, n: int) -> Iterator[Arguments]:
         """What `n` runs in a row of a sequence on sparse fields leave."""
         for _ in range(n if self._recording.trees else 0):
-            found = self._reference.run(
-                self._recording, self._before(given), given.scalars, wide=False
-            )
-            arrays = {p.name: found[p.name] for p in self._recording.arrays}
+            found = self._reference.run(self._recording, self._before(given), given.scalars)
+            arrays = {
+                p.name: found[p.name].astype(p.dtype.numpy, copy=False)
+                for p in self._recording.arrays
+            }
             given = Arguments(arrays, given.scalars)
             yield given
 
