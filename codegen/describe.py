@@ -153,9 +153,17 @@ def _order(plan: Plan) -> Iterator[str]:
             yield f"{t.task.name}: " + " around ".join(_short(m.loop, m.level) for m in own)
 
 
+_SHARES = {
+    "BLOCKED": "",
+    "CYCLIC": " in turn",
+    "GUIDED": " in parts of what is left",
+    "BALANCED": " by the work of its rows",
+}
+
+
 def _threads(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
-        shared = [p.loop.name + " in turn" * p.is_cyclic for p in t.loops if p.is_parallel]
+        shared = [p.loop.name + _SHARES[p.schedule] for p in t.loops if p.is_parallel]
         shares = f"shares {_listed(shared)} out to the threads" if shared else "runs on one thread"
         yield f"{t.task.name} {shares}"
 
@@ -174,6 +182,7 @@ def _blocks(plan: Plan) -> Iterator[str]:
 def _tiles(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         parts = [part for p in t.loops for part in _tile(p)]
+        parts += [f"{loop} by {n} in vectors along the range" for loop, n in t.ranges.items()]
         if parts:
             yield f"{t.task.name}: " + ", ".join(parts)
 

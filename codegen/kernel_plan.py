@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..kernels.ir.kernel import DType, Expr, For, KernelIR, ReduceOp, Stmt, Update
+from ..kernels.ir.ranges import RowStarts
 from .c.lanes import Lanes
 
 
@@ -26,25 +27,37 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Share:
+    """How the threads of a team share a loop out, by a value of the choice `schedule`; BALANCED: by the `rows` of its iterations.
+
+    `threads_from`: from so many iterations on a team is asked for. `unit`: threads begin at multiples of so many of them.
+    """
+
+    threads_from: int = 0
+    unit: int = 1
+    schedule: str = "BLOCKED"
+    rows: RowStarts | None = None
+
+
+@dataclass(frozen=True)
 class LoopStep:
     """A top-level loop. `levels` of its nest of loops, one directly in the other, are shared out as one where it `is_shared`.
 
-    `threads_from`: from so many iterations of these on a team is asked for. `unit`: threads begin at multiples of so many of them.
     `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
-    threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does. `copies`: how often the
-    body of a loop is written out, where compilers do not decide it.
+    threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does; `ranges`: loops inside of
+    it that do. `copies`: how often the body of a loop is written out, where compilers do not decide it.
     """
 
     loop: For
     levels: int = 1
     is_shared: bool = False
-    threads_from: int = 0
-    unit: int = 1
+    share: Share = Share()
     independent: frozenset[str] = frozenset()
     sums: tuple[Sum, ...] = ()
     atomics: frozenset[Update] = frozenset()
     lanes: Lanes | None = None
     copies: Mapping[str, int] = field(default_factory=dict)
+    ranges: tuple[Lanes, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from .c.memory import CMemory
 from .c.names import c_names
 from .c.scene import Scene
 from .c.source import ENTRY
-from .c.team import team_writer, written
+from .c.team import set_counters, team_writer, written
 from .c.text import Program, print_source
 from .c.usage import parameters, thread_parameters
 from .c.vectors import Prelude
@@ -46,7 +46,8 @@ def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
         w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
         writer = team_writer(Scene(plan, launch, target, workspace, w), name)
         body, after = written(writer)
-        named = parameters(plan.problem, (*body, *after), names)
+        before = set_counters(writer.scene)
+        named = parameters(plan.problem, (*before, *body, *after), names)
         functions.extend(writer.closed)
         comment = "; ".join(sentence(plan, t) for t in launch.tasks)
         own = thread_parameters(plan.problem, body, names) if launch.is_parallel else ()
@@ -64,6 +65,7 @@ def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
                 thread_parameters=own,
                 aligned=tuple(w.aligned),
                 vector_bytes=max(w.aligned.values(), default=0),
+                before=before,
             )
         )
         calls.append((name, tuple(p.name for p in named)))

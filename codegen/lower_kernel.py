@@ -28,11 +28,12 @@ from .c.constants import neutral
 from .c.cprint import functions_of
 from .c.memory import CMemory, Value
 from .c.names import c_names
+from .c.shares import balanced, guided
 from .c.source import ENTRY
 from .c.text import Program
 from .c.usage import parameters, without_unused
 from .c.vectors import Prelude, type_name
-from .kernel_plan import KernelPlan, LoopStep, Sum, nest_of
+from .kernel_plan import KernelPlan, LoopStep, Share, Sum, nest_of
 from .memory import ALIGNMENT_BYTES
 
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
@@ -200,6 +201,7 @@ class _Lowering:
                 c.Declare("long", end.name, c.minimum(behind, most), constant=True),
             ]
         writer.lanes = step.lanes
+        writer.ranges = {lanes.loop: lanes for lanes in step.ranges}
         if step.lanes is not None and step.lanes.loop == last.loop:
             inner = writer.in_lanes(last, begin, end)
         else:
@@ -243,19 +245,26 @@ class _Lowering:
             given.append((c.Parameter(f"{kind} *", parts, "restrict "), c.Id(parts)))
             writer.v.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
             results.append((s, name, parts, each))
-        body = self.thread(step, writer, loops, statements, total, results)
+        counter = ""
+        if step.share.schedule == "GUIDED":
+            counter, kind = self.w.fresh("next"), type_name(ir.DType.i64, 0)
+            room = _TEAM_LINE // ir.DType.i64.size_bytes
+            self.w.write(c.Declare(kind, counter, None, room))
+            self.w.write(c.Assign(c.Index(c.Id(counter), c.Num("0")), c.Num("0")))
+            given.append((c.Parameter(f"{kind} *", counter), c.Id(counter)))
+        body = self.thread(step, writer, loops, statements, (total, counter), results)
         arrays = parameters(self.problem, body, self.names)
         named = (*arrays, *(p for p, _ in given))
         launch = f"launch_{len(self.functions)}"
         threads = c.Cond(
-            c.Bin("<", c.Id(total), c.number(step.threads_from)),
+            c.Bin("<", c.Id(total), c.number(step.share.threads_from)),
             c.Num("1"),
             c.number(self.plan.cores),
         )
         constant = prod(_constant(loop) for loop in loops)
         is_sure = (
             all(isinstance(loop.extent, ir.Const) for loop in loops)
-            and constant >= step.threads_from
+            and constant >= step.share.threads_from
         )
         self.functions.append(
             c.Function(
@@ -288,31 +297,55 @@ class _Lowering:
         writer: BodyWriter,
         loops: Sequence[ir.For],
         statements: tuple[ir.Stmt, ...],
-        total: str,
+        counted: tuple[str, str],
         results: Sequence[tuple[Sum, str, str, int]],
     ) -> tuple[c.CStmt, ...]:
-        """What one thread runs: its part of the iterations."""
-        begin, end, share = (self.w.fresh(name) for name in ("begin", "end", "share"))
+        """What one thread runs: its part of the iterations. `counted`: names of how many there are, and of a counter of parts."""
+        total, counter = c.Id(counted[0]), c.Id(counted[1])
+        begin, end = (self.w.fresh(name) for name in ("begin", "end"))
+
+        def part() -> tuple[c.CStmt, ...]:
+            return self.nest(step, writer, loops, statements, c.Id(begin), c.Id(end))
+
         with self.w.scope() as body:
-            n_threads, unit = c.Id("n_threads"), c.number(step.unit)
-            each = c.Bin("-", c.Bin("+", c.Id(total), n_threads), c.Num("1"))
-            part: c.CExpr = c.Bin("/", each, n_threads)
-            if step.unit > 1:
-                up = c.Bin("/", c.Bin("+", part, c.number(step.unit - 1)), unit)
-                part = c.Bin("*", up, unit)
-            first = c.Bin("*", c.Id("tid"), c.Id(share))
-            self.w.write(c.Declare("long", share, part, constant=True))
-            self.w.write(c.Declare("long", begin, c.minimum(first, c.Id(total)), constant=True))
-            last = c.Bin("+", c.Id(begin), c.Id(share))
-            self.w.write(c.Declare("long", end, c.minimum(last, c.Id(total)), constant=True))
+            if step.share.schedule != "GUIDED":
+                self.ends(step.share, total, begin, end)
             for s, name, _, _ in results:
                 self.start(s, name)
-            for made in self.nest(step, writer, loops, statements, c.Id(begin), c.Id(end)):
-                self.w.write(made)
+            if step.share.schedule == "GUIDED":
+                opening, goes_on, advance = guided(
+                    self.prelude, counter, total, step.share.unit, (begin, end)
+                )
+                for made in (*opening, c.While(goes_on, (*part(), advance))):
+                    self.w.write(made)
+            else:
+                for made in part():
+                    self.w.write(made)
             for _, name, parts, size in results:
                 at = c.Index(c.Id(parts), c.Bin("*", c.Id("tid"), c.number(size)))
                 self.w.write(c.Assign(at, c.Id(name)))
         return without_unused(tuple(body.statements))
+
+    def ends(self, share: Share, total: c.CExpr, begin: str, end: str) -> None:
+        """Declares from where to where a thread runs a loop of which it has one part."""
+        first: c.CExpr
+        last: c.CExpr
+        if share.rows is not None:
+            dtype = self.problem.array(share.rows.array).dtype
+            array = c.Id(self.names[share.rows.array])
+            first, last = balanced(self.prelude, array, dtype, share.rows, total, share.unit)
+        else:
+            n_threads, unit, size = c.Id("n_threads"), c.number(share.unit), self.w.fresh("share")
+            each = c.Bin("-", c.Bin("+", total, n_threads), c.Num("1"))
+            part: c.CExpr = c.Bin("/", each, n_threads)
+            if share.unit > 1:
+                up = c.Bin("/", c.Bin("+", part, c.number(share.unit - 1)), unit)
+                part = c.Bin("*", up, unit)
+            self.w.write(c.Declare("long", size, part, constant=True))
+            first = c.minimum(c.Bin("*", c.Id("tid"), c.Id(size)), total)
+            last = c.minimum(c.Bin("+", c.Id(begin), c.Id(size)), total)
+        self.w.write(c.Declare("long", begin, first, constant=True))
+        self.w.write(c.Declare("long", end, last, constant=True))
 
 
 def _sum_name(s: Sum, name: str) -> str:
@@ -350,6 +383,9 @@ def _constant(loop: ir.For) -> int:
     return _extent(loop) if isinstance(loop.extent, ir.Const) else 1
 
 
+_SCHEDULES = {"GUIDED": "in parts of what is left", "BALANCED": "by the work of their rows"}
+
+
 def _words(step: ir.Stmt | LoopStep) -> str:
     """A step for people."""
     if not isinstance(step, LoopStep):
@@ -359,6 +395,8 @@ def _words(step: ir.Stmt | LoopStep) -> str:
         parts.append(f"{step.levels} loops as one")
     parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
     parts += ["atomic updates"] * bool(step.atomics)
+    parts += [_SCHEDULES[step.share.schedule]] if step.share.schedule in _SCHEDULES else []
+    parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
     if step.lanes is not None:
         parts.append(f"{step.lanes.loop} in {step.lanes.width} lanes")
     return f"line {step.loop.where.line}: " + ", ".join(parts)

@@ -12,9 +12,11 @@ from math import prod
 
 from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
+from ..kernels.ir.kernel import For
+from ..kernels.ir.ranges import widest
 from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
-from ..kernels.ir.walk import loads
+from ..kernels.ir.walk import loads, nested_statements
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
@@ -32,8 +34,13 @@ class LoopPlan:
     inner: int  # iterations; 1: the inner dim is absent
     is_vector: bool
     has_lanes: bool  # inner copies reduce into accumulators of their own
-    is_cyclic: bool = False  # tiles go to the threads in turn
+    schedule: str = "BLOCKED"  # of a dim that is shared out, a value of SCHEDULE
     is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether each thread runs one part of equal length."""
+        return self.schedule == "BLOCKED"
 
     @property
     def tile(self) -> int:
@@ -121,6 +128,9 @@ class TaskPlan:
     guard: str = ""  # of a guarded task, a value of GUARD
     has_rows: bool = False  # it reads neighbours out of rows of vectors
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
+    ranges: dict[str, int] = field(
+        default_factory=dict
+    )  # lanes of the loops in its body that run in them
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -288,6 +298,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             None,
         ),
         guard=ch.GUARD[candidate.value(v.guard[t])] if t in v.guard else "",
+        ranges=_ranges(candidate, t),
         has_rows=t in v.rows and candidate.value(v.rows[t]) == ch.ROWS,
         scatters=_scatters(candidate, t),
     )
@@ -310,6 +321,15 @@ def _scatters(candidate: Candidate, t: int) -> tuple[ScatterPlan, ...]:
         elif how != ch.SERIAL:
             found.append(ScatterPlan(x, how))
     return tuple(found)
+
+
+def _ranges(candidate: Candidate, t: int) -> dict[str, int]:
+    v, body = candidate.space.variables.ranges, candidate.space.problem.tasks[t].body
+    return {
+        s.loop: candidate.space.target.lanes(widest(s.body))
+        for s in (nested_statements(body.statements) if body is not None else ())
+        if isinstance(s, For) and (t, s.loop) in v and candidate.value(v[t, s.loop]) == ch.ALONG
+    }
 
 
 def _threads(candidate: Candidate, t: int) -> tuple[str, ...]:
@@ -335,7 +355,9 @@ def _loop_plan(candidate: Candidate, t: int, loop: Loop) -> LoopPlan:
         inner=v.universe[inner][candidate.value(v.size[inner])],
         is_vector=candidate.value(v.kind[inner]) == ch.VECTOR,
         has_lanes=inner in v.reduction and candidate.value(v.reduction[inner]) == ch.LANES,
-        is_cyclic=outer in v.schedule and candidate.value(v.schedule[outer]) == ch.CYCLIC,
+        schedule=ch.SCHEDULE[candidate.value(v.schedule[outer])]
+        if outer in v.schedule
+        else "BLOCKED",
         is_thread=candidate.value(v.kind[mid]) == ch.THREAD,
     )
 

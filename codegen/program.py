@@ -10,6 +10,12 @@ from ..space.backbone import Operand
 from .passes.storage import Workspace
 from .plan import Plan, ScatterPlan, TaskPlan, tasks_of
 
+_SCHEDULES = {
+    "BLOCKED": [],
+    "CYCLIC": ["in turn"],
+    "GUIDED": ["parts of what is left"],
+    "BALANCED": ["equal work of rows"],
+}
 _GUARDS = {"BRANCH": "branches", "BLEND": "blends", "STRIDE": "in strides"}
 _SCATTERS = {
     ch.BY_ATOMICS: "atomically",
@@ -57,7 +63,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
     for t in plan.tasks:
         parts = []
         for p in t.loops:
-            levels = [parallel if p.is_parallel else "loop"] + ["in turn"] * p.is_cyclic
+            levels = [parallel if p.is_parallel else "loop"] + _SCHEDULES[p.schedule]
             if p.mid > 1:
                 levels.append(f"{p.mid} {'threads' if p.is_thread else 'steps'}")
             if p.inner > 1:
@@ -72,6 +78,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += [_GUARDS[t.guard]] if t.guard else []
         extras += ["neighbours out of rows"] * t.has_rows
         extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
+        extras += [f"{loop} in vectors of {n}" for loop, n in t.ranges.items()]
         if t.shift is not None:
             behind = plan.tasks[t.shift.producer].task.name
             extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")

@@ -80,7 +80,7 @@ def _task_features(t: TaskPlan) -> set[str]:
         "kept and written": bool(t.shared) and t.is_stored,
         "input kept": bool(t.kept),
         "PREFETCH": bool(t.prefetches) and t.vector is not None,
-        "tiles in turn": any(p.is_cyclic for p in t.loops),
+        "tiles in turn": any(p.schedule == "CYCLIC" for p in t.loops),
         "one iteration late": t.shift is not None,
         "ELIDED": not t.is_stored,
         "register tiles of two loops": sum(p.inner > 1 for p in t.loops) > 1,

@@ -37,6 +37,7 @@ from .families.prefetching import (
     PREFETCH_ITERATIONS,
     SUMS_AHEAD,
 )
+from .families.ranges import ALONG, IN_TURN, RANGES
 from .families.reduction import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .families.rows import ROWS, ROWS_KIND, WALK
 from .families.scatter import (
@@ -49,7 +50,7 @@ from .families.scatter import (
     SORTING,
     TILE,
 )
-from .families.schedule import BLOCKED, CYCLIC, SCHEDULE
+from .families.schedule import BALANCED, BLOCKED, CYCLIC, GUIDED, SCHEDULE
 from .families.shifting import IN_STEP, LATE, SHIFT
 from .families.stores import CACHE, CACHED, ELIDED, KEEP, STORE, STREAM
 from .families.threads import FASTER, NOT_THREADS, SLOWER, THREAD_LEVEL
@@ -66,7 +67,9 @@ from .families.tiling import (
 __all__ = [
     "ABSENT",
     "AFTER",
+    "ALONG",
     "ATOMIC",
+    "BALANCED",
     "BEFORE",
     "BLEND",
     "BLOCKED",
@@ -89,8 +92,10 @@ __all__ = [
     "FUSED",
     "GLOBAL",
     "GUARD",
+    "GUIDED",
     "INSIDE",
     "IN_STEP",
+    "IN_TURN",
     "KEEP",
     "LANES",
     "LATE",
@@ -116,6 +121,7 @@ __all__ = [
     "PREFETCH_ACCUMULATORS",
     "PREFETCH_ITERATIONS",
     "PRIVATE",
+    "RANGES",
     "READ_ONLY",
     "REDUCTION",
     "REGISTER",

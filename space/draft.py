@@ -56,6 +56,7 @@ class Variables:
     rows: dict[int, int] = field(default_factory=dict)  # by task
     scatter: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     scatter_cells: dict[int, int] = field(default_factory=dict)  # by task
+    ranges: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and loop in its body
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,8 @@ class BodyWriter:
         self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
         self.lanes: Lanes | None = None  # the loop that runs in lanes
         self.given: Mapping[str, c.CExpr] = {}  # what locals are set to, known before
+        self.ranges: Mapping[str, Lanes] = {}  # loops inside that run in lanes, by name
+        self.has_vector_functions = True  # of mathematics, where `is_free`
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration.
@@ -84,6 +86,8 @@ class BodyWriter:
                     self.v.declare(name, value.dtype)
                 case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
                     pass  # its locals belong to the lanes
+                case ir.For(loop=loop) if loop in self.ranges:
+                    pass  # and these to the range
                 case ir.For(body=inner) | ir.While(body=inner):
                     self.declare_locals(inner)
                 case ir.If(then=then, orelse=orelse):
@@ -96,6 +100,8 @@ class BodyWriter:
                 case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
                     for made in self.in_lanes(s, c.Num("0"), self.v.evaluate(s.extent).x):
                         self.w.write(made)
+                case ir.For(loop=loop) if loop in self.ranges:
+                    self.range_in_lanes(s, self.ranges[loop])
                 case ir.For(loop, extent, inner):
                     self.loop(loop, extent, inner)
                 case ir.SetLocal(name) if name in self.given:
@@ -163,6 +169,10 @@ class BodyWriter:
     def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """The loop of `lanes` from lo to hi, several iterations at once."""
         assert self.lanes is not None
+        return self.lane_writer(s, self.lanes).loop(lo, hi)
+
+    def lane_writer(self, s: ir.For, lanes: Lanes) -> LaneWriter:
+        """What writes iterations of a loop several at once; the locals around it that they change are sums."""
         sums = {
             x.name: x.op
             for x in nested_statements(s.body)
@@ -172,9 +182,28 @@ class BodyWriter:
         scope = LaneScope(
             *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
             *(extents, sums),
-            *(self.is_shared, self.is_free),
+            *(self.is_shared, self.is_free and self.has_vector_functions),
         )
-        return LaneWriter(self.w, scope, self.lanes, s.body).loop(lo, hi)
+        return LaneWriter(self.w, scope, lanes, s.body)
+
+    def range_in_lanes(self, s: ir.For, lanes: Lanes) -> None:
+        """A loop that only adds up (kernels/ir/ranges.py): as far as its iterations fill all lanes, then those that are left."""
+        end, whole = self.w.fresh(f"{s.loop}_end"), self.w.fresh(f"{s.loop}_whole")
+        self.w.write(c.Declare("long", end, self.v.evaluate(s.extent).x, constant=True))
+        n_whole = c.Bin("*", c.Bin("/", c.Id(end), c.number(lanes.width)), c.number(lanes.width))
+        self.w.write(c.Declare("long", whole, n_whole, constant=True))
+        for made in self.lane_writer(s, lanes).whole(c.Num("0"), c.Id(whole)):
+            self.w.write(made)
+        name, outside = self.w.fresh(s.loop), dict(self.v.locals)
+        self.v.loops[s.loop] = c.Id(name)
+        self.w.blocks.append(Block())
+        self.declare_locals(s.body)
+        self.statements(s.body)
+        rest = tuple(self.w.blocks.pop().statements)
+        self.v.locals = outside
+        self.w.write(c.For(name, c.Id(whole), c.Id(end), 1, rest))
+        self.w.used.discard(name)
+        del self.v.loops[s.loop]
 
     def loop_over(self, loop: str, made: c.For, body: tuple[ir.Stmt, ...]) -> c.For:
         """A loop that was written for `body` with what compilers may know of its iterations."""

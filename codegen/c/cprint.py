@@ -142,6 +142,7 @@ class Printer:
             opening = self.dialect.kernel_open.format(threads=f.block_threads)
         self.open_function(opening, f.name, f.parameters)
         if f.is_parallel:
+            self.block(f.before)
             given = ", ".join(p.name for p in f.thread_parameters)
             self.line(f"struct {_given(f.name)} given = {{{given}}};")
             meets = int(_meets(f.body))

@@ -242,7 +242,7 @@ class Function:
     `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
 
     `is_closed`: the bodies of closed tasks, which another function calls. `threads`: how many are asked for, in terms of the
-    parameters; None: those that the text is for.
+    parameters; None: those that the text is for. `before`: what the caller does before the team begins.
     """
 
     name: str
@@ -257,6 +257,7 @@ class Function:
     vector_bytes: int = 0
     is_closed: bool = False
     threads: CExpr | None = None
+    before: tuple[CStmt, ...] = ()
 
 
 def add(a: CExpr, b: CExpr) -> CExpr:

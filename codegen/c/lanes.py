@@ -8,7 +8,7 @@ loop computes, in the same order, but for sums that may be reordered, and functi
 allows them.
 
 To write a loop: ask `refusal` of kernels/ir/in_lanes.py whether it can be done; then `LaneWriter(...).loop(lo, hi)` gives the
-statements of the whole loop, or `.iterations(first, n)` those of one vector of iterations.
+statements of the whole loop, `.whole(lo, hi)` those of iterations that fill all lanes, `.iterations(first, n)` those of one vector.
 """
 
 from __future__ import annotations
@@ -61,6 +61,22 @@ class LaneWriter:
         self.v.is_live = True
         self.declare(self.body)
         self.statements(self.body)
+        return tuple(self.w.blocks.pop().statements)
+
+    def whole(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
+        """The same of as many iterations as fill all lanes each time, which then need no mask."""
+        self.w.blocks.append(Block())
+        partial = self._begin_sums()
+        first = self.w.fresh(self.lanes.loop)
+        self.w.blocks.append(Block())
+        self.v.first = c.Id(first)
+        self.v.mask, self.v.is_live = self.v.everyone, True
+        self.declare(self.body)
+        self.statements(self.body)
+        inner = tuple(self.w.blocks.pop().statements)
+        self.w.write(c.For(first, lo, hi, self.lanes.width, inner))
+        self.w.used.discard(first)
+        self._end_sums(partial)
         return tuple(self.w.blocks.pop().statements)
 
     def _begin_sums(self) -> dict[str, Value]:
@@ -159,7 +175,7 @@ class LaneWriter:
             self.w.write(c.Assign(place.x, value.x))
             return
         x = self.v.splat(value).x
-        if not self.v.uniformity.is_whole(s):
+        if not (self.v.uniformity.is_whole(s) or self.v.mask is self.v.everyone):
             x = c.Call(self.v.ops.select(place.dtype), (self.v.mask, x, place.x))
         self.w.write(c.Assign(place.x, x))
 

@@ -29,6 +29,15 @@ class LaneMemory:
             return self.m.made(name, lambda: self._pairs_at(opening, dtype, self.half.load(dtype)))
         return self.m.made(name, lambda: self._loading(name, dtype, opening, v, n))
 
+    def load_all(self, dtype: DType) -> str:
+        """`load_all(p)`: p[0], p[1] and so on."""
+        v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
+        if not self.m.is_pair(dtype):
+            return self.m.prelude.use("load", dtype, n)
+        one, opening = self.half.load_all(dtype), f"static inline {v} load_{v}(const {t} *p)"
+        text = f"{opening} {{ return ({v}){{{one}(p), {one}(p + {n // 2})}}; }}"
+        return self.m.made(f"load_{v}", lambda: text)
+
     def _loading(self, name: str, dtype: DType, opening: str, v: str, n: int) -> str:
         bits, (each, lane) = self.m.bits(), self.m.each()
         one = (

@@ -95,6 +95,8 @@ class LaneValues:
                 extents[s.loop] = int(s.extent.value)
         self.ranges = Ranges(extents)
         self.mask: c.CExpr = c.Id("")
+        # The mask where all lanes are live.
+        self.everyone: c.CExpr = c.Call(self.m.first(), (c.number(lanes.width),))
         self.is_live = True  # whether some lane of `mask` is surely live
         self.first: c.CExpr = c.Id("")  # the index of the first lane
         # Uniform values are written as those of scalar bodies are.
@@ -350,6 +352,8 @@ class LaneValues:
         at = self.address(e.array, place)
         width = self.lanes.width
         if place.offsets is None and place.stride == 1:
+            if self.mask is self.everyone:
+                return Value(c.Call(self.memory.load_all(dtype), (at,)), dtype, width)
             return Value(c.Call(self.memory.load(dtype), (self.mask, at)), dtype, width)
         if place.offsets is None and place.stride == 0:
             return self.uniform_load(e)

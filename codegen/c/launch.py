@@ -14,7 +14,10 @@ from dataclasses import replace
 from math import gcd
 
 from ...kernels.ir.effects import arrays_written
+from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER
+from ...space.families.schedule import rows_of
+from ...space.targets.target import LINE_BYTES
 from ..loops.ir import (
     Alone,
     Barrier,
@@ -39,6 +42,7 @@ from .outline import has_loop, is_closed, outlined
 from .scatter import body_writer
 from .scene import Scene
 from .scopes import Context
+from .shares import balanced, guided
 from .strips import length_of
 from .threads import Statements, Threads
 from .triangles import Part, parts
@@ -163,11 +167,30 @@ class LaunchWriter:
         if node.schedule is Schedule.GRID:
             self.block(node, ctx)
             return
+        if node.schedule is Schedule.GUIDED:
+            self.guided(node, ctx)
+            return
         for part in parts(self.scene, node, *self.loop_range(node, ctx), ctx):
             self.loop_over(node, part)
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
+
+    def guided(self, node: Loop, ctx: Context) -> None:
+        """A loop over parts that a thread takes from a counter of the team, around the one over a part."""
+        scene, w = self.scene, self.scene.w
+        counter = scene.buffer("next", DType.i64, LINE_BYTES // DType.i64.size_bytes, False)
+        scene.counters.append(counter)
+        names = w.fresh("part"), w.fresh("part_end")
+        w.multiples[names[0]] = node.step
+        opening, goes_on, advance = guided(
+            scene.prelude, c.Id(counter.name), c.number(node.extent), node.step, names
+        )
+        with w.scope() as body:
+            self.loop_over(node, Part(c.Id(names[0]), c.Id(names[1]), ctx))
+        for statement in opening:
+            w.write(statement)
+        w.write(c.While(goes_on, (*body.statements, advance)))
 
     def loop_over(self, node: Loop, part: Part) -> None:
         """A part of the range of a loop."""
@@ -345,6 +368,8 @@ class LaunchWriter:
             stride = self.stride(node)
             steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), stride)
             return c.Bin("+", lo, c.Bin("*", steps, stride)), hi
+        if node.schedule is Schedule.BALANCED:
+            return self.balanced(node)
         if node.is_parallel:
             return self.whole_range(node)
         if node.level == OUTER:
@@ -353,6 +378,20 @@ class LaunchWriter:
         p = self.scene.plan.tasks[first.task].loop(first.loop)
         start = ctx.variables[first.task, first.loop, OUTER]
         return start, self.scene.tile_end(p, start)
+
+    def balanced(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
+        """From where to where this thread runs a loop over rows of which it has about as much as others."""
+        scene = self.scene
+        rows = rows_of(scene.plan.tasks[node.members[0].task].task)
+        assert rows is not None
+        dtype = scene.plan.problem.array(rows.array).dtype
+        array, extent = scene.global_array(rows.array), c.number(node.extent)
+        ends = balanced(scene.prelude, array, dtype, rows, extent, node.step)
+        names = [c.Id(scene.w.fresh(stem)) for stem in ("row_begin", "row_end")]
+        scene.w.multiples[names[0].name] = node.step
+        for name, x in zip(names, ends, strict=True):
+            scene.w.write(c.Declare("long", name.name, x, constant=True))
+        return names[0], names[1]
 
     def body(self, task: TaskPlan, ctx: Context) -> None:
         if not task.task.is_structured:
@@ -380,7 +419,11 @@ class LaunchWriter:
             variables = {k: x for k, x in inner.variables.items() if k[0] != task.index}
             for p in task.loops:
                 variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
-            body_writer(self.scene, task, variables).write(task, variables)
+            writer = body_writer(self.scene, task, variables)
+            vector_bytes = self.scene.target.vector_bytes
+            writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
+            writer.has_vector_functions = False  # programs are linked without them
+            writer.write(task, variables)
 
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
         """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""

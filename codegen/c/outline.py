@@ -49,9 +49,9 @@ def outlined(
         *parameters(scene.plan.problem, body, dict(scene.w.names)),
         *(
             c.Parameter(
-                f"{'' if b.name in stored else 'const '}{type_name(b.dtype, 0)} *",
+                f"{'' if b.name in stored or b in scene.counters else 'const '}{type_name(b.dtype, 0)} *",
                 b.name,
-                "restrict ",
+                "" if b in scene.counters else "restrict ",
             )
             for b in scene.opened
             if b.name in used

@@ -53,6 +53,7 @@ class Scene:
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
         self.scatters: dict[int, ScatterMemory] = {}
         self.opened: list[Buffer] = []
+        self.counters: list[Buffer] = []  # of parts of loops that threads take one after the other
         self.hoisted: list[c.CStmt] | None = None
         # What threads are given multiples of, by extent and step of a loop that is shared out in blocks.
         self.units = {(n.extent, n.step): n.unit for n in loops_in(launch.nodes) if n.unit}
@@ -114,7 +115,7 @@ class Scene:
 
     def unit_of(self, p: LoopPlan) -> int:
         """Iterations of a loop that stay with one thread: a tile, or less where the loop is shared out in blocks."""
-        if self.launch.runs is not Runs.TEAM or not p.is_parallel or p.is_cyclic:
+        if self.launch.runs is not Runs.TEAM or not p.is_parallel or not p.is_blocked:
             return p.tile
         return self.units[p.loop.extent, p.tile]
 
@@ -130,7 +131,7 @@ class Scene:
 
     def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
         """From where to where a thread runs the outer dim of a loop, which is not cyclic."""
-        assert not p.is_cyclic
+        assert p.is_blocked
         if p.is_parallel:
             return self.partition(p.loop.extent, p.tile)
         return c.Num("0"), c.number(p.loop.extent)

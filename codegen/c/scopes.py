@@ -161,7 +161,7 @@ class Flat:
         w, t, extent = self.scene, self.task.index, p.loop.extent
         if level == OUTER:
             if p.is_parallel and self.scene.launch.is_parallel:
-                assert not p.is_cyclic, "sums of a team are kept in blocks"
+                assert p.is_blocked, "sums of a team are kept in blocks"
                 return w.partition(extent, p.tile)
             return c.Num("0"), c.number(extent)
         if level == MID:

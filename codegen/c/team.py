@@ -134,6 +134,16 @@ def own_array(
     return scene.buffer(stem, array.dtype, layout.n_elements, private), layout
 
 
+def set_counters(scene: Scene) -> tuple[c.CStmt, ...]:
+    """What sets the counters of a launch before its team begins."""
+    made: list[c.CStmt] = []
+    for b in scene.counters:
+        place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
+        first = c.Index(c.CastTo(f"{type_name(b.dtype, 0)} *", place), c.Num("0"))
+        made.append(c.Assign(first, c.Num("0")))
+    return tuple(made)
+
+
 def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
     place = c.number(b.offset_bytes)
     if b.is_private:
@@ -147,6 +157,7 @@ def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
         b is held and array in scene.plan.tasks[t].by_team
         for (t, array), (held, _) in scene.copies.items()
     )
+    is_of_team |= b in scene.counters
     kind = type_name(b.dtype, 0)
     start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
     is_looked_at = any(b is held for m in scene.scatters.values() for held in m.shared)

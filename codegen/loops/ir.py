@@ -20,6 +20,8 @@ What a loop's `schedule` means:
     SEQUENTIAL  every thread that is here runs all iterations
     BLOCKED     each thread of the team runs a contiguous part of them
     CYCLIC      the threads of the team take them in turn
+    GUIDED      a thread takes a part of those that are left when it is done with its last one
+    BALANCED    each thread runs a contiguous part, of which the rows are as much work as those of others
     GRID        each block of a GPU runs one
 
 codegen/loops/verify.py says which trees are well formed, codegen/loops/text.py is how they are printed.
@@ -46,7 +48,12 @@ class Schedule(Enum):
     SEQUENTIAL = auto()
     BLOCKED = auto()
     CYCLIC = auto()
+    GUIDED = auto()
+    BALANCED = auto()
     GRID = auto()
+
+
+OF_TEAMS = (Schedule.BLOCKED, Schedule.CYCLIC, Schedule.GUIDED, Schedule.BALANCED)
 
 
 class Runs(Enum):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...space.backbone import MID, OUTER
 from ..plan import Member, Plan
 from .ir import (
+    OF_TEAMS,
     AdvanceCopies,
     Alone,
     AwaitCopies,
@@ -105,8 +106,7 @@ def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
                 _expect(not few, "few threads of few threads are alone")
             case Barrier():
                 apart = any(
-                    isinstance(x, Late | Alone)
-                    or (isinstance(x, Loop) and x.schedule in (Schedule.BLOCKED, Schedule.CYCLIC))
+                    isinstance(x, Late | Alone) or (isinstance(x, Loop) and x.schedule in OF_TEAMS)
                     for x in around
                 )
                 _expect(not apart, "a barrier where threads have parted")
@@ -149,11 +149,13 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",
     )
-    teams = (Schedule.BLOCKED, Schedule.CYCLIC)
     outside = [x.schedule for x in around if isinstance(x, Loop)]
     if loop.is_parallel:
         _expect(loop.level == OUTER, f"{names} is shared out inside of a tile")
-        _expect(not any(s in teams for s in outside), f"{names} is shared out twice")
+        is_even = loop.schedule not in (Schedule.GUIDED, Schedule.BALANCED)
+        is_outermost = not any(isinstance(x, Loop) for x in around) and not loop.is_last
+        _expect(is_even or is_outermost, f"{names} is in a loop, and in parts that a launch begins")
+        _expect(not any(s in OF_TEAMS for s in outside), f"{names} is shared out twice")
         is_few = any(isinstance(x, Alone) for x in around)
         _expect(not is_few, f"{names} is shared out to few threads")
 

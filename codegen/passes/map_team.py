@@ -35,7 +35,7 @@ def map_team(launch: Launch, plan: Plan) -> Launch:
     """Outer dims that the plan shares out go to the threads of a team: in blocks, or in turn."""
 
     def schedule(p: LoopPlan) -> Schedule:
-        return Schedule.CYCLIC if p.is_cyclic else Schedule.BLOCKED
+        return Schedule[p.schedule]
 
     nodes = scheduled(launch.nodes, plan, schedule)
     runs = Runs.TEAM if any(map(has_parallel, nodes)) else Runs.ONE_THREAD

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..loops.ir import Alone, InBlocks, Late, Launch, Loop, Node, Tails
+from ..loops.ir import Alone, InBlocks, Late, Launch, Loop, Node, Schedule, Tails
 from ..plan import Plan
 
 
@@ -13,7 +13,7 @@ def cut_rows(launch: Launch, plan: Plan) -> Launch:
     """On a CPU cut tiles are behind the loop, where its last iteration is known to come last."""
 
     def tails(loop: Loop) -> Tails:
-        comes_anywhere = loop.is_cyclic or loop.is_last
+        comes_anywhere = loop.schedule in (Schedule.CYCLIC, Schedule.GUIDED) or loop.is_last
         return Tails.ROWS_TESTED if comes_anywhere else Tails.ROWS_BEHIND
 
     return replace(launch, nodes=_cut(launch.nodes, tails))

@@ -13,7 +13,7 @@ from itertools import combinations
 from math import prod
 
 from ...codegen.c.lanes import Lanes
-from ...codegen.kernel_plan import KernelPlan, LoopStep, Sum
+from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum
 from ...codegen.lower_kernel import problem_of
 from ...kernels.ir.access import AccessSet
 from ...kernels.ir.body import Closure, Reason, Site, analyse
@@ -40,9 +40,10 @@ from ...kernels.ir.kernel import (
     While,
 )
 from ...kernels.ir.meeting import meet_in
+from ...kernels.ir.ranges import is_uneven, row_starts
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
-from .lanes import lanes_of
+from .lanes import lanes_of, ranges_of
 
 # A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
 _TEAM_PAYS_NS = 30_000.0
@@ -70,8 +71,10 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
         if isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
             step = _loop_step(ir, s, shared, cores)
             free = step.independent | _by_definition(ir, s)
-            lanes = _lanes(ir, s, vector_bytes)
-            steps.append(replace(step, independent=free, lanes=lanes, copies=_copies(s)))
+            ranges = _ranges(ir, s, vector_bytes)
+            lanes = None if ranges else _lanes(ir, s, vector_bytes)
+            made = replace(step, independent=free, lanes=lanes, ranges=ranges, copies=_copies(s))
+            steps.append(made)
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
@@ -164,7 +167,21 @@ def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) ->
     inside_ns = one_ns / max(1, prod(known[1:]))
     first = max(2, int(_TEAM_PAYS_NS / max(inside_ns, 0.1)))
     unit = 16 if len(known) == levels and prod(known) >= 64 * cores and levels == len(nest) else 1
-    return LoopStep(loop, levels, True, first, unit, free, sums, atomics)
+    share = _share(nest, levels, Share(first, unit))
+    return LoopStep(loop, levels, True, share, free, sums, atomics)
+
+
+def _share(nest: Sequence[For], levels: int, share: Share) -> Share:
+    """Uneven iterations are shared out by their rows where these follow one another, which costs a bisection a thread and leaves
+    each thread the same rows in every call; else part by part, which costs an atomic operation a part.
+    """
+    body = nest[levels - 1].body
+    if not is_uneven(body):
+        return share
+    rows = row_starts(nest[0].loop, body) if levels == 1 else None
+    if rows is not None:
+        return replace(share, schedule="BALANCED", rows=rows)
+    return replace(share, schedule="GUIDED")
 
 
 # --- which iterations are independent
@@ -247,6 +264,15 @@ def _lanes(ir: KernelIR, loop: For, vector_bytes: int) -> Lanes | None:
         return all(state not in seen and ir.fast_math for state in met)
 
     return lanes_of(problem_of(ir), _perfect_nest(loop), are_apart, vector_bytes)
+
+
+def _ranges(ir: KernelIR, loop: For, vector_bytes: int) -> tuple[Lanes, ...]:
+    """The loops inside a loop that run in lanes: those of which only a run knows the lengths, and that look things up.
+
+    The others are left to compilers, which put plain sums into vectors. Measured with AVX2: CSR rows of 4 to 100 elements take
+    0.75 of the time of scalar ones, and over rows 2.5 to 15 times as long, since nothing is side by side then.
+    """
+    return ranges_of(problem_of(ir), loop.body, ir.fast_math, vector_bytes)
 
 
 # --- updates of what iterations share

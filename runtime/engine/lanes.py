@@ -12,7 +12,6 @@ from ...kernels.ir.kernel import (
     Cast,
     Compare,
     Const,
-    DType,
     Expr,
     For,
     If,
@@ -25,6 +24,7 @@ from ...kernels.ir.kernel import (
     Update,
     While,
 )
+from ...kernels.ir.ranges import lane_ranges, widest
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import children, nested_statements, walk
 
@@ -53,7 +53,7 @@ def lanes_of(
             continue
         if not _pays(loop):
             return None
-        width = vector_bytes // _widest(loop.body)
+        width = vector_bytes // widest(loop.body)
         if any(isinstance(s, While | For) for s in nested_statements(loop.body)):
             width *= (
                 2  # what waits for the pass before: two registers have work where one would wait
@@ -66,16 +66,24 @@ def lanes_of(
     return None
 
 
-def _widest(body: tuple[Stmt, ...]) -> int:
-    """Bytes of the numbers that most is done with: those of floats, where there are any."""
-    sizes: dict[bool, int] = {}
-    for s in nested_statements(body):
-        for e in children(s):
-            for x in walk(e):
-                if isinstance(x, Binary | Unary | Load | Compare) and x.dtype is not DType.bool_:
-                    kind = x.dtype.is_float
-                    sizes[kind] = max(sizes.get(kind, 0), x.dtype.size_bytes)
-    return max(4, sizes.get(True, sizes.get(False, 4)))
+def ranges_of(
+    problem: Problem, body: tuple[Stmt, ...], fast_math: bool, vector_bytes: int
+) -> tuple[Lanes, ...]:
+    """The loops inside a body that are to run in lanes: of a length that only a run knows, with an index that is looked up."""
+    if vector_bytes < _LEAST_BYTES:
+        return ()
+    return tuple(
+        Lanes(s.loop, vector_bytes // widest(s.body), vector_bytes)
+        for s in lane_ranges(body, problem, fast_math)
+        if not isinstance(s.extent, Const) and _looks_up(s.body)
+    )
+
+
+def _looks_up(body: tuple[Stmt, ...]) -> bool:
+    """Whether an index is computed from an element."""
+    found = (x for s in nested_statements(body) for e in children(s) for x in walk(e))
+    indices = (i for x in found if isinstance(x, Load) for i in x.indices)
+    return any(isinstance(y, Load) for i in indices for y in walk(i))
 
 
 def _pays(loop: For) -> bool:

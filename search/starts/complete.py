@@ -305,6 +305,8 @@ class _Wanted:
 
     def inner(self, d: Dim, var: int) -> None:
         n = self.inner_size(d)
+        if self.tile.ranges == ch.ALONG and any(t == d.task for t, _ in self.v.ranges):
+            n = 1
         if self.roles.vector.get(d.task) == d.loop.name and n > 1:
             self.want(var, ch.VECTOR, ch.UNROLL, ch.ABSENT)
         elif n > 1:
@@ -316,6 +318,8 @@ class _Wanted:
     def inner_size(self, d: Dim) -> int:
         task = self.space.problem.tasks[d.task]
         if self.roles.vector.get(d.task) == d.loop.name:
+            if self.tile.vectors == 0:
+                return 1
             lanes = int(self.space.target.lanes(task.dtype.size_bytes))
             return max(1, min(self.tile.vectors, d.loop.extent // lanes)) * lanes
         if self.roles.rows.get(d.task) == d.loop.name:
@@ -358,8 +362,13 @@ class _Wanted:
             sizes = [int(x) for x in self.space.choices[var].values]
             least = next((k for k, n in enumerate(sizes) if n >= self.threads.cells), 0)
             self.want(var, *range(least, len(sizes)), *range(least))
-        for var in self.v.schedule.values():
-            self.want(var, *_first_of(self.threads.schedule, ch.BLOCKED, ch.CYCLIC))
+        for d, var in self.v.schedule.items():
+            first = _first_of(self.threads.schedule, ch.BLOCKED, ch.CYCLIC)
+            is_uneven = not self.space.problem.tasks[d.task].is_structured
+            by_work = is_uneven and self.threads.by_work
+            self.want(var, *((ch.BALANCED, ch.GUIDED) if by_work else ()), *first)
+        for var in self.v.ranges.values():
+            self.want(var, *_first_of(sketch.tile.ranges, ch.IN_TURN, ch.ALONG))
         for var in self.v.prefetch.values():
             self.want(var, *_first_of(sketch.prefetch, ch.NO_PREFETCH))
         is_prefetched = self.packing is not None and self.packing.prefetched

@@ -45,7 +45,7 @@ def _greedy_of_cpu(space: Space) -> Sketch:
     return Sketch(
         fusion=Fusion(sums=True),
         tile=Tile(rows=4, vectors=4),
-        threads=Along(team=total_bytes >= SMALL_BYTES),
+        threads=Along(team=total_bytes >= SMALL_BYTES, by_work=_has_uneven(space)),
         stores=ch.STREAM if is_beyond_caches else ch.CACHED,
     )
 
@@ -56,6 +56,11 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         yield from _packed_products(space, greedy)
     yield greedy
     yield from _scatters(space, greedy)
+    if space.variables.ranges:
+        yield replace(greedy, tile=replace(greedy.tile, ranges=ch.ALONG))
+    if _has_uneven(space):
+        # Without lanes over iterations of different lengths, which wait for the longest.
+        yield replace(greedy, tile=replace(greedy.tile, vectors=0))
     yield replace(greedy, stores=ch.CACHED if greedy.stores == ch.STREAM else ch.STREAM)
     # Where a task waits for all of another's sums, what both read comes from memory twice but for panels that stay in a cache.
     has_waits = len(set(sweeps(space, find_roles(space, merge=False)))) > 1
@@ -97,6 +102,11 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
             yield replace(greedy, threads=Along(scatter=how, cells=cells))
     for how in (ch.PRIVATE, ch.BY_ATOMICS):
         yield replace(greedy, threads=Along(scatter=how))
+
+
+def _has_uneven(space: Space) -> bool:
+    """Whether there are loops of bodies with uneven iterations that can be shared out in several ways."""
+    return any(not space.problem.tasks[d.task].is_structured for d in space.variables.schedule)
 
 
 def _stores_around_pay(space: Space) -> bool:

@@ -27,7 +27,7 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`vectors` vector registers along the contiguous loop by `rows` copies of a second one make the register tile.
+    """`vectors` vector registers (0: no vectors) along the contiguous loop by `rows` copies of a second one make the register tile.
 
     `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile. With `blocks` those of the loops of rows, of
     vectors and of what is summed are, and the rows of the tile pass by each panel of vectors.
@@ -38,6 +38,7 @@ class Tile:
     panel: int = 1
     block: int = 1
     blocks: Blocks | None = None
+    ranges: int = ch.IN_TURN  # of loops inside bodies: a value of the choice
 
 
 class Axis(Enum):
@@ -52,7 +53,8 @@ class Along:
     """Threads of a CPU: they share out this loop, so that tasks can meet along it, each one part or (CYCLIC) tile by tile.
 
     Without a `team` there is one thread, and nests are the same. Updates of elements that iterations share are made by `scatter`,
-    in blocks of at least `cells`; the loops around them are those of one thread where it says SERIAL.
+    in blocks of at least `cells`; the loops around them are those of one thread where it says SERIAL. `by_work`: iterations of
+    which only a run knows how long they take are shared out by their work, or part by part.
     """
 
     axis: Axis = Axis.COMMON
@@ -60,6 +62,7 @@ class Along:
     team: bool = True
     scatter: int = ch.SERIAL
     cells: int = 1
+    by_work: bool = False
 
 
 class Sums(Enum):
@@ -148,6 +151,8 @@ class Sketch:
             yield "contiguous"
         if threads.schedule == ch.CYCLIC:
             yield "cyclic"
+        if threads.by_work:
+            yield "by work"
         if not threads.team:
             yield "one thread"
         if threads.scatter != ch.SERIAL:
@@ -160,6 +165,8 @@ def _words_of_tile(tile: Tile) -> Iterator[str]:
     for word, n in (("panel", tile.panel), ("block", tile.block)):
         if n > 1:
             yield f"{word}{n}"
+    if tile.ranges == ch.ALONG:
+        yield "along ranges"
     if tile.blocks is not None:
         yield f"blocks {' x '.join(str(n) for n in tile.blocks)}"
 

@@ -3,28 +3,57 @@
 from __future__ import annotations
 
 from ...kernels.ir.effects import task_reads
+from ...kernels.ir.ranges import RowStarts, is_uneven, row_starts
+from ...kernels.ir.task import Task
 from ..backbone import OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..targets.kind import CPU
 from .order import APART, INSIDE, ORDER, OUTSIDE
 from .tiling import PARALLEL, kinds_of, merged_equal
 
-BLOCKED, CYCLIC = range(2)
+BLOCKED, CYCLIC, GUIDED, BALANCED = range(4)
 SCHEDULE = (
     "BLOCKED",  # of a PARALLEL dim: each thread runs one contiguous part
     "CYCLIC",  # tiles go to the threads in turn, so that neighbouring tiles are worked on at the same time
+    "GUIDED",  # of uneven iterations: who is done takes a part of what is left, from a counter that the threads share
+    "BALANCED",  # of rows that follow one another: each thread has about as many rows and elements of them (by bisection)
 )
+# Parts of what is left, a thread: with one, the first threads could take most of the work of rows that get shorter. With four a
+# thread takes a quarter of its share at first, and a loop of 10^6 iterations about 50 times.
+GUIDED_PARTS = 4
 
 
 def declare(s: Draft) -> None:
     for d in s.backbone.dims:
         if d.level == OUTER and has_schedules(s, d):
-            s.v.schedule[d] = s.b.add("schedule", (d.name,), SCHEDULE)
+            s.v.schedule[d] = s.b.add("schedule", (d.name,), SCHEDULE, schedules_of(s, d))
+
+
+def schedules_of(s: Draft, d: Dim) -> int:
+    """The schedules of one dim alone."""
+    task = s.problem.tasks[d.task]
+    if task.body is None:
+        return bits(BLOCKED, CYCLIC)
+    return bits(BLOCKED, CYCLIC, GUIDED, *([BALANCED] if rows_of(task) else []))
+
+
+def rows_of(task: Task) -> RowStarts | None:
+    """Where the rows of a task's iterations begin, if they follow one another in an array."""
+    if task.body is None or len(task.loops) != 1 or not task.has_known_extents:
+        return None
+    return row_starts(task.loops[0].name, task.body.statements)
 
 
 def has_schedules(s: Draft, d: Dim) -> bool:
-    """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache."""
+    """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache, or only
+    a run knows how long each takes.
+    """
     task = s.problem.tasks[d.task]
+    if task.body is not None:
+        # Iterations with scatters are shared out as these say: all are declared before.
+        scatters = any(t == d.task for t, _ in s.v.scatter)
+        may_split = bool(kinds_of(s, d) & bits(PARALLEL)) and not scatters
+        return may_split and task.has_known_extents and is_uneven(task.body.statements)
     if not task.is_structured or len(task.loops) < 2 or not kinds_of(s, d) & bits(PARALLEL):
         return False
     accesses = (task.target, *(access for access, _ in task_reads(task)))
@@ -49,6 +78,24 @@ def merged_schedules(s: Draft) -> None:
             s.b.clause("merged schedules", literals)
 
 
+def uneven_parts(s: Draft) -> None:
+    """Hardware: a counter of parts is set before a team begins, and the rows of one task say nothing of those of another. So such a
+    loop is in no other, and merged with none.
+    """
+    even = bits(BLOCKED, CYCLIC)
+    for merge in s.backbone.merges:
+        d, e = (levels[OUTER] for levels in s.levels_of(merge))
+        for x in (d, e):
+            if x in s.v.schedule:
+                literals = [(s.v.schedule[x], even), (s.order(d, e), APART)]
+                s.b.clause("uneven loops merge with none", literals)
+    for d, var in s.v.schedule.items():
+        for x in s.near_dims(d.task) if not s.problem.tasks[d.task].is_structured else ():
+            if x != d:
+                inside = (s.order(x, d), all_but(ORDER, OUTSIDE))
+                s.b.clause("uneven loops are in none", [(var, even), inside])
+
+
 def one_team(s: Draft) -> None:
     """Hardware: the team is one level of threads. Parallel dims are not nested, and a schedule is that of a parallel dim."""
     b, v = s.b, s.v
@@ -64,4 +111,4 @@ def one_team(s: Draft) -> None:
             b.clause("sums in blocks", [(var, bits(BLOCKED)), apart])
 
 
-FAMILY = Family("schedule", {CPU: (merged_schedules, one_team)}, declare)
+FAMILY = Family("schedule", {CPU: (merged_schedules, uneven_parts, one_team)}, declare)

@@ -1,0 +1,145 @@
+"""Bodies with ranges that only a run knows: along rows or over them, shares of threads by their work, against the interpreter."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.codegen.lower import lower
+from kernelscape.codegen.passes.pipeline import verifying
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.calling import InputSet
+from kernelscape.testing.checking import Way
+
+nd: Any = types.ndarray()
+FLAGS = ("-Wno-unused-function", "-Wno-unknown-pragmas")
+
+
+@kernel
+def rows(row: nd, col: nd, val: nd, x: nd, y: nd):
+    for i in range(y.shape[0]):
+        acc = 0.0
+        for k in range(row[i], row[i + 1]):
+            acc += val[k] * x[col[k]]
+        y[i] = acc
+
+
+@kernel
+def neighbours(count: nd, near: nd, x: nd, y: nd):
+    for i in range(y.shape[0]):
+        force = 0.0
+        closest = 1000.0
+        for k in range(count[i]):
+            d = x[near[i, k]] - x[i]
+            if d * d < 30.0:
+                force += d / (1.0 + d * d)
+            closest = min(closest, abs(d))
+        y[i] = force + closest
+
+
+def product_of_rows(row, col, val, x, y):
+    rows(row, col, val, x, y)
+
+
+def forces(count, near, x, y):
+    neighbours(count, near, x, y)
+
+
+def lengths(kind: str, n: int) -> np.ndarray:
+    """How long rows are: all alike, some of them empty, one with nearly all there is, none with anything."""
+    rng = np.random.default_rng(len(kind))
+    match kind:
+        case "even":
+            return np.full(n, 9)
+        case "huge":
+            return np.where(np.arange(n) == n // 3, 150, rng.integers(0, 2, n))
+        case "empty":
+            return np.zeros(n, int)
+    return rng.integers(0, 40, n) * (rng.random(n) < 0.6)
+
+
+def matrix(kind: str, n: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    row = np.concatenate([[0], np.cumsum(lengths(kind, n))]).astype(np.int32)
+    m = 40 * n  # room for all
+    return {
+        "row": row,
+        "col": rng.integers(0, 23, m).astype(np.int32),
+        "val": rng.integers(-4, 5, m).astype(np.float32),
+        "x": rng.standard_normal(23).astype(np.float32),
+        "y": np.zeros(n, np.float32),
+    }
+
+
+def lists(kind: str, n: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(4)
+    count = lengths(kind, n).astype(np.int32)
+    return {
+        "count": count,
+        "near": rng.integers(0, n, (n, 150)).astype(np.int32),
+        "x": (4 * rng.standard_normal(n)).astype(np.float32),
+        "y": np.zeros(n, np.float32),
+    }
+
+
+def candidates_of(problem: Any, cores: int, width: int) -> list[Candidate]:
+    """All that the space holds of one task with one loop."""
+    space = build_space(problem, checking.target(cores, width))
+    open_ = [*space.variables.schedule.values(), *space.variables.ranges.values()]
+    open_ += space.variables.kind.values()
+    found: list[Any] = [space.root()]
+    for var in open_:
+        values = range(len(space.choices[var].values))
+        decided = (c.decide(var, 1 << v) for c, v in product(found, values))
+        found = [c for c in decided if isinstance(c, Candidate)]
+    rng = np.random.default_rng(1)
+    return [c if c.is_complete else checking.random_candidate(c, rng) for c in found]
+
+
+def problem_of(fn: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    recording = record_sequence(fn, tuple(arrays.values()), name="one")
+    return recording, normalise(recording)
+
+
+@pytest.mark.parametrize(
+    ("fn", "made", "n_candidates"), [(product_of_rows, matrix, 15), (forces, lists, 12)]
+)
+def test_what_is_decided_of_uneven_rows(fn: Any, made: Any, n_candidates: int) -> None:
+    _, problem = problem_of(fn, made("odd", 61))
+    found = candidates_of(problem, 2, 32)
+    assert len(found) == n_candidates
+    with verifying():
+        texts = {lower(c).decisions for c in found}
+    assert len(texts) == n_candidates
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("fn", "made", "cores", "width"),
+    [(product_of_rows, matrix, 2, 32), (forces, lists, 3, 16)],
+)
+def test_candidates_compute_what_the_interpreter_does(
+    fn: Any, made: Any, cores: int, width: int, tmp_path: Path
+) -> None:
+    recording, problem = problem_of(fn, made("odd", 61))
+    every = candidates_of(problem, cores, width)
+    # All schedules, each in one way of vectors at least.
+    sources = [checking.source_of(c) for c in every[1::2]]
+    inputs = []
+    for kind in ("odd", "even", "huge", "empty"):
+        arrays = made(kind, 61)
+        want = run_reference(recording, arrays, {}, dtype=np.float64)
+        inputs.append(InputSet(arrays, {}, want, 100.0, float(np.abs(want["y"]).max(initial=1.0))))
+    for built in checking.build_all(sources, tmp_path, "one", more_flags=FLAGS):
+        assert built.library is not None, built.log
+        assert not built.log
+        assert checking.check(built, inputs, Way(repeats=4 * len(inputs))) == "", built.source.text
