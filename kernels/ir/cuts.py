@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
 
 from .access import access_of
 from .affine import Affine
@@ -46,12 +50,21 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
 def branch_cuts(task: Task) -> tuple[Cut, ...]:
     """The cuts that say just where the branch of an iteration is taken; () where other conditions do as well, or there is none."""
     condition = _branch(task) if task.is_structured else None
-    if condition is None:
-        return ()
-    guard = guard_where(condition, task.loops)
+    return () if condition is None else _just(condition, task.loops)
+
+
+def _just(condition: Expr, loops: tuple[Loop, ...]) -> tuple[Cut, ...]:
+    """The cuts that say just where a condition holds, if that is all that it says."""
+    guard = guard_where(condition, loops)
     cuts = _of_several(guard.bounds)
     is_all = guard.is_exact and not guard.residues and not guard.data
     return cuts if is_all and len(cuts) == len(set(guard.bounds)) else ()
+
+
+def finish_cuts(task: Task) -> tuple[Cut, ...]:
+    """The cuts that say just which results of a reduction are stored; () where other conditions do as well, or all are."""
+    kept = _kept(task)
+    return () if kept is None else _just(kept, tuple(x for x in task.loops if not x.is_reduction))
 
 
 def taken(task: Task) -> Expr:
@@ -87,3 +100,73 @@ def _kept(task: Task) -> Expr | None:
 
 def _bounds(condition: Expr | None, loops: tuple[Loop, ...]) -> tuple[tuple[Affine, int, int], ...]:
     return () if condition is None else guard_where(condition, loops).bounds
+
+
+# --- how many iterations there are ----------------------------------------------------------------
+
+_MOST_COUNTED = 1 << 22  # rows of a polyhedron that are counted one by one
+
+
+def points(task: Task, names: Iterable[str] | None = None) -> int:
+    """How many different indices some loops of a task (default: all) surely have among its iterations within all cuts.
+
+    Exact where cuts that have loops in common name one loop at most that is not among these; else at least so many.
+    """
+    extents = {loop.name: loop.extent for loop in task.loops}
+    wanted = frozenset(extents if names is None else names)
+    total, left = 1, dict(extents)
+    for group in _groups(cuts_of(task)):
+        loops = frozenset[str]().union(*(cut.loops for cut in group))
+        if not loops & wanted:
+            continue
+        sized = tuple((name, extents[name]) for name in sorted(loops))
+        others = loops - wanted
+        if len(others) == 1:
+            total *= _count(group, sized, next(iter(others)))
+        else:
+            total *= -(-_count(group, sized) // prod(extents[name] for name in others))
+        for name in loops:
+            left.pop(name)
+    return total * prod(n for name, n in left.items() if name in wanted)
+
+
+def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:
+    """The cuts in groups that have no loop in common."""
+    groups: list[tuple[Cut, ...]] = []
+    for cut in cuts:
+        near = [g for g in groups if any(cut.loops & other.loops for other in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append((*(x for g in near for x in g), cut))
+    return groups
+
+
+@lru_cache(maxsize=1 << 10)
+def _count(cuts: tuple[Cut, ...], loops: tuple[tuple[str, int], ...], among: str = "") -> int:
+    """The iterations of loops within cuts, or where `among` is one of them, of the others; row by row along it or the longest.
+
+    0 where there are too many rows to count.
+    """
+    along = among or max(loops, key=lambda loop: loop[1])[0]
+    length = dict(loops)[along]
+    others = [(name, n) for name, n in loops if name != along]
+    if prod(n for _, n in others) > _MOST_COUNTED:
+        return 0
+    shape = tuple(n for _, n in others)
+    grid = dict(zip((name for name, _ in others), np.indices(shape, np.int64), strict=True))
+    first, last = np.zeros(shape, np.int64), np.full(shape, length, np.int64)
+    for cut in cuts:
+        rest = np.full(shape, cut.affine.const, np.int64)
+        step = cut.affine.coefficient(along)
+        for name, k in cut.affine.terms:
+            if name != along:
+                rest += k * grid[name]
+        low, high = cut.low - rest, cut.high - 1 - rest  # low <= step * index <= high
+        if step < 0:
+            step, low, high = -step, -high, -low
+        if step:
+            first = np.maximum(first, -(-low // step))
+            last = np.minimum(last, high // step + 1)
+        else:
+            last = np.where((low <= 0) & (high >= 0), last, 0)
+    lengths = np.maximum(last - first, 0)
+    return int((lengths > 0).sum() if among else lengths.sum())

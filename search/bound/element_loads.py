@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from ...kernels.ir.access import Access, access_of, flat_strides
+from ...kernels.ir.cuts import points
 from ...kernels.ir.effects import arrays_read, arrays_written, task_reads
 from ...space.backbone import INNER, MID
 from ...space.candidate import Space
@@ -40,7 +40,7 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
     spared: list[tuple[int, ...]] = []
     v, rate = space.variables, space.target.loads_per_ns
     for t, task in enumerate(space.problem.tasks) if rate else ():
-        points = prod(loop.extent for loop in task.loops)
+        n_points = points(task)
         for vector in task.loops:
             kind = v.kind[space.backbone.dim(t, vector.name, INNER)]
             reads = list(_far_apart(space, t, vector.name))
@@ -52,7 +52,7 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
                         parts = [space.backbone.dim(t, loop.name, k) for k in (MID, INNER)]
                         sizes = [x for d in parts for x in (v.size[d], universe.at(d))]
                         spared.append((*sizes, loop.extent))
-                    rows.append((read.staged, begin, len(spared), points / rate))
+                    rows.append((read.staged, begin, len(spared), n_points / rate))
                 groups.append((t, kind, first, len(rows)))
     return {
         "load_group": table(groups, "task kind first end"),

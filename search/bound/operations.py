@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from ...kernels.ir.affine import Affine
+from ...kernels.ir.cuts import branch_cuts, cuts_of, points, taken
 from ...kernels.ir.kernel import (
     Binary,
     Bitcast,
@@ -24,7 +25,7 @@ from ...kernels.ir.kernel import (
     Unary,
 )
 from ...kernels.ir.ops import OPS, is_reduction
-from ...kernels.ir.task import Task
+from ...kernels.ir.task import Task, extents
 from .traffic import wanted_iterations
 
 _CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
@@ -63,12 +64,11 @@ def named_flops(task: Task) -> float:
     """Operations as people count: every node once an iteration, a step of a reduction as one."""
     if not task.is_structured:
         return 0.0
-    points = prod(loop.extent for loop in task.loops)
-    outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
+    outputs = points(task, [loop.name for loop in task.loops if not loop.is_reduction])
     step = 1.0 if task.is_reduction and task.dtype.is_float else 0.0
-    return points * (expression_weight(task.value) + step) + outputs * expression_weight(
-        task.finish
-    )
+    value = taken(task) if branch_cuts(task) else task.value
+    each = expression_weight(value) + step
+    return points(task) * each + outputs * expression_weight(task.finish)
 
 
 def expression_weight(e: Expr | None) -> float:
@@ -87,15 +87,17 @@ class SureOperations:
         """Surely executed operations of `task` on f32 and on f64 values."""
         if not task.is_structured:
             return 0.0, 0.0
-        iterations = wanted_iterations(task)
+        is_cut = bool(cuts_of(task)) and (not task.is_guarded or branch_cuts(task) != ())
+        iterations = [extents(task)] if is_cut else wanted_iterations(task)
         if not iterations:  # values decide
             return 0.0, 0.0
         wanted = max(iterations, key=lambda x: prod(x.values()))
         sums = {4: 0.0, 8: 0.0}
-        counter = _TaskOperations(task, self._seen, wanted)
-        if task.is_guarded:
+        counter = _TaskOperations(task, self._seen, wanted, is_cut)
+        if task.is_guarded and not is_cut:
             self._apart(task, counter)
-        for e in (task.value, task.finish):
+        value = taken(task) if branch_cuts(task) else task.value
+        for e in (value, task.finish):
             for size_bytes, n in counter.of(e) if e is not None else ():
                 sums[size_bytes] += n
         if task.is_reduction and task.dtype.is_float and task.value is not None:
@@ -117,8 +119,8 @@ class SureOperations:
 
 
 class _TaskOperations:
-    def __init__(self, task: Task, seen: set[str], wanted: Mapping[str, int]) -> None:
-        self.task, self.seen, self.wanted = task, seen, wanted
+    def __init__(self, task: Task, seen: set[str], wanted: Mapping[str, int], is_cut: bool) -> None:
+        self.task, self.seen, self.wanted, self.is_cut = task, seen, wanted, is_cut
         self.extents = {loop.name: loop.extent for loop in task.loops}
         self.prefix, self.is_counted = "", True
 
@@ -127,8 +129,14 @@ class _TaskOperations:
         return f"{terms} {affine.const} mod {modulus}"
 
     def reduction_steps(self) -> float:
-        outputs = prod(loop.extent for loop in self.task.loops if not loop.is_reduction)
-        return float(prod(self.extents.values()) - outputs)
+        outputs = points(self.task, [x.name for x in self.task.loops if not x.is_reduction])
+        return float(points(self.task) - outputs)
+
+    def iterations(self, loops: frozenset[str]) -> int:
+        """How often what depends on these loops alone is surely computed."""
+        if self.is_cut:
+            return points(self.task, loops)
+        return prod(self.wanted[loop] for loop in loops)
 
     def is_new(self, text: str) -> bool:
         if not self.is_counted or text in self.seen or self.prefix + text in self.seen:
@@ -151,7 +159,7 @@ class _TaskOperations:
                 n = min(n, max(1.0, varying - (varying == len(leaves))))
             size_bytes = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
             if n:
-                yield size_bytes, n * prod(self.wanted[loop] for loop in loops)
+                yield size_bytes, n * self.iterations(loops)
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf)

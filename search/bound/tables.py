@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...kernels.ir.cuts import cuts_of, points
 from ...kernels.ir.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Task
 from ...space.backbone import INNER, MID, OUTER
@@ -114,7 +115,9 @@ def _outer_dims(space: Space, universe: Universes) -> Table:
     v, rows = space.variables, []
     for d in space.backbone.dims:
         if d.level == OUTER:
-            row = [d.task, v.kind[d], d.loop.extent]
+            # Tiles of a triangle are not alike: threads with as many of them are not balanced.
+            is_even = not cuts_of(space.problem.tasks[d.task])
+            row = [d.task, v.kind[d], d.loop.extent if is_even else 0]
             for level in (MID, INNER):
                 part = space.backbone.dim(d.task, d.loop.name, level)
                 row += [v.size[part], universe.at(part)]
@@ -240,7 +243,7 @@ def _chain_steps(task: Task) -> int:
         return 0
     if any(not loop.is_reduction and loop.extent > 1 for loop in task.loops):
         return 0
-    return prod(loop.extent for loop in task.loops)
+    return points(task)
 
 
 def _barriers(space: Space) -> Table:

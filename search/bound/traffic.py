@@ -12,6 +12,7 @@ from math import gcd, prod
 
 from ...kernels.ir.access import Access, access_of, flat_strides
 from ...kernels.ir.affine import Affine
+from ...kernels.ir.cuts import branch_cuts, cuts_of, finish_cuts, points, taken
 from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Expr, Load, Select, Unary
 from ...kernels.ir.task import ArrayInfo, Task, extents
 from ...space.targets.target import LINE_BYTES
@@ -37,6 +38,8 @@ def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
     """Bytes of whole cache lines of `array` that the task surely reads; `line` bytes each."""
     if not task.is_structured:
         return 0
+    if cuts_of(task):
+        return _read_bytes_within(task, array)
     loads = (*sure_loads(task.value), *sure_loads(task.finish))
     accesses = {access_of(x) for x in loads if x.array == array.name}
     if task.is_guarded:
@@ -62,6 +65,35 @@ def wanted_iterations(task: Task) -> list[dict[str, int]]:
     return [wanted for wanted in found if all(wanted.values())]
 
 
+def _read_bytes_within(task: Task, array: ArrayInfo) -> int:
+    """Bytes of `array` that a task reads in the iterations within its cuts, which may lie in lines anyhow."""
+    if task.is_guarded and not branch_cuts(task):
+        return 0  # values decide
+    loads = sure_loads(taken(task)) if branch_cuts(task) else sure_loads(task.value)
+    finish = task.finish
+    if finish_cuts(task):
+        assert isinstance(finish, Select)
+        finish = finish.a
+    late = sure_loads(finish)
+    accesses = {access_of(x) for x in (*loads, *late) if x.array == array.name}
+    found = (_elements_within(task, access) for access in accesses)
+    return max(found, default=0) * array.dtype.size_bytes
+
+
+def _elements_within(task: Task, access: Access) -> int:
+    """Number of different elements that an access touches within cuts, at least: of axes that are a loop each."""
+    names: list[str] = []
+    for axis in access.axes:
+        match axis:
+            case Affine(_, ()):
+                continue
+            case Affine(_, ((name, _),)):
+                names.append(name)
+            case _:
+                return 0
+    return points(task, set(names)) if len(set(names)) == len(names) else 0
+
+
 def _guarded_read_bytes(task: Task, array: ArrayInfo, accesses: set[Access], line: int) -> int:
     found, size, loops = 0, array.dtype.size_bytes, extents(task)
     for access, wanted in product(accesses, wanted_iterations(task)):
@@ -83,6 +115,9 @@ def written_bytes(task: Task, array: ArrayInfo) -> int:
     """Bytes of `array` that the task surely writes (elements: a line may be written in part)."""
     if not task.is_structured or task.target.array != array.name:
         return 0
+    if cuts_of(task):
+        is_sure = not task.is_guarded or branch_cuts(task)
+        return _elements_within(task, task.target) * array.dtype.size_bytes if is_sure else 0
     if task.is_guarded and any(a is None or len(a.terms) > 1 for a in task.target.axes):
         return 0
     found = (distinct_elements(task.target, wanted) for wanted in wanted_iterations(task))
